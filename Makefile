@@ -1,0 +1,44 @@
+# Two commands for a newcomer: `make run` and `make test`. Both need only Python 3.11+ and make.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+CONFIG ?= config.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+# agentscope-runtime is an oracle of the tests: only its schema module is loaded, so its many dependencies stay out.
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps agentscope-runtime==1.1.6.post2
+	@touch $@ $(VENV)/.run
+
+run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
+	$(BIN)/dialect-bridge serve $(CONFIG)
+
+test: $(VENV)/.dev  ## all tests
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## mypy, strict
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev  ## measure beside the baselines; BENCH="--scenarios all --repeats 5" for the long run
+	$(BIN)/python bench/run.py $(BENCH)
+
+clean:  ## forget the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

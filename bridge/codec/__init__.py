@@ -1,0 +1,48 @@
+"""The codec contract: what a dialect is, what it promises, and how it is found."""
+
+from bridge.codec.card import (
+    ANSWER_FEATURES,
+    REQUEST_FEATURES,
+    Card,
+    Entry,
+    Fate,
+    Feature,
+    RunsTools,
+    entries,
+)
+from bridge.codec.context import Context, Losses
+from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, ModelInfo, Options
+from bridge.codec.outline import Outline, outline, project
+from bridge.codec.surface import Endpoint, Operation, Surface
+from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_response
+
+__all__ = [
+    "ANSWER_FEATURES",
+    "KEEPALIVE",
+    "REQUEST_FEATURES",
+    "Card",
+    "Context",
+    "Decoder",
+    "Dialect",
+    "Encoder",
+    "Endpoint",
+    "Entry",
+    "Fate",
+    "Feature",
+    "Frame",
+    "FrameLike",
+    "Framing",
+    "Losses",
+    "ModelInfo",
+    "Operation",
+    "Options",
+    "Outline",
+    "RunsTools",
+    "Surface",
+    "WireRequest",
+    "WireResponse",
+    "entries",
+    "json_response",
+    "outline",
+    "project",
+]

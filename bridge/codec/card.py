@@ -1,0 +1,213 @@
+"""The card: what a dialect can carry, and what becomes of the rest.
+
+Dialects cannot all say everything. A loss that stands on a card is a fact that users can read and tests check;
+a loss that stands nowhere is a bug. `Card.answers` speaks of the frontend role (what the encoder can tell a
+client), `Card.requests` of the backend role (what `encode_request` can tell a backend). Every feature of both
+lists must be named on every card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bridge.model.request import HistoryMode
+
+
+class Feature(StrEnum):
+    """Everything that may or may not survive a trip. Names are part of `X-Bridge-Lost`."""
+
+    # answers
+    TEXT = "text"
+    REASONING = "reasoning"
+    REASONING_SIGNATURE = "reasoning_signature"
+    REFUSAL = "refusal"
+    TOOL_CALL = "tool_call"
+    TOOL_ORIGIN = "tool_origin"
+    TOOL_RESULT = "tool_result"
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+    FILE = "file"
+    DATA = "data"
+    USAGE = "usage"
+    USAGE_DETAILS = "usage_details"
+    FINISH_LENGTH = "finish_length"
+    FINISH_CONTENT_FILTER = "finish_content_filter"
+    FINISH_CANCELED = "finish_canceled"
+    INTERRUPT = "interrupt"
+    STATE = "state"
+    STEP = "step"
+    CUSTOM = "custom"
+    RAW = "raw"
+    CHOICES = "choices"
+    PART_BORDERS = "part_borders"
+    MODEL = "model"
+    # requests
+    SYSTEM = "system"
+    MESSAGE_NAME = "message_name"
+    TOOLS = "tools"
+    TOOL_CHOICE = "tool_choice"
+    PARALLEL_TOOL_CALLS = "parallel_tool_calls"
+    RESPONSE_FORMAT = "response_format"
+    SAMPLING = "sampling"
+    REASONING_EFFORT = "reasoning_effort"
+    IMAGE_URL = "image_url"
+    IMAGE_INLINE = "image_inline"
+    AUDIO_URL = "audio_url"
+    AUDIO_INLINE = "audio_inline"
+    VIDEO_URL = "video_url"
+    VIDEO_INLINE = "video_inline"
+    FILE_URL = "file_url"
+    FILE_INLINE = "file_inline"
+    FILE_REF = "file_ref"
+    REASONING_HISTORY = "reasoning_history"
+    REFUSAL_HISTORY = "refusal_history"
+    TOOL_HISTORY = "tool_history"
+    USER_ID = "user_id"
+    THREAD_ID = "thread_id"
+    METADATA = "metadata"
+    CONTEXT = "context"
+    RESUME = "resume"
+    EXTRAS = "extras"
+
+
+ANSWER_FEATURES: tuple[Feature, ...] = (
+    Feature.TEXT,
+    Feature.REASONING,
+    Feature.REASONING_SIGNATURE,
+    Feature.REFUSAL,
+    Feature.TOOL_CALL,
+    Feature.TOOL_ORIGIN,
+    Feature.TOOL_RESULT,
+    Feature.IMAGE,
+    Feature.AUDIO,
+    Feature.VIDEO,
+    Feature.FILE,
+    Feature.DATA,
+    Feature.USAGE,
+    Feature.USAGE_DETAILS,
+    Feature.FINISH_LENGTH,
+    Feature.FINISH_CONTENT_FILTER,
+    Feature.FINISH_CANCELED,
+    Feature.INTERRUPT,
+    Feature.STATE,
+    Feature.STEP,
+    Feature.CUSTOM,
+    Feature.RAW,
+    Feature.CHOICES,
+    Feature.PART_BORDERS,
+    Feature.MODEL,
+)
+
+REQUEST_FEATURES: tuple[Feature, ...] = (
+    Feature.SYSTEM,
+    Feature.MESSAGE_NAME,
+    Feature.TOOLS,
+    Feature.TOOL_CHOICE,
+    Feature.PARALLEL_TOOL_CALLS,
+    Feature.RESPONSE_FORMAT,
+    Feature.SAMPLING,
+    Feature.REASONING_EFFORT,
+    Feature.IMAGE_URL,
+    Feature.IMAGE_INLINE,
+    Feature.AUDIO_URL,
+    Feature.AUDIO_INLINE,
+    Feature.VIDEO_URL,
+    Feature.VIDEO_INLINE,
+    Feature.FILE_URL,
+    Feature.FILE_INLINE,
+    Feature.FILE_REF,
+    Feature.DATA,
+    Feature.REASONING_HISTORY,
+    Feature.REFUSAL_HISTORY,
+    Feature.TOOL_HISTORY,
+    Feature.TOOL_ORIGIN,
+    Feature.USER_ID,
+    Feature.THREAD_ID,
+    Feature.METADATA,
+    Feature.CONTEXT,
+    Feature.STATE,
+    Feature.RESUME,
+    Feature.EXTRAS,
+)
+
+
+class Fate(StrEnum):
+    """What becomes of a feature."""
+
+    EXACT = "exact"
+    TEXT = "as text"
+    CUSTOM = "as custom"
+    DROP = "dropped"
+    REFUSE = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    fate: Fate
+    reason: str = ""
+
+
+class RunsTools(StrEnum):
+    """Does a backend of this dialect run tools by itself?
+
+    NEVER: every call is the client's. UNLISTED: calls of tools that the request did not offer are the backend's.
+    ANY: only the result in the same answer tells.
+    """
+
+    NEVER = "never"
+    UNLISTED = "unlisted"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The promise of one dialect.
+
+    `history`: what its clients send. `keeps_history`: its backends remember the talk by thread id.
+    `eager_start`: its clients want the head of the stream at once, before the backend answered.
+    `client_runs_calls`: its clients run every tool call they are shown.
+    """
+
+    answers: Mapping[Feature, Entry]
+    requests: Mapping[Feature, Entry]
+    history: HistoryMode = HistoryMode.FULL
+    keeps_history: bool = False
+    eager_start: bool = False
+    client_runs_calls: bool = True
+    runs_tools: RunsTools = RunsTools.NEVER
+
+    def __post_init__(self) -> None:
+        for role, entries, wanted in (
+            ("answers", self.answers, ANSWER_FEATURES),
+            ("requests", self.requests, REQUEST_FEATURES),
+        ):
+            missing, unknown = set(wanted) - set(entries), set(entries) - set(wanted)
+            if missing or unknown:
+                raise ValueError(f"card.{role}: missing {sorted(missing)}, not of this role {sorted(unknown)}")
+
+    def answer(self, feature: Feature) -> Fate:
+        return self.answers[feature].fate
+
+    def request(self, feature: Feature) -> Fate:
+        return self.requests[feature].fate
+
+
+def entries(
+    wanted: tuple[Feature, ...],
+    *,
+    text: Mapping[Feature, str] | None = None,
+    custom: Mapping[Feature, str] | None = None,
+    drop: Mapping[Feature, str] | None = None,
+    refuse: Mapping[Feature, str] | None = None,
+) -> dict[Feature, Entry]:
+    """The entries of one role: each exception with its reason, all else exact."""
+    named: dict[Feature, Entry] = {}
+    for fate, group in ((Fate.TEXT, text), (Fate.CUSTOM, custom), (Fate.DROP, drop), (Fate.REFUSE, refuse)):
+        for feature, reason in (group or {}).items():
+            if feature in named or feature not in wanted:
+                raise ValueError(f"{feature} is named twice or does not belong to this role")
+            named[feature] = Entry(fate, reason)
+    return {feature: named.get(feature, Entry(Fate.EXACT)) for feature in wanted}

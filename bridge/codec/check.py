@@ -1,0 +1,140 @@
+"""Reads fields out of a decoded JSON body and explains what is wrong with them.
+
+Bodies are checked while they are translated, in one walk: a long history costs half of what models would, and every
+message names the place (`messages[2].content[0].type`), what was expected and what came. `null` counts as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, NoReturn
+
+from bridge.codec.jsontext import kind_of
+from bridge.errors import RequestError
+
+
+class Node:
+    """A JSON object at a place in the body; readers raise `RequestError` with that place as `param`."""
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: dict[str, Any], path: str = "") -> None:
+        self.value = value
+        self.path = path
+
+    @classmethod
+    def of(cls, value: Any, path: str) -> Node:
+        """The object at `path`. Raises `RequestError` when something else stands there."""
+        if not isinstance(value, dict):
+            wrong(path, "an object", value)
+        return cls(value, path)
+
+    def at(self, name: str) -> str:
+        """The path of a field of this object."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def get(self, name: str) -> Any:
+        return self.value.get(name)
+
+    def string(self, name: str) -> str | None:
+        value = self.value.get(name)
+        if value is not None and not isinstance(value, str):
+            wrong(self.at(name), "a string", value)
+        return value
+
+    def need_string(self, name: str) -> str:
+        value = self.value.get(name)
+        if not isinstance(value, str):
+            wrong(self.at(name), "a string", value, missing=name not in self.value)
+        return value
+
+    def boolean(self, name: str) -> bool | None:
+        value = self.value.get(name)
+        if value is not None and not isinstance(value, bool):
+            wrong(self.at(name), "true or false", value)
+        return value
+
+    def number(self, name: str, *, convert: bool = False) -> float | None:
+        """A number; with `convert` also a string that holds one."""
+        value = self.value.get(name)
+        if convert and isinstance(value, str):
+            try:
+                return float(value)
+            except ValueError:
+                wrong(self.at(name), "a number", value)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            wrong(self.at(name), "a number", value)
+        return value
+
+    def integer(
+        self, name: str, *, convert: bool = False, least: int | None = None, most: int | None = None
+    ) -> int | None:
+        """A whole number within `least..most`; `2.0` counts as whole."""
+        value = self.number(name, convert=convert)
+        if value is None:
+            return None
+        if value != int(value) if abs(value) != float("inf") else True:
+            wrong(self.at(name), "a whole number", value)
+        if (least is not None and value < least) or (most is not None and value > most):
+            limits = f"from {least} to {most}" if most is not None else f"of at least {least}"
+            raise RequestError(f"{self.at(name)}: expected a number {limits}, got {int(value)}.", param=self.at(name))
+        return int(value)
+
+    def object(self, name: str) -> Node | None:
+        value = self.value.get(name)
+        return None if value is None else Node.of(value, self.at(name))
+
+    def need_object(self, name: str) -> Node:
+        value = self.value.get(name)
+        if not isinstance(value, dict):
+            wrong(self.at(name), "an object", value, missing=name not in self.value)
+        return Node(value, self.at(name))
+
+    def array(self, name: str) -> list[Any] | None:
+        value = self.value.get(name)
+        if value is not None and not isinstance(value, list):
+            wrong(self.at(name), "a list", value)
+        return value
+
+    def need_array(self, name: str) -> list[Any]:
+        value = self.value.get(name)
+        if not isinstance(value, list):
+            wrong(self.at(name), "a list", value, missing=name not in self.value)
+        return value
+
+    def objects(self, name: str) -> Iterator[Node]:
+        """The objects of a list, each with its own path; nothing when the list is absent."""
+        for place, value in enumerate(self.array(name) or ()):
+            yield Node.of(value, f"{self.at(name)}[{place}]")
+
+    def one_of(self, name: str, allowed: Collection[str]) -> str | None:
+        value = self.string(name)
+        if value is not None and value not in allowed:
+            wrong(self.at(name), "one of " + ", ".join(sorted(allowed)), value)
+        return value
+
+    def strings(self, name: str) -> list[str] | None:
+        """A list of strings, or one string as a list of one."""
+        value = self.value.get(name)
+        if value is None:
+            return None
+        if isinstance(value, str):
+            return [value]
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            wrong(self.at(name), "a string or a list of strings", value)
+        return value
+
+    def rest(self, known: Collection[str]) -> dict[str, Any]:
+        """The fields that are not in `known`: they travel on untouched."""
+        return {k: v for k, v in self.value.items() if k not in known}
+
+
+def wrong(path: str, expected: str, got: Any, *, missing: bool = False) -> NoReturn:
+    """Raises the one error for a field that is not what it should be. Long values are not repeated."""
+    where = path or "body"
+    if missing:
+        raise RequestError(f"{where}: required, expected {expected}.", param=path or None)
+    shown = kind_of(got)
+    if isinstance(got, (str, int, float)) and not isinstance(got, bool) and len(str(got)) <= 40:
+        shown = repr(got)
+    raise RequestError(f"{where}: expected {expected}, got {shown}.", param=path or None)

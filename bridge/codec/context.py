@@ -1,0 +1,63 @@
+"""What a codec may know of the run besides the bytes: ids, times, options, the request.
+
+A codec has no clock, no randomness and no I/O. Same context and same input give the same output: that buys golden
+tests, resumption by replay, and library use for free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.codec.card import Feature
+from bridge.model.builder import Builder
+from bridge.model.request import Request
+
+
+@dataclass(slots=True)
+class Losses:
+    """The features that this very translation could not carry, in order of first appearance."""
+
+    _names: dict[Feature, str] = field(default_factory=dict)
+
+    def add(self, feature: Feature, detail: str = "") -> None:
+        self._names.setdefault(feature, detail)
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    @property
+    def names(self) -> list[str]:
+        return [str(f) for f in self._names]
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Feature name -> what of it was lost, where that was said."""
+        return {str(f): d for f, d in self._names.items()}
+
+
+@dataclass(slots=True)
+class Context:
+    """One side of one run. `created_at` is in Unix seconds; `options` is an instance of the dialect's option model.
+
+    `model` is the name to send to a backend, or to show a client when the backend does not name one.
+    `request` is None when a stream is translated without its request.
+    """
+
+    run_id: str
+    thread_id: str | None = None
+    created_at: float = 0.0
+    options: Any = None
+    model: str | None = None
+    request: Request | None = None
+    lost: Losses = field(default_factory=Losses)
+    _made: int = 0
+
+    def make_id(self, prefix: str) -> str:
+        """A new id, the same ones in the same order for the same run."""
+        self._made += 1
+        return f"{prefix}_{self.run_id}{self._made:x}" if self._made > 1 else f"{prefix}_{self.run_id}"
+
+    def builder(self) -> Builder:
+        """A builder that knows this run."""
+        return Builder(self.run_id, self.thread_id, self.created_at, self.make_id)

@@ -1,0 +1,144 @@
+"""The contract that every dialect fulfils; the whole of what the engine knows of it.
+
+Everything here is synchronous and pure. The two streaming halves are small stateful objects made per run; lists
+cross the border, since losing the batch that one network read brought costs more than anything else on this path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from bridge.codec.card import Card
+from bridge.codec.context import Context
+from bridge.codec.surface import Surface
+from bridge.codec.wire import FrameLike, WireRequest, WireResponse
+from bridge.errors import Failure, Unsupported
+from bridge.model.events import Event
+from bridge.model.request import Request
+
+
+class Framing(StrEnum):
+    """How frames become bytes. Each value is one module of `bridge.framing`."""
+
+    SSE = "sse"
+
+
+class Options(BaseModel):
+    """Base of the option models that dialects declare; unknown options are configuration errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Decoder(Protocol):
+    """Backend wire -> events, for one run."""
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        """The events of these frames. Never raises on wire data: what is wrong becomes `RunFailed` or `Raw`.
+
+        The first event of the run is `RunStarted`; after the terminal event the list is empty for ever.
+        """
+        ...
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        """The input is over: cleanly, or because of `failure`. The terminal event is out after this at the latest."""
+        ...
+
+
+class Encoder(Protocol):
+    """Events -> frontend wire, for one run. May trust the grammar."""
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        """The frames of these events, possibly none. `Heartbeat` becomes whatever keeps this wire warm."""
+        ...
+
+    def close(self) -> list[FrameLike]:
+        """Frames that follow the terminal event."""
+        ...
+
+
+@dataclass(slots=True)
+class ModelInfo:
+    """One entry of a model list; `created` is in Unix seconds."""
+
+    id: str
+    created: int = 0
+    owned_by: str = "dialect-bridge"
+
+
+class Dialect:
+    """One protocol. Subclasses fill in the constants and the methods of the roles they play."""
+
+    name: ClassVar[str]
+    card: ClassVar[Card]
+    surface: ClassVar[Surface]
+    framing: ClassVar[Framing] = Framing.SSE
+    front_options: ClassVar[type[Options]] = Options
+    back_options: ClassVar[type[Options]] = Options
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        """Raises `RequestError` that names the field, what was expected and what came."""
+        raise Unsupported(f"{self.name} cannot be served.")
+
+    def encoder(self, context: Context) -> Encoder:
+        raise Unsupported(f"{self.name} cannot be served.")
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        """The whole answer at once, for a client that does not stream; a failed run is its error response."""
+        raise Unsupported(f"{self.name} has no answer in one piece.")
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        """The response for a failure before the stream began."""
+        raise Unsupported(f"{self.name} cannot be served.")
+
+    def encode_models(self, models: Sequence[ModelInfo]) -> WireResponse:
+        raise Unsupported(f"{self.name} has no list of models.")
+
+    def encode_model(self, model: ModelInfo) -> WireResponse:
+        raise Unsupported(f"{self.name} has no single model.")
+
+    def encode_health(self, alive: bool) -> WireResponse:
+        raise Unsupported(f"{self.name} has no health endpoint.")
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        """A request that says `text`: what the start page, `chat` and the documentation send."""
+        raise Unsupported(f"{self.name} cannot be called.")
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, request: Request, context: Context) -> WireRequest:
+        """Raises `Unsupported` for a part that the card refuses, naming its place (`messages[2]...`)."""
+        raise Unsupported(f"{self.name} cannot be called.")
+
+    def decoder(self, context: Context) -> Decoder:
+        raise Unsupported(f"{self.name} cannot be called.")
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        """The events of an answer that came in one piece: a whole run, from `RunStarted` to the terminal event.
+
+        Never raises on wire data. An answer that is no answer (HTML, an error object with status 200) is a
+        run that failed.
+        """
+        raise Unsupported(f"{self.name} has no answer in one piece.")
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        """What a response with an error status means."""
+        raise Unsupported(f"{self.name} cannot be called.")
+
+    def auth_headers(self, api_key: str) -> dict[str, str]:
+        """The headers by which a backend of this dialect knows us."""
+        return {"authorization": f"Bearer {api_key}"}
+
+    def models_request(self) -> WireRequest | None:
+        """How to ask a backend for its models; None when the dialect has no such question."""
+        return None
+
+    def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
+        """Raises `BackendError` when the answer is no list of models."""
+        raise Unsupported(f"{self.name} has no list of models.")

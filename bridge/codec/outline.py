@@ -1,0 +1,173 @@
+"""What an answer amounts to, in a form that two dialects can be compared by, and what a card leaves of it.
+
+Message borders, ids and the places where deltas were cut differ between wires and mean nothing; the parts in
+order do. `outline` gives that form, `project` applies a card to it, and tests hold
+`outline(decode(encode(stream))) == project(outline(stream), card)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.codec.card import Card, Fate, Feature
+from bridge.model.events import Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
+from bridge.model.fold import Answer
+from bridge.model.parts import (
+    Data,
+    FileRef,
+    Media,
+    MediaKind,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    url_of,
+)
+from bridge.model.text import as_text, result_text
+
+_MEDIA: dict[MediaKind, Feature] = {
+    MediaKind.IMAGE: Feature.IMAGE,
+    MediaKind.AUDIO: Feature.AUDIO,
+    MediaKind.VIDEO: Feature.VIDEO,
+    MediaKind.FILE: Feature.FILE,
+}
+Item = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Outline:
+    """`items` are tagged tuples in order; texts next to each other are one."""
+
+    items: list[Item] = field(default_factory=list)
+    usage: tuple[int | None, int | None] | None = None
+    details: tuple[int | None, int | None] | None = None
+    reason: str | None = None
+    error: str | None = None
+    interrupts: list[Item] = field(default_factory=list)
+    others: list[Item] = field(default_factory=list)
+
+
+def outline(answer: Answer, choice: int = 0) -> Outline:
+    """The outline of one choice of an answer."""
+    out = Outline()
+    for message in answer.messages:
+        if message.role == "tool" or answer.choice_of(message) == choice:
+            for part in message.parts:
+                _append(out.items, _item(part))
+    if answer.usage is not None:
+        out.usage = (answer.usage.input, answer.usage.output)
+        out.details = (answer.usage.cached, answer.usage.reasoning)
+    out.reason = str(answer.reason) if answer.reason else None
+    out.error = str(answer.failure.code) if answer.failure else None
+    out.interrupts = [(i.interrupt_id, i.reason, i.payload) for i in answer.interrupts]
+    for event in answer.events:
+        match event:
+            case StateChanged():
+                out.others.append(("state", str(event.op), event.value))
+            case StepStarted() | StepEnded():
+                out.others.append(("step", type(event).__name__, event.name))
+            case Custom():
+                out.others.append(("custom", event.name, event.value))
+            case Raw():
+                out.others.append(("raw", event.dialect, event.value))
+            case _:
+                pass
+    return out
+
+
+def _item(part: Part) -> Item:
+    match part:
+        case Text():
+            return ("text", part.text)
+        case Refusal():
+            return ("refusal", part.text)
+        case Reasoning():
+            return ("reasoning", part.text, part.signature)
+        case ToolCall():
+            return ("tool_call", part.call_id, part.name, part.arguments or "{}", str(part.origin))
+        case ToolResult():
+            return ("tool_result", part.call_id, result_text(part.parts))
+        case Media():
+            where = part.source.file_id if isinstance(part.source, FileRef) else url_of(part)
+            return ("media", str(part.kind), where)
+        case Data():
+            return ("data", part.value)
+
+
+def _append(items: list[Item], item: Item) -> None:
+    """Adds an item; empty text is nothing, and text after text is the same text going on."""
+    joins = ("text", "refusal", "reasoning")
+    if item[0] in joins and not item[1] and not any(item[2:]):
+        return
+    if items and item[0] in joins and items[-1][0] == item[0] and not any(items[-1][2:]):
+        items[-1] = (item[0], items[-1][1] + item[1], *item[2:])
+    else:
+        items.append(item)
+
+
+def _feature(part: Part) -> Feature:
+    match part:
+        case Text():
+            return Feature.TEXT
+        case Refusal():
+            return Feature.REFUSAL
+        case Reasoning():
+            return Feature.REASONING
+        case ToolCall():
+            return Feature.TOOL_CALL
+        case ToolResult():
+            return Feature.TOOL_RESULT
+        case Media():
+            return _MEDIA[part.kind]
+        case Data():
+            return Feature.DATA
+
+
+def project(answer: Answer, card: Card, choice: int = 0) -> Outline:
+    """What must come out of a client of this dialect when this answer goes in."""
+    out = outline(answer, choice)
+    out.items = []
+    for message in answer.messages:
+        if message.role != "tool" and answer.choice_of(message) != choice:
+            continue
+        for part in message.parts:
+            fate = card.answer(_feature(part))
+            if fate is Fate.TEXT:
+                _append(out.items, ("text", as_text(part)))
+            elif fate is Fate.EXACT:
+                _append(out.items, _without(_item(part), card))
+    if card.answer(Feature.USAGE) is not Fate.EXACT:
+        out.usage = out.details = None
+    if card.answer(Feature.USAGE_DETAILS) is not Fate.EXACT:
+        out.details = None
+    if card.answer(Feature.INTERRUPT) is not Fate.EXACT:
+        out.interrupts = []
+        if out.reason == FinishReason.INTERRUPTED:
+            out.reason = _plain_end(out)
+    for reason, feature in (
+        (FinishReason.LENGTH, Feature.FINISH_LENGTH),
+        (FinishReason.CONTENT_FILTER, Feature.FINISH_CONTENT_FILTER),
+        (FinishReason.CANCELED, Feature.FINISH_CANCELED),
+    ):
+        if out.reason == reason and card.answer(feature) is not Fate.EXACT:
+            out.reason = _plain_end(out)
+    kept = {"state": Feature.STATE, "step": Feature.STEP, "custom": Feature.CUSTOM, "raw": Feature.RAW}
+    out.others = [o for o in out.others if card.answer(kept[o[0]]) is Fate.EXACT]
+    return out
+
+
+def _without(item: Item, card: Card) -> Item:
+    if item[0] == "reasoning" and card.answer(Feature.REASONING_SIGNATURE) is not Fate.EXACT:
+        return (item[0], item[1], None)
+    if item[0] == "tool_call" and card.answer(Feature.TOOL_ORIGIN) is not Fate.EXACT:
+        return (*item[:4], "function")
+    return item
+
+
+def _plain_end(out: Outline) -> str:
+    answered = {i[1] for i in out.items if i[0] == "tool_result"}
+    calls = [i for i in out.items if i[0] == "tool_call" and i[1] not in answered]
+    return str(FinishReason.TOOL_CALLS if calls else FinishReason.STOP)

@@ -1,0 +1,44 @@
+"""Finds dialects by name: entry points of the group `bridge.dialects`, and whatever a program registers itself."""
+
+from __future__ import annotations
+
+import difflib
+from importlib.metadata import entry_points
+
+from bridge.codec.dialect import Dialect
+from bridge.errors import ConfigError
+
+GROUP = "bridge.dialects"
+
+_registered: dict[str, Dialect] = {}
+
+
+def register(dialect: Dialect, name: str | None = None) -> None:
+    """Makes a dialect known to this process; an entry point does the same for every process."""
+    _registered[name or dialect.name] = dialect
+
+
+def unregister(name: str) -> None:
+    """Forgets a dialect that `register` made known."""
+    _registered.pop(name, None)
+
+
+def names() -> list[str]:
+    """The names of all dialects that can be used, sorted. Loads none of them."""
+    return sorted({e.name for e in entry_points(group=GROUP)} | set(_registered))
+
+
+def get(name: str) -> Dialect:
+    """The dialect `name`, imported at first use. Raises `ConfigError` with the nearest known name."""
+    found = _registered.get(name)
+    if found is not None:
+        return found
+    for entry in entry_points(group=GROUP, name=name):
+        dialect = entry.load()
+        if not isinstance(dialect, Dialect):
+            raise ConfigError(f"the entry point {entry.value!r} of dialect {name!r} is not a bridge.codec.Dialect")
+        _registered[name] = dialect
+        return dialect
+    near = difflib.get_close_matches(name, names(), 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(f"unknown dialect {name!r}{hint} Known: {', '.join(names())}.")

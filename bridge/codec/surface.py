@@ -1,0 +1,49 @@
+"""The endpoints of a dialect, as data. The server owns one handler per operation and none per dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Operation(StrEnum):
+    """What an endpoint is for: the closed list, wide enough for every dialect we know."""
+
+    RUN = "run"
+    SESSION = "session"
+    START = "start"
+    SUBSCRIBE = "subscribe"
+    STATUS = "status"
+    RETRIEVE = "retrieve"
+    DELETE = "delete"
+    CANCEL = "cancel"
+    COUNT = "count"
+    HISTORY = "history"
+    ATTACH = "attach"
+    FETCH = "fetch"
+    SIGN = "sign"
+    TRANSCRIBE = "transcribe"
+    MODELS = "models"
+    HEALTH = "health"
+    CALL = "call"
+    REGISTER = "register"
+    DEREGISTER = "deregister"
+    BEAT = "beat"
+    UPDATE = "update"
+    DISCOVER = "discover"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One row: `path` is relative to the mount path and may hold `{name}` or `{name:.+}` pieces.
+
+    `header`: only requests that carry this header are meant; it lets two dialects share one path.
+    """
+
+    method: str
+    path: str
+    operation: Operation
+    header: str | None = None
+
+
+Surface = tuple[Endpoint, ...]

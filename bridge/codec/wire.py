@@ -1,0 +1,58 @@
+"""What crosses the border between a codec and the world: frames, requests and responses as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Frame:
+    """One frame with more than a payload: an SSE event's name or id, or a comment line instead of data.
+
+    Wires without event names use bare `bytes` payloads (measured: objects per frame cost 25-35% in bursts).
+    """
+
+    data: bytes = b""
+    event: str | None = None
+    id: str | None = None
+    comment: bytes | None = None
+
+
+FrameLike = bytes | Frame
+
+KEEPALIVE = Frame(comment=b"keep-alive")
+"""An SSE comment: legal everywhere, carries nothing."""
+
+
+@dataclass(slots=True)
+class WireRequest:
+    """A request on a wire. `path` is relative to the mount path (as front) or the base URL (as back).
+
+    `headers` and `query` have lower-case names; `params` are the named pieces of the surface's path pattern.
+    """
+
+    method: str = "POST"
+    path: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    query: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(slots=True)
+class WireResponse:
+    """A whole response on a wire; header names are lower-case."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def content_type(self) -> str:
+        """The media type without parameters, lower-case; empty when there is none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def json_response(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> WireResponse:
+    """A response with a JSON body."""
+    return WireResponse(status, {"content-type": "application/json", **(headers or {})}, body)

@@ -1,0 +1,198 @@
+"""What can go wrong, in our own words.
+
+One closed list of codes, one table from a code to HTTP, gRPC and "may somebody try again", one value
+(`Failure`) that travels in events and responses, and a small tree of exceptions that carry it. Dialects
+translate codes, never exceptions. A message says what was expected, what came, and where; it never holds
+a key, a request body or a stack trace, since clients get to read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class ErrorCode(StrEnum):
+    """The closed list of failure kinds."""
+
+    INVALID_REQUEST = "invalid_request"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    CONFLICT = "conflict"
+    TOO_LARGE = "too_large"
+    UNSUPPORTED = "unsupported"
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    CONTEXT_LENGTH = "context_length"
+    CONTENT_FILTER = "content_filter"
+    BACKEND_AUTH = "backend_auth"
+    BACKEND_UNAVAILABLE = "backend_unavailable"
+    BACKEND_TIMEOUT = "backend_timeout"
+    BACKEND_ERROR = "backend_error"
+    BACKEND_PROTOCOL = "backend_protocol"
+    TRUNCATED_STREAM = "truncated_stream"
+    CANCELED = "canceled"
+    RUN_LOST = "run_lost"
+    RUN_TIMEOUT = "run_timeout"
+    STORE_UNAVAILABLE = "store_unavailable"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one code means outside: HTTP status, gRPC status name, and whether the same call may be repeated."""
+
+    http: int
+    grpc: str
+    retry: bool
+
+
+RULES: dict[ErrorCode, Rule] = {
+    ErrorCode.INVALID_REQUEST: Rule(400, "INVALID_ARGUMENT", False),
+    ErrorCode.UNAUTHORIZED: Rule(401, "UNAUTHENTICATED", False),
+    ErrorCode.FORBIDDEN: Rule(403, "PERMISSION_DENIED", False),
+    ErrorCode.NOT_FOUND: Rule(404, "NOT_FOUND", False),
+    ErrorCode.CONFLICT: Rule(409, "ABORTED", False),
+    ErrorCode.TOO_LARGE: Rule(413, "RESOURCE_EXHAUSTED", False),
+    ErrorCode.UNSUPPORTED: Rule(400, "INVALID_ARGUMENT", False),
+    ErrorCode.RATE_LIMITED: Rule(429, "RESOURCE_EXHAUSTED", True),
+    ErrorCode.OVERLOADED: Rule(503, "UNAVAILABLE", True),
+    ErrorCode.CONTEXT_LENGTH: Rule(400, "INVALID_ARGUMENT", False),
+    ErrorCode.CONTENT_FILTER: Rule(400, "INVALID_ARGUMENT", False),
+    # The backend refused the bridge's key: the caller has done nothing wrong and cannot mend it.
+    ErrorCode.BACKEND_AUTH: Rule(502, "UNAVAILABLE", False),
+    ErrorCode.BACKEND_UNAVAILABLE: Rule(502, "UNAVAILABLE", True),
+    ErrorCode.BACKEND_TIMEOUT: Rule(504, "DEADLINE_EXCEEDED", True),
+    ErrorCode.BACKEND_ERROR: Rule(502, "UNAVAILABLE", True),
+    ErrorCode.BACKEND_PROTOCOL: Rule(502, "UNAVAILABLE", False),
+    ErrorCode.TRUNCATED_STREAM: Rule(502, "UNAVAILABLE", True),
+    ErrorCode.CANCELED: Rule(499, "CANCELLED", False),
+    ErrorCode.RUN_LOST: Rule(500, "ABORTED", False),
+    ErrorCode.RUN_TIMEOUT: Rule(504, "DEADLINE_EXCEEDED", False),
+    ErrorCode.STORE_UNAVAILABLE: Rule(503, "UNAVAILABLE", True),
+    ErrorCode.INTERNAL: Rule(500, "INTERNAL", False),
+}
+
+
+@dataclass(slots=True)
+class Failure:
+    """One failure as a value.
+
+    `param` is the place in the request (`messages[2].content`). `status` is an HTTP status that is truer
+    than the code's own (a backend's 422, our 405). `backend_code` is the word the backend used and clients
+    act on (`insufficient_quota`). `headers` are response headers that must reach the client (`retry-after`).
+    """
+
+    code: ErrorCode
+    message: str
+    param: str | None = None
+    status: int | None = None
+    backend_code: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def http_status(self) -> int:
+        """The HTTP status for a client: the failure's own, else the code's."""
+        return self.status or RULES[self.code].http
+
+    @property
+    def may_retry(self) -> bool:
+        """Whether the same call may succeed when it is repeated."""
+        return RULES[self.code].retry
+
+
+class BridgeError(Exception):
+    """Root of everything this project raises on purpose."""
+
+    default = ErrorCode.INTERNAL
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: ErrorCode | None = None,
+        param: str | None = None,
+        status: int | None = None,
+        backend_code: str | None = None,
+        headers: dict[str, str] | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.failure = Failure(code or self.default, message, param, status, backend_code, headers or {}, details or {})
+
+    @classmethod
+    def of(cls, failure: Failure) -> BridgeError:
+        """The exception of the fitting class for a failure value."""
+        kind = next((k for k in (RequestError, Canceled, BackendError) if failure.code in k.codes), BridgeError)
+        error = kind(failure.message)
+        error.failure = failure
+        return error
+
+    codes: frozenset[ErrorCode] = frozenset()
+
+    @property
+    def code(self) -> ErrorCode:
+        return self.failure.code
+
+    @property
+    def message(self) -> str:
+        return self.failure.message
+
+
+class RequestError(BridgeError):
+    """The caller's fault: the request cannot be understood or may not be served."""
+
+    default = ErrorCode.INVALID_REQUEST
+    codes = frozenset(
+        {
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.UNAUTHORIZED,
+            ErrorCode.FORBIDDEN,
+            ErrorCode.NOT_FOUND,
+            ErrorCode.CONFLICT,
+            ErrorCode.TOO_LARGE,
+            ErrorCode.UNSUPPORTED,
+        }
+    )
+
+
+class Unsupported(RequestError):
+    """The request is fine, but this backend's dialect has no way to say it and its card refuses to drop it."""
+
+    default = ErrorCode.UNSUPPORTED
+
+
+class BackendError(BridgeError):
+    """The backend refused, failed, fell silent or spoke nonsense."""
+
+    default = ErrorCode.BACKEND_ERROR
+    codes = frozenset(
+        {
+            ErrorCode.RATE_LIMITED,
+            ErrorCode.OVERLOADED,
+            ErrorCode.CONTEXT_LENGTH,
+            ErrorCode.CONTENT_FILTER,
+            ErrorCode.BACKEND_AUTH,
+            ErrorCode.BACKEND_UNAVAILABLE,
+            ErrorCode.BACKEND_TIMEOUT,
+            ErrorCode.BACKEND_ERROR,
+            ErrorCode.BACKEND_PROTOCOL,
+            ErrorCode.TRUNCATED_STREAM,
+        }
+    )
+
+
+class Canceled(BridgeError):
+    """The run was stopped by its reader or by somebody who may."""
+
+    default = ErrorCode.CANCELED
+    codes = frozenset({ErrorCode.CANCELED})
+
+
+class ConfigError(BridgeError):
+    """The configuration is wrong; the message names file, line, key and what was expected."""
+
+    default = ErrorCode.INVALID_REQUEST

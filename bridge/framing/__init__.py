@@ -1,0 +1,5 @@
+"""Bytes <-> frames, sans-IO. One module per framing."""
+
+from bridge.framing import sse
+
+__all__ = ["sse"]

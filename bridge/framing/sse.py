@@ -1,0 +1,155 @@
+"""Server-sent events: bytes <-> frames, without I/O (WHATWG HTML, "Server-sent events").
+
+The splitter is liberal: any line end, a byte order mark, comments, several `data:` lines, a missing space after
+the colon, reads that end anywhere, and a last event without its blank line. It splits bytes at a single LF, which is
+a memory scan (measured: 1.3-1.8 times faster than the double LF), and never decodes text, so it cannot stumble
+over U+2028 or half a character.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.codec.wire import Frame, FrameLike
+from bridge.errors import BackendError, ErrorCode
+
+CONTENT_TYPE = "text/event-stream"
+MAX_EVENT = 64 * 1024 * 1024
+
+
+class Splitter:
+    """Incremental reader. `feed` gives the payloads that became complete.
+
+    A payload is plain `bytes`; an event that has a name or an id comes as `Frame`. `max_event` bounds one
+    event in bytes, and with it what is kept in memory; beyond it `feed` raises `BackendError`.
+    """
+
+    __slots__ = ("_cr", "_data", "_id", "_limit", "_lines_size", "_name", "_rest", "_size", "_started")
+
+    def __init__(self, max_event: int = MAX_EVENT) -> None:
+        # The pieces of an unfinished line are joined once: joining at each read makes a 20 MiB line cost a second.
+        self._rest: list[bytes] = []
+        self._size = 0
+        self._data: list[bytes] = []
+        self._lines_size = 0
+        self._name: str | None = None
+        self._id: str | None = None
+        self._cr = False
+        self._started = False
+        self._limit = max_event
+
+    def feed(self, chunk: bytes) -> list[FrameLike]:
+        if not self._started:
+            chunk = self._without_mark(chunk)
+        if self._cr and chunk:
+            self._cr = False
+            if chunk[:1] == b"\n":
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._cr = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if self._rest:
+            self._rest.append(chunk)
+            self._size += len(chunk)
+            if b"\n" not in chunk:
+                self._check(self._size)
+                return []
+            chunk = b"".join(self._rest)
+            self._rest = []
+        lines = chunk.split(b"\n")
+        tail = lines.pop()
+        if tail:
+            self._rest.append(tail)
+            self._size = len(tail)
+            self._check(self._size)
+        return self._lines(lines)
+
+    def close(self) -> list[FrameLike]:
+        """The input ended cleanly: an event without its blank line is complete too."""
+        lines = [b"".join(self._rest), b""] if self._rest else [b""]
+        self._rest = []
+        return self._lines(lines)
+
+    def _lines(self, lines: list[bytes]) -> list[FrameLike]:
+        out: list[FrameLike] = []
+        data = self._data
+        for line in lines:
+            if not line:
+                if data:
+                    payload = data[0] if len(data) == 1 else b"\n".join(data)
+                    if self._name is None and self._id is None:
+                        out.append(payload)
+                    else:
+                        out.append(Frame(payload, self._name, self._id))
+                    data.clear()
+                    self._lines_size = 0
+                self._name = self._id = None
+            elif line[:6] == b"data: ":
+                if data:
+                    self._count(line)
+                data.append(line[6:])
+            elif line[:5] == b"data:":
+                if data:
+                    self._count(line)
+                data.append(line[5:])
+            elif line[:1] != b":":
+                self._field(line)
+        return out
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        text = value.removeprefix(b" ").decode("utf-8", "replace")
+        if name == b"event":
+            self._name = text or None
+        elif name == b"id":
+            self._id = text
+        elif name == b"data":
+            self._data.append(b"")
+
+    def _without_mark(self, chunk: bytes) -> bytes:
+        """Drops a byte order mark, which may itself come in pieces."""
+        mark = b"\xef\xbb\xbf"
+        if self._rest:
+            chunk = b"".join([*self._rest, chunk])
+            self._rest = []
+        if len(chunk) < 3 and mark.startswith(chunk):
+            self._rest = [chunk] if chunk else []
+            return b""
+        self._started = True
+        return chunk.removeprefix(mark)
+
+    def _count(self, line: bytes) -> None:
+        """Bounds an event of many lines; the first line is bounded by its own length."""
+        self._lines_size += len(line) + 1
+        self._check(self._lines_size)
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise BackendError(
+                f"An event of the backend's stream is longer than the limit of {self._limit} bytes.",
+                code=ErrorCode.BACKEND_PROTOCOL,
+            )
+
+
+def join(frames: Sequence[FrameLike]) -> bytes:
+    """The bytes of these frames: one buffer for one write."""
+    if not frames:
+        return b""
+    try:
+        # All plain payloads is the common case, and joining them is one pass.
+        return b"data: " + b"\n\ndata: ".join(frames) + b"\n\n"  # type: ignore[arg-type]
+    except TypeError:
+        return b"".join(map(_one, frames))
+
+
+def _one(frame: FrameLike) -> bytes:
+    if isinstance(frame, bytes):
+        return b"data: " + frame + b"\n\n"
+    if frame.comment is not None:
+        return b": " + frame.comment + b"\n\n"
+    head = b""
+    if frame.id is not None:
+        head += b"id: " + frame.id.encode() + b"\n"
+    if frame.event is not None:
+        head += b"event: " + frame.event.encode() + b"\n"
+    return head + b"data: " + frame.data.replace(b"\n", b"\ndata: ") + b"\n\n"

@@ -1,0 +1,467 @@
+"""Makes a well-formed stream from loose facts.
+
+Decoders tell it what their wire said - "text for key k", "call 3 begins", "this item is done", "the wire
+ended" - and it opens, closes, names and finishes, so that whatever a backend sends, the events obey the
+grammar: everything open is closed before the terminal event and exactly one terminal event comes last.
+
+Keys are the decoder's own names for messages and parts (an index, a wire id); two styles of wire are served:
+
+* explicit wires name their parts: `open_part`, `delta`, `end_part`;
+* implicit wires (OpenAI chat) only let text flow: `flow` continues the current part of that kind in a
+  message, or ends the flowing part of another kind and begins a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.errors import ErrorCode, Failure
+from bridge.model import events as ev
+from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
+from bridge.model.parts import Extras, Origin, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+
+_MAKERS: dict[PartKind, Callable[[str, str, Extras | None], Event]] = {
+    PartKind.TEXT: ev.TextDelta,
+    PartKind.REFUSAL: ev.TextDelta,
+    PartKind.REASONING: ev.ReasoningDelta,
+    PartKind.TOOL_CALL: ev.ArgsDelta,
+}
+_REPLACEMENT = "\ufffd"
+
+
+@dataclass(slots=True)
+class _Message:
+    key: Hashable
+    id: str
+    choice: int
+    parts: int = 0
+    ended: bool = False
+    reason: FinishReason | None = None
+
+
+@dataclass(slots=True)
+class OpenPart:
+    """A part that is or was open. `make` builds its deltas; it is swapped while half a surrogate pair is held."""
+
+    id: str
+    kind: PartKind
+    message: _Message
+    make: Callable[[str, str, Extras | None], Event]
+    call_id: str | None = None
+    ended: bool = False
+    held: str = ""
+
+
+class _Closed(list[Event]):
+    """Takes the place of the output once the run is over: whatever still comes is forgotten, at no cost before."""
+
+    def append(self, event: Event) -> None:
+        pass
+
+
+class Builder:
+    """One per run. Feed facts, then `take()` the events they made.
+
+    `run_id`, `thread_id`, `created_at`, `make_id` come from the run's context, since a codec has neither a clock nor
+    randomness. `make_id(prefix)` must give a new id each time.
+    """
+
+    def __init__(self, run_id: str, thread_id: str | None, created_at: float, make_id: Callable[[str], str]) -> None:
+        self._head = ev.RunStarted(run_id, thread_id, None, created_at)
+        self._make_id = make_id
+        self._out: list[Event] = []
+        self._last: list[Event] = []
+        self._started = False
+        self._messages: dict[Hashable, _Message] = {}
+        self._ids: set[str] = set()
+        self._parts: dict[Hashable, OpenPart] = {}
+        self._flows: dict[Hashable, OpenPart] = {}
+        self._pending: dict[str, int] = {}
+        self._usage: ev.UsageReported | None = None
+        self._interrupted = False
+        self._reason: FinishReason | None = None
+        self._failure: Failure | None = None
+        self._end_extras: Extras | None = None
+        self.done = False
+
+    # ------------------------------------------------------------------ the run
+
+    def begin(
+        self,
+        *,
+        model: str | None = None,
+        created_at: float | None = None,
+        thread_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        extras: Extras | None = None,
+    ) -> None:
+        """What the wire says of the run itself. Facts that come after the first event went out are ignored."""
+        if self._started:
+            return
+        head = self._head
+        head.model = model or head.model
+        head.created_at = created_at or head.created_at
+        head.thread_id = head.thread_id or thread_id
+        head.metadata = {**head.metadata, **(metadata or {})}
+        if extras:
+            head.extras = {**(head.extras or {}), **extras}
+
+    def start(self) -> None:
+        """Emits `RunStarted` now, if it was not yet."""
+        if not self._started and not self.done:
+            self._started = True
+            self._out.append(self._head)
+
+    def take(self) -> list[Event]:
+        """The events made since the last call, in order."""
+        if self.done:
+            out, self._last = self._last, []
+            return out
+        out = self._out
+        self._out = []
+        return out
+
+    # ------------------------------------------------------------------ messages
+
+    def message(
+        self,
+        key: Hashable,
+        *,
+        message_id: str | None = None,
+        role: str = "assistant",
+        name: str | None = None,
+        choice: int = 0,
+        extras: Extras | None = None,
+    ) -> str:
+        """Opens the message `key` unless it is open already; returns its id."""
+        known = self._messages.get(key)
+        if known is not None and not known.ended:
+            return known.id
+        self.start()
+        chosen = message_id or self._make_id("msg")
+        if chosen in self._ids:
+            chosen = self._make_id("msg")
+        self._ids.add(chosen)
+        self._messages[key] = _Message(key, chosen, choice)
+        self._out.append(ev.MessageStarted(chosen, role, name, choice, extras))
+        return chosen
+
+    def is_open(self, key: Hashable) -> bool:
+        """Whether the message `key` is open now."""
+        known = self._messages.get(key)
+        return known is not None and not known.ended
+
+    def end_message(
+        self,
+        key: Hashable,
+        status: MessageStatus = MessageStatus.COMPLETED,
+        reason: FinishReason | None = None,
+        extras: Extras | None = None,
+    ) -> None:
+        """Ends the message `key` and every part of it that is open."""
+        message = self._messages.get(key)
+        if message is None or message.ended or self.done:
+            return
+        for part_key, part in list(self._parts.items()):
+            if part.message is message:
+                self.end_part(part_key)
+        flowing = self._flows.pop(key, None)
+        if flowing is not None:
+            self._end(flowing)
+        message.ended = True
+        self._out.append(ev.MessageEnded(message.id, status, reason or message.reason, extras))
+
+    def end_reason(self, key: Hashable, reason: FinishReason) -> None:
+        """The reason with which message `key` will end (wires that finish each choice apart); the first one counts."""
+        message = self._messages.get(key)
+        if message is not None and message.reason is None:
+            message.reason = reason
+
+    # ------------------------------------------------------------------ parts
+
+    def open_part(
+        self,
+        key: Hashable,
+        message: Hashable,
+        kind: PartKind,
+        *,
+        part_id: str | None = None,
+        call_id: str | None = None,
+        name: str | None = None,
+        origin: Origin = Origin.FUNCTION,
+        server_label: str | None = None,
+        extras: Extras | None = None,
+    ) -> OpenPart:
+        """Opens the part `key` in message `message` (opened too when it is not); a known open key is returned as it is.
+
+        A tool call without a call id gets one; without a name its name is empty.
+        """
+        known = self._parts.get(key)
+        if known is not None:
+            return known
+        part = self._new_part(message, kind, part_id, call_id, name, origin, server_label, extras)
+        self._parts[key] = part
+        return part
+
+    def part(self, key: Hashable) -> OpenPart | None:
+        """The open part `key`."""
+        return self._parts.get(key)
+
+    def delta(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
+        """A piece of the open part `key`; a part that is not open and an empty piece are ignored."""
+        part = self._parts.get(key)
+        if part is not None and text:
+            self._out.append(part.make(part.id, text, extras))
+
+    def ragged(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
+        """As `delta`, for text that may hold lone surrogates: halves in two pieces are joined, others replaced."""
+        part = self._parts.get(key)
+        if part is not None and text:
+            self._ragged(part, text, extras)
+
+    def end_part(
+        self,
+        key: Hashable,
+        *,
+        signature: str | None = None,
+        redacted: str | None = None,
+        extras: Extras | None = None,
+    ) -> None:
+        part = self._parts.pop(key, None)
+        if part is not None:
+            self._end(part, signature, redacted, extras)
+
+    def flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:
+        """A piece of text, reasoning or refusal on a wire without part borders."""
+        part = self._flows.get(message)
+        if part is None or part.kind is not kind:
+            part = self._switch(message, kind)
+        self._out.append(part.make(part.id, text, extras))
+
+    def ragged_flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:
+        """As `flow`, for text that may hold lone surrogates."""
+        part = self._flows.get(message)
+        if part is None or part.kind is not kind:
+            part = self._switch(message, kind)
+        self._ragged(part, text, extras)
+
+    def end_flow(self, message: Hashable, *, signature: str | None = None, redacted: str | None = None) -> None:
+        """Ends what flows in message `message`, if anything does."""
+        part = self._flows.pop(message, None)
+        if part is not None:
+            self._end(part, signature, redacted)
+
+    def add(self, message: Hashable, part: Part) -> None:
+        """A part that is known whole. Text-like parts and calls become an opened, filled and ended part."""
+        if self.done:
+            return
+        match part:
+            case Text(text=text) | Refusal(text=text):
+                kind = PartKind.TEXT if isinstance(part, Text) else PartKind.REFUSAL
+                self._whole(message, kind, text, extras=part.extras)
+            case Reasoning():
+                opened = self._new_part(message, PartKind.REASONING, extras=part.extras)
+                self._fill(opened, part.text)
+                self._end(opened, part.signature, part.redacted)
+            case ToolCall():
+                opened = self._new_part(
+                    message, PartKind.TOOL_CALL, None, part.call_id, part.name, part.origin, part.server_label,
+                    part.extras,
+                )  # fmt: skip
+                self._fill(opened, part.arguments)
+                self._end(opened)
+            case ToolResult():
+                self.result(part.call_id, part.parts, name=part.name, is_error=part.is_error, extras=part.extras)
+            case _:
+                self.end_flow(message)
+                message_id = self.message(message)
+                self._out.append(ev.ContentAdded(message_id, part))
+
+    # ------------------------------------------------------------------ other facts
+
+    def result(
+        self,
+        call_id: str,
+        parts: list[Part],
+        *,
+        name: str | None = None,
+        is_error: bool = False,
+        message_id: str | None = None,
+        extras: Extras | None = None,
+    ) -> None:
+        """A tool ran on the backend's side; its call is no longer one that the client must answer."""
+        self._pending.pop(call_id, None)
+        self.emit(ev.ToolResulted(call_id, parts, name, is_error, message_id, extras))
+
+    def usage(self, report: ev.UsageReported) -> None:
+        """Token counts so far. The last report counts and is emitted once, just before the terminal event."""
+        self._usage = report
+
+    def interrupt(self, event: ev.Interrupted) -> None:
+        self._interrupted = True
+        self.emit(event)
+
+    def emit(self, event: Event) -> None:
+        """An event that needs no bookkeeping: state, steps, custom, raw, heartbeat."""
+        self.start()
+        self._out.append(event)
+
+    @property
+    def open_calls(self) -> list[str]:
+        """Call ids without a result, in order of appearance."""
+        return list(self._pending)
+
+    # ------------------------------------------------------------------ the end
+
+    def finish(self, reason: FinishReason | None = None, extras: Extras | None = None) -> None:
+        """The wire said that the run is complete; the terminal event waits for `end`, since late facts are allowed.
+
+        The first reason counts.
+        """
+        if self._reason is None:
+            self._reason = reason or FinishReason.STOP
+            self._end_extras = extras
+
+    def fail(self, failure: Failure, extras: Extras | None = None) -> None:
+        """The wire said that the run failed. Emits everything up to and including the terminal event."""
+        if not self.done:
+            self._failure = failure
+            self._end_extras = extras
+            self.end()
+
+    @property
+    def finishing(self) -> bool:
+        """Whether a finish reason is known already."""
+        return self._reason is not None
+
+    def end(self) -> None:
+        """Nothing more can come: closes what is open and emits the terminal event."""
+        if self.done:
+            return
+        if self._reason is None and self._failure is None:
+            self._failure = Failure(ErrorCode.TRUNCATED_STREAM, "The backend's answer ended before it was complete.")
+        self.start()
+        status = MessageStatus.COMPLETED
+        if self._failure is not None:
+            status = MessageStatus.CANCELED if self._failure.code is ErrorCode.CANCELED else MessageStatus.FAILED
+        elif self._reason is FinishReason.LENGTH:
+            status = MessageStatus.INCOMPLETE
+        elif self._reason is FinishReason.CANCELED:
+            status = MessageStatus.CANCELED
+        for key, message in list(self._messages.items()):
+            if not message.ended:
+                self.end_message(key, status, self._settle(message.reason, message.choice))
+        if self._usage is not None:
+            self._out.append(self._usage)
+        if self._failure is not None:
+            self._out.append(ev.RunFailed(self._failure, None, self._end_extras))
+        else:
+            reason = self._settle(self._reason, 0) or FinishReason.STOP
+            self._out.append(ev.RunFinished(reason, None, self._end_extras))
+        self.done = True
+        self._last, self._out = self._out, _Closed()
+        self._parts.clear()
+        self._flows.clear()
+
+    def close(self, failure: Failure | None = None) -> None:
+        """The input is over: cleanly when `failure` is None. A known finish wins over a failure that comes after it."""
+        if self.done:
+            return
+        if failure is not None and self._reason is None:
+            self._failure = failure
+        self.end()
+
+    def _settle(self, reason: FinishReason | None, choice: int) -> FinishReason | None:
+        """The finish word that fits what was seen: backends say `stop` after calls and `tool_calls` without any."""
+        if reason is FinishReason.STOP or reason is FinishReason.TOOL_CALLS:
+            if self._interrupted:
+                return FinishReason.INTERRUPTED
+            return FinishReason.TOOL_CALLS if choice in self._pending.values() else FinishReason.STOP
+        if reason is FinishReason.INTERRUPTED and not self._interrupted:
+            return FinishReason.STOP
+        return reason
+
+    # ------------------------------------------------------------------ inside
+
+    def _new_part(
+        self,
+        message_key: Hashable,
+        kind: PartKind,
+        part_id: str | None = None,
+        call_id: str | None = None,
+        name: str | None = None,
+        origin: Origin = Origin.FUNCTION,
+        server_label: str | None = None,
+        extras: Extras | None = None,
+    ) -> OpenPart:
+        self.message(message_key)
+        self.end_flow(message_key)
+        message = self._messages[message_key]
+        chosen = part_id if part_id and part_id not in self._ids else f"{message.id}-{message.parts}"
+        self._ids.add(chosen)
+        message.parts += 1
+        if kind is PartKind.TOOL_CALL:
+            call_id = call_id or self._make_id("call")
+            name = name or ""
+            self._pending[call_id] = message.choice
+        part = OpenPart(chosen, kind, message, _MAKERS[kind], call_id)
+        self._out.append(ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras))
+        return part
+
+    def _switch(self, message: Hashable, kind: PartKind) -> OpenPart:
+        self.end_flow(message)
+        part = self._new_part(message, kind)
+        self._flows[message] = part
+        return part
+
+    def _whole(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None) -> None:
+        part = self._new_part(message, kind, extras=extras)
+        self._fill(part, text)
+        self._end(part)
+
+    def _fill(self, part: OpenPart, text: str) -> None:
+        if text:
+            self._out.append(part.make(part.id, text, None))
+
+    def _end(
+        self,
+        part: OpenPart,
+        signature: str | None = None,
+        redacted: str | None = None,
+        extras: Extras | None = None,
+    ) -> None:
+        if part.ended:
+            return
+        if part.held:
+            self._out.append(_MAKERS[part.kind](part.id, _REPLACEMENT, None))
+            part.held = ""
+        part.ended = True
+        self._out.append(ev.PartEnded(part.id, signature, redacted, extras))
+
+    def _ragged(self, part: OpenPart, text: str, extras: Extras | None) -> None:
+        """Joins a high surrogate that ended one piece with the low one that begins the next.
+
+        While a half is held, `part.make` is swapped, so that the ordinary path pays nothing for this.
+        """
+        text = part.held + text
+        part.held = ""
+        part.make = _MAKERS[part.kind]
+        if "\ud800" <= text[-1:] <= "\udbff":
+            part.held, text = text[-1], text[:-1]
+
+            def resume(part_id: str, more: str, more_extras: Extras | None) -> Event:
+                joined = mend(part.held + more)
+                part.held = ""
+                part.make = _MAKERS[part.kind]
+                return part.make(part_id, joined, more_extras)
+
+            part.make = resume
+        if text:
+            self._out.append(_MAKERS[part.kind](part.id, mend(text), extras))
+
+
+def mend(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD, so that it is valid Unicode."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,0 +1,269 @@
+"""Stream events: the one language between every backend and every frontend.
+
+Plain slots dataclasses, not frozen (measured: 90 ns against 240 ns to make one) and treated as values: nobody
+changes an event after it was emitted. The grammar they obey stands in `grammar.py`; decoders do not make
+them by hand but tell `builder.Builder` what the wire said. `extras` maps a dialect's name to what only
+that dialect understands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from bridge.errors import Failure
+from bridge.model.parts import Extras, Origin, Part
+
+
+class PartKind(StrEnum):
+    TEXT = "text"
+    REFUSAL = "refusal"
+    REASONING = "reasoning"
+    TOOL_CALL = "tool_call"
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
+    CONTENT_FILTER = "content_filter"
+    INTERRUPTED = "interrupted"
+    CANCELED = "canceled"
+
+
+class MessageStatus(StrEnum):
+    COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class StateOp(StrEnum):
+    SNAPSHOT = "snapshot"
+    PATCH = "patch"
+    MESSAGES = "messages"
+
+
+@dataclass(slots=True)
+class RunStarted:
+    """Always first. `created_at` is in Unix seconds."""
+
+    run_id: str
+    thread_id: str | None = None
+    model: str | None = None
+    created_at: float = 0.0
+    metadata: dict[str, Any] = field(default_factory=dict)
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class MessageStarted:
+    """`choice` counts the alternatives of `n` > 1 and is 0 otherwise."""
+
+    message_id: str
+    role: str = "assistant"
+    name: str | None = None
+    choice: int = 0
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class PartStarted:
+    """`call_id`, `name`, `origin`, `server_label` are for tool calls only."""
+
+    part_id: str
+    message_id: str
+    kind: PartKind
+    call_id: str | None = None
+    name: str | None = None
+    origin: Origin = Origin.FUNCTION
+    server_label: str | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class TextDelta:
+    """A piece of a text or refusal part."""
+
+    part_id: str
+    text: str
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class ReasoningDelta:
+    part_id: str
+    text: str
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class ArgsDelta:
+    """A piece of a tool call's arguments string."""
+
+    part_id: str
+    text: str
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class PartEnded:
+    """`signature` and `redacted` belong to reasoning (see `parts.Reasoning`)."""
+
+    part_id: str
+    signature: str | None = None
+    redacted: str | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class ContentAdded:
+    """A part that arrives whole: media or data."""
+
+    message_id: str
+    part: Part
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class ToolResulted:
+    """A tool ran on the backend's side."""
+
+    call_id: str
+    parts: list[Part]
+    name: str | None = None
+    is_error: bool = False
+    message_id: str | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class MessageEnded:
+    """`reason` is why this message's choice ended, when the wire says so per choice."""
+
+    message_id: str
+    status: MessageStatus = MessageStatus.COMPLETED
+    reason: FinishReason | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class UsageReported:
+    """Token counts, running totals: the last report counts. `cached` and `reasoning` are parts of input and output."""
+
+    input: int | None = None
+    output: int | None = None
+    total: int | None = None
+    cached: int | None = None
+    reasoning: int | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class StepStarted:
+    name: str
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class StepEnded:
+    name: str
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class StateChanged:
+    """Shared state: a snapshot, a JSON Patch (list of operations), or a list of messages."""
+
+    op: StateOp
+    value: Any
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class Interrupted:
+    """The run waits for a person or a client tool."""
+
+    interrupt_id: str
+    reason: str | None = None
+    payload: Any = None
+    call_id: str | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class Custom:
+    """An application's own event."""
+
+    name: str
+    value: Any = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class Raw:
+    """Understood by nobody here; kept for routes with the same dialect on both sides."""
+
+    dialect: str
+    value: Any
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Keeps the line warm."""
+
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class RunFailed:
+    """Terminal. `ended_at` is in Unix seconds, set by whoever has a clock."""
+
+    error: Failure
+    ended_at: float | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class RunFinished:
+    """Terminal. `ended_at` is in Unix seconds, set by whoever has a clock."""
+
+    reason: FinishReason = FinishReason.STOP
+    ended_at: float | None = None
+    extras: Extras | None = None
+
+
+Event: TypeAlias = (
+    RunStarted
+    | MessageStarted
+    | PartStarted
+    | TextDelta
+    | ReasoningDelta
+    | ArgsDelta
+    | PartEnded
+    | ContentAdded
+    | ToolResulted
+    | MessageEnded
+    | UsageReported
+    | StepStarted
+    | StepEnded
+    | StateChanged
+    | Interrupted
+    | Custom
+    | Raw
+    | Heartbeat
+    | RunFailed
+    | RunFinished
+)
+Delta: TypeAlias = TextDelta | ReasoningDelta | ArgsDelta
+Terminal: TypeAlias = RunFailed | RunFinished
+
+TERMINAL: frozenset[type] = frozenset({RunFailed, RunFinished})
+"""The event types that end a run; exactly one of them is the last event of every stream."""
+
+CONTENT: frozenset[type] = frozenset(
+    {MessageStarted, PartStarted, ContentAdded, ToolResulted, StateChanged, Interrupted, Custom, Raw, StepStarted}
+)
+"""The event types by which a backend has begun to answer: until one was passed on, a try may be repeated elsewhere."""

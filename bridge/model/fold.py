@@ -1,0 +1,251 @@
+"""Stream <-> finished messages.
+
+`fold` turns a stream into an `Answer`: messages with whole parts in the order in which the parts began, the last
+usage, why it ended, and the events that are not content. `unfold` goes the other way. Both keep everything the
+model can say but where the deltas were cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.errors import Failure
+from bridge.model import events as ev
+from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
+from bridge.model.parts import (
+    Extras,
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+
+
+@dataclass(slots=True)
+class Ending:
+    """How one message ended."""
+
+    choice: int = 0
+    status: MessageStatus = MessageStatus.COMPLETED
+    reason: FinishReason | None = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """A finished run. `endings` is keyed by message id; `events` holds steps, states, customs and raws in order."""
+
+    run_id: str = ""
+    thread_id: str | None = None
+    model: str | None = None
+    created_at: float = 0.0
+    ended_at: float | None = None
+    messages: list[Message] = field(default_factory=list)
+    endings: dict[str, Ending] = field(default_factory=dict)
+    usage: ev.UsageReported | None = None
+    reason: FinishReason | None = None
+    failure: Failure | None = None
+    interrupts: list[ev.Interrupted] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    extras: Extras | None = None
+    end_extras: Extras | None = None
+
+    def parts(self, choice: int = 0) -> list[Part]:
+        """All parts of one choice in order; tool results stand between them."""
+        return [p for m in self.messages if self.choice_of(m) == choice for p in m.parts]
+
+    def choice_of(self, message: Message) -> int:
+        ending = self.endings.get(message.id or "")
+        return ending.choice if ending else 0
+
+    @property
+    def choices(self) -> list[int]:
+        """The choices there are, ascending."""
+        return sorted({self.choice_of(m) for m in self.messages})
+
+    def _joined(self, kind: type[Text] | type[Reasoning] | type[Refusal]) -> str:
+        return "".join(p.text for p in self.parts() if isinstance(p, kind))
+
+    @property
+    def text(self) -> str:
+        return self._joined(Text)
+
+    @property
+    def reasoning(self) -> str:
+        return self._joined(Reasoning)
+
+    @property
+    def refusal(self) -> str:
+        return self._joined(Refusal)
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [p for p in self.parts() if isinstance(p, ToolCall)]
+
+    @property
+    def results(self) -> list[ToolResult]:
+        return [p for p in self.parts() if isinstance(p, ToolResult)]
+
+    @property
+    def media(self) -> list[Media]:
+        return [p for p in self.parts() if isinstance(p, Media)]
+
+
+@dataclass(slots=True)
+class _Part:
+    started: ev.PartStarted
+    message: Message
+    place: int
+    pieces: list[str] = field(default_factory=list)
+    extras: list[Extras] = field(default_factory=list)
+
+
+class Folder:
+    """Feed events as they come; `answer` is complete when the terminal event was fed."""
+
+    def __init__(self) -> None:
+        self.answer = Answer()
+        self._messages: dict[str, Message] = {}
+        self._parts: dict[str, _Part] = {}
+
+    def feed(self, events: Iterable[Event]) -> None:
+        parts = self._parts
+        for event in events:
+            if isinstance(event, (ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta)):
+                open_part = parts.get(event.part_id)
+                if open_part is not None:
+                    open_part.pieces.append(event.text)
+            else:
+                self._rare(event)
+
+    def _rare(self, event: Event) -> None:
+        answer = self.answer
+        match event:
+            case ev.RunStarted():
+                answer.run_id, answer.thread_id = event.run_id, event.thread_id
+                answer.model, answer.created_at = event.model, event.created_at
+                answer.metadata, answer.extras = event.metadata, event.extras
+            case ev.MessageStarted():
+                message = Message(event.role, [], event.message_id, event.name, {}, event.extras)
+                self._messages[event.message_id] = message
+                answer.messages.append(message)
+                answer.endings[event.message_id] = Ending(event.choice)
+            case ev.PartStarted():
+                owner = self._messages[event.message_id]
+                self._parts[event.part_id] = _Part(event, owner, len(owner.parts))
+                owner.parts.append(Text(""))  # keeps the place; replaced when the part ends
+            case ev.PartEnded():
+                part = self._parts.pop(event.part_id)
+                part.message.parts[part.place] = _finished(part, event)
+            case ev.ContentAdded():
+                self._messages[event.message_id].parts.append(event.part)
+            case ev.ToolResulted():
+                result = ToolResult(event.call_id, event.parts, event.name, event.is_error, event.extras)
+                answer.messages.append(Message("tool", [result], event.message_id, event.name))
+            case ev.MessageEnded():
+                ending = answer.endings[event.message_id]
+                ending.status, ending.reason = event.status, event.reason
+                if event.extras:
+                    message = self._messages[event.message_id]
+                    message.extras = {**(message.extras or {}), **event.extras}
+            case ev.UsageReported():
+                answer.usage = event
+            case ev.Interrupted():
+                answer.interrupts.append(event)
+            case ev.RunFinished():
+                answer.reason, answer.ended_at, answer.end_extras = event.reason, event.ended_at, event.extras
+            case ev.RunFailed():
+                answer.failure, answer.ended_at, answer.end_extras = event.error, event.ended_at, event.extras
+            case ev.Heartbeat():
+                pass
+            case _:
+                answer.events.append(event)
+
+
+def _finished(part: _Part, ended: ev.PartEnded) -> Part:
+    start, text = part.started, "".join(part.pieces)
+    extras = start.extras
+    if ended.extras:
+        extras = {**(extras or {}), **ended.extras}
+    match start.kind:
+        case PartKind.TEXT:
+            return Text(text, extras)
+        case PartKind.REFUSAL:
+            return Refusal(text, extras)
+        case PartKind.REASONING:
+            return Reasoning(text, ended.signature, ended.redacted, extras)
+        case PartKind.TOOL_CALL:
+            return ToolCall(start.call_id or "", start.name or "", text, start.origin, start.server_label, extras)
+
+
+def fold(events: Iterable[Event]) -> Answer:
+    """The answer that a well-formed stream amounts to."""
+    folder = Folder()
+    folder.feed(events)
+    return folder.answer
+
+
+def unfold(answer: Answer) -> list[Event]:
+    """A well-formed stream that folds to this answer; each part is one delta."""
+    out: list[Event] = [
+        ev.RunStarted(answer.run_id, answer.thread_id, answer.model, answer.created_at, answer.metadata, answer.extras)
+    ]
+    for number, message in enumerate(answer.messages):
+        if message.role == "tool":
+            out.extend(_results(message))
+            continue
+        message_id = message.id or f"{answer.run_id}-{number}"
+        ending = answer.endings.get(message.id or "") or Ending()
+        out.append(ev.MessageStarted(message_id, message.role, message.name, ending.choice, message.extras))
+        for place, part in enumerate(message.parts):
+            out.extend(_part_events(f"{message_id}-{place}", message_id, part))
+        out.append(ev.MessageEnded(message_id, ending.status, ending.reason))
+    out.extend(answer.events)
+    out.extend(answer.interrupts)
+    if answer.usage is not None:
+        out.append(answer.usage)
+    if answer.failure is not None:
+        out.append(ev.RunFailed(answer.failure, answer.ended_at, answer.end_extras))
+    else:
+        out.append(ev.RunFinished(answer.reason or FinishReason.STOP, answer.ended_at, answer.end_extras))
+    return out
+
+
+def _results(message: Message) -> list[Event]:
+    return [
+        ev.ToolResulted(p.call_id, p.parts, p.name, p.is_error, message.id, p.extras)
+        for p in message.parts
+        if isinstance(p, ToolResult)
+    ]
+
+
+def _part_events(part_id: str, message_id: str, part: Part) -> list[Event]:
+    signature: str | None = None
+    redacted: str | None = None
+    deltas: list[Event]
+    match part:
+        case Text(text=text) | Refusal(text=text):
+            kind = PartKind.TEXT if isinstance(part, Text) else PartKind.REFUSAL
+            start = ev.PartStarted(part_id, message_id, kind, extras=part.extras)
+            deltas = [ev.TextDelta(part_id, text)]
+        case Reasoning(text=text):
+            signature, redacted = part.signature, part.redacted
+            start = ev.PartStarted(part_id, message_id, PartKind.REASONING, extras=part.extras)
+            deltas = [ev.ReasoningDelta(part_id, text)]
+        case ToolCall(arguments=text):
+            start = ev.PartStarted(
+                part_id, message_id, PartKind.TOOL_CALL, part.call_id, part.name, part.origin, part.server_label,
+                part.extras,
+            )  # fmt: skip
+            deltas = [ev.ArgsDelta(part_id, text)]
+        case ToolResult():
+            return [ev.ToolResulted(part.call_id, part.parts, part.name, part.is_error, None, part.extras)]
+        case _:
+            return [ev.ContentAdded(message_id, part)]
+    return [start, *(deltas if text else []), ev.PartEnded(part_id, signature, redacted)]

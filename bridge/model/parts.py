@@ -1,0 +1,177 @@
+"""Content parts: what stands inside messages and inside tool results.
+
+Plain values. `extras` maps a dialect's name to what only that dialect understands; it travels along and is
+looked at by nobody else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+Extras: TypeAlias = dict[str, dict[str, Any]]
+
+
+class Origin(StrEnum):
+    """Who offers a tool."""
+
+    FUNCTION = "function"
+    PLUGIN = "plugin"
+    COMPONENT = "component"
+    MCP = "mcp"
+
+
+class MediaKind(StrEnum):
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+    FILE = "file"
+
+
+@dataclass(slots=True)
+class Url:
+    """A fetchable address. A `data:` URL is never this, but `Inline`."""
+
+    url: str
+
+
+@dataclass(slots=True)
+class Inline:
+    """The bytes themselves, base64-encoded as every JSON wire carries them (standard alphabet, no line breaks).
+
+    Kept encoded on purpose: a 5 MB picture on its way from one JSON wire to another is copied, not decoded
+    and encoded again. `bytes` decodes.
+    """
+
+    base64: str
+
+    @property
+    def bytes(self) -> bytes:
+        """The decoded bytes. Raises `ValueError` when the text is not base64."""
+        import base64
+
+        return base64.b64decode(self.base64, validate=True)
+
+
+@dataclass(slots=True)
+class FileRef:
+    """An id under which the backend already has the file."""
+
+    file_id: str
+
+
+Source: TypeAlias = Url | Inline | FileRef
+
+
+@dataclass(slots=True)
+class Text:
+    text: str
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class Reasoning:
+    """Thinking. `signature` is opaque and must go back unchanged; `redacted` is thinking sent encrypted only."""
+
+    text: str
+    signature: str | None = None
+    redacted: str | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class Refusal:
+    text: str
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """`arguments` is the string the model wrote, valid JSON or not; it is never re-serialised."""
+
+    call_id: str
+    name: str
+    arguments: str
+    origin: Origin = Origin.FUNCTION
+    server_label: str | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class ToolResult:
+    call_id: str
+    parts: list[Part]
+    name: str | None = None
+    is_error: bool = False
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class Media:
+    """`mime` is a media type such as `image/png`, or None when the wire did not say."""
+
+    kind: MediaKind
+    source: Source
+    mime: str | None = None
+    filename: str | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class Data:
+    """Any JSON value."""
+
+    value: Any
+    extras: Extras | None = None
+
+
+Part: TypeAlias = Text | Reasoning | Refusal | ToolCall | ToolResult | Media | Data
+
+
+@dataclass(slots=True)
+class Message:
+    """One message of a talk. `role` is one of system, developer, user, assistant, tool."""
+
+    role: str
+    parts: list[Part]
+    id: str | None = None
+    name: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    extras: Extras | None = None
+
+
+def parse_data_url(url: str) -> tuple[str | None, str] | None:
+    """`(mime or None, base64)` of a base64 `data:` URL; None when it is anything else.
+
+    A percent-encoded `data:` URL is converted to base64, so that `Inline` has one form (RFC 2397).
+    """
+    if url[:5].lower() != "data:":
+        return None
+    head, comma, body = url[5:].partition(",")
+    if not comma:
+        return None
+    mime, *flags = [p.strip() for p in head.split(";")]
+    if not any(f.lower() == "base64" for f in flags):
+        import base64
+        from urllib.parse import unquote_to_bytes
+
+        body = base64.b64encode(unquote_to_bytes(body)).decode()
+    return mime or None, body
+
+
+def source_of(url: str) -> tuple[Source, str | None]:
+    """The source that a URL string on a wire stands for, and its media type when the URL itself says it."""
+    parsed = parse_data_url(url)
+    if parsed is None:
+        return Url(url), None
+    return Inline(parsed[1]), parsed[0]
+
+
+def url_of(media: Media, fallback: str = "application/octet-stream") -> str | None:
+    """The one URL string for a medium: its address, or a `data:` URL; None for a `FileRef`."""
+    if isinstance(media.source, Url):
+        return media.source.url
+    if isinstance(media.source, Inline):
+        return f"data:{media.mime or fallback};base64,{media.source.base64}"
+    return None

@@ -1,0 +1,109 @@
+"""The request side of the model: what a frontend asks, whatever its protocol.
+
+`None` means "not said"; a codec never invents a value except where its wire requires one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from bridge.model.parts import Extras, Message
+
+
+class HistoryMode(StrEnum):
+    """Does `Request.messages` carry the whole talk, or only what is new since the last request?"""
+
+    FULL = "full"
+    DELTA = "delta"
+
+
+class ToolMode(StrEnum):
+    AUTO = "auto"
+    NONE = "none"
+    REQUIRED = "required"
+
+
+@dataclass(slots=True)
+class Sampling:
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: list[str] | None = None
+    seed: int | None = None
+    n: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+
+
+@dataclass(slots=True)
+class Tool:
+    """A tool the model may call. `parameters` is a JSON Schema object, None when the wire gave none."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    extras: Extras | None = None
+
+
+@dataclass(slots=True)
+class ToolChoice:
+    """`names` restricts the choice to these tools; `REQUIRED` with one name is "call exactly this one"."""
+
+    mode: ToolMode
+    names: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ResponseFormat:
+    """`kind` is text, json (any object) or json_schema."""
+
+    kind: str
+    name: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    description: str | None = None
+
+
+@dataclass(slots=True)
+class Resume:
+    """Answers an interrupt or an approval. `decision` is resolved or cancelled."""
+
+    interrupt_id: str
+    decision: str
+    payload: Any = None
+
+
+@dataclass(slots=True)
+class Request:
+    """One request for a run.
+
+    `thread_id` is the conversation's id as the client knows it, None when its protocol has none. `extras` holds
+    per dialect the top-level fields that only that dialect understands; a codec of the same dialect sends them on.
+    """
+
+    messages: list[Message]
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    model: str | None = None
+    thread_id: str | None = None
+    run_id: str | None = None
+    parent_run_id: str | None = None
+    user_id: str | None = None
+    stream: bool = True
+    history: HistoryMode = HistoryMode.FULL
+    sampling: Sampling = field(default_factory=Sampling)
+    response_format: ResponseFormat | None = None
+    reasoning_effort: str | None = None
+    resume: list[Resume] = field(default_factory=list)
+    state: Any = None
+    context: list[dict[str, Any]] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    extras: Extras | None = None
+
+    def extra(self, dialect: str) -> dict[str, Any]:
+        """What only `dialect` understands of this request; an empty dict when there is nothing."""
+        return (self.extras or {}).get(dialect) or {}

@@ -1,0 +1,59 @@
+"""How a part is told in plain text, for dialects whose card says `as text`.
+
+One rendering for all dialects, so that a client sees the same words whatever the route: Markdown for what a
+person can open, JSON for what a program said.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from bridge.model.parts import (
+    Data,
+    FileRef,
+    Media,
+    MediaKind,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    url_of,
+)
+
+
+def as_text(part: Part) -> str:
+    """The part as text: a picture as a Markdown image, other media as a Markdown link, data as JSON."""
+    match part:
+        case Text() | Refusal() | Reasoning():
+            return part.text
+        case Media():
+            name = part.filename or str(part.kind)
+            if isinstance(part.source, FileRef):
+                return f"[{name}: {part.source.file_id}]"
+            mark = "!" if part.kind is MediaKind.IMAGE else ""
+            return f"{mark}[{name}]({url_of(part)})"
+        case Data():
+            return json_text(part.value)
+        case ToolCall():
+            return f"{part.name}({part.arguments})"
+        case ToolResult():
+            return result_text(part.parts)
+
+
+def result_text(parts: list[Part]) -> str:
+    """A tool's result as one string: texts joined, other parts as `as_text` tells them."""
+    return "".join(as_text(p) for p in parts)
+
+
+def json_text(value: object) -> str:
+    """Compact JSON. Lone surrogates, which JSON text may carry and UTF-8 may not, become U+FFFD."""
+    try:
+        return orjson.dumps(value).decode()
+    except (TypeError, ValueError):
+        import json
+
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode(
+            "utf-8", "replace"
+        ).decode()  # fmt: skip
