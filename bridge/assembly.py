@@ -1,0 +1,71 @@
+"""From a checked configuration to routes with live backends: the one place where names become objects."""
+
+from __future__ import annotations
+
+from bridge import config as cfg
+from bridge.codec import registry
+from bridge.engine import Route
+from bridge.errors import ConfigError
+from bridge.pipeline import Backend, Retry, StageFactory, Timeouts
+from bridge.pipeline.naming import ModelNames
+from bridge.pipeline.stages import load as load_stage
+from bridge.pipeline.stages import load_object
+
+
+def assemble(config: cfg.Config) -> list[Route]:
+    """The routes of a configuration. Raises `ConfigError` for a target or stage that cannot be imported."""
+    backends = {name: _backend(name, section) for name, section in config.backends.items()}
+    return [_route(place, section, backends) for place, section in enumerate(config.routes)]
+
+
+def _backend(name: str, section: cfg.Backend) -> Backend:
+    names = ModelNames(section.model, dict(section.model_map))
+    timeouts = Timeouts(
+        section.timeouts.connect, section.timeouts.first_event, section.timeouts.idle, section.timeouts.total
+    )
+    if section.is_demo or section.target is not None:
+        from bridge.transports.local import LocalBackend
+
+        if section.target is None:
+            from bridge.transports.demo import run
+
+            return LocalBackend(name, run, names=names, timeouts=timeouts)
+        try:
+            agent = load_object(section.target, "an agent")
+        except ConfigError as error:
+            raise ConfigError(f"backends.{name}.target: {error.message}") from error
+        return LocalBackend(name, agent, names=names, timeouts=timeouts)
+    from bridge.transports.http import HttpBackend
+
+    return HttpBackend(
+        name,
+        registry.get(section.dialect),
+        section.url or "",
+        api_key=section.api_key.get_secret_value() if section.api_key else None,
+        names=names,
+        headers=dict(section.headers),
+        forward_headers=section.forward_headers,
+        timeouts=timeouts,
+        retry=Retry(section.retry.attempts, section.retry.backoff, section.retry.max_backoff),
+        options=section.options,
+    )
+
+
+def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Route:
+    models = None if section.models is None else {m: backends[b] for m, b in section.models.items()}
+    return Route(
+        registry.get(section.dialect),
+        section.path,
+        section.options,
+        backends[section.backend] if section.backend is not None else None,
+        models,
+        tuple(_stage(place, target) for target in section.stages),
+        section.passthrough,
+    )
+
+
+def _stage(place: int, target: str) -> StageFactory:
+    try:
+        return load_stage(target)
+    except ConfigError as error:
+        raise ConfigError(f"routes[{place}].stages: {error.message}") from error

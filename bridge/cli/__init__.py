@@ -1,0 +1,118 @@
+"""The command line. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from bridge.errors import BridgeError, ConfigError
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    args = _parser().parse_args(argv)
+    # Agents and stages that a configuration names are looked for beside it first, as `python -m` does.
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    run: Command = args.run
+    try:
+        return run(args)
+    except ConfigError as error:
+        print(error.message, file=sys.stderr)
+        return 2
+    except BridgeError as error:
+        print(f"{error.code}: {error.message}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of our output left; Python would complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dialect-bridge",
+        description="Any agent or LLM frontend protocol to any backend protocol, streamed.",
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    serve = _command(commands, "serve", "serve a configuration", "dialect-bridge serve config.yaml --port 9000")
+    _config_argument(serve)
+    serve.add_argument("--host", help="listen here instead of server.host")
+    serve.add_argument("--port", type=int, help="listen on this port instead of server.port")
+    serve.add_argument("--workers", type=int, metavar="N", help="processes that share the port")
+    serve.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    serve.add_argument("--log-format", default="text", choices=["text", "json"])
+    serve.set_defaults(run=_later("bridge.cli.serve", "serve"))
+
+    check = _command(commands, "check", "validate a configuration", "dialect-bridge check config.yaml")
+    _config_argument(check)
+    check.set_defaults(run=_later("bridge.cli.look", "check"))
+
+    dialects = _command(commands, "dialects", "what each dialect can carry", "dialect-bridge dialects --json")
+    dialects.add_argument("--json", action="store_true", help="as JSON")
+    dialects.set_defaults(run=_later("bridge.cli.look", "dialects"))
+
+    translate = _command(
+        commands,
+        "translate",
+        "translate a recording, stdin to stdout",
+        "dialect-bridge translate --from openai-chat --to agentscope < stream.sse",
+    )
+    translate.add_argument("--from", dest="source", required=True, metavar="A", help="dialect of the input")
+    translate.add_argument("--to", dest="target", required=True, metavar="B", help="dialect of the output")
+    translate.add_argument("--what", default="stream", choices=["stream", "request", "response"])
+    translate.set_defaults(run=_later("bridge.cli.look", "translate"))
+
+    chat = _command(
+        commands,
+        "chat",
+        "talk to anything that speaks a dialect",
+        "dialect-bridge chat http://127.0.0.1:8080/v1 --dialect openai-chat Hello",
+    )
+    chat.add_argument("url", metavar="URL", help="base URL; the dialect adds its own endpoint")
+    chat.add_argument("--dialect", required=True, metavar="D")
+    chat.add_argument("--model", metavar="M")
+    chat.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
+    chat.add_argument("text", nargs="*", metavar="TEXT", help="one turn; without it, a conversation")
+    chat.set_defaults(run=_later("bridge.cli.chat", "chat"))
+
+    schema = _command(commands, "schema", "JSON Schema of the configuration", "dialect-bridge schema > schema.json")
+    schema.set_defaults(run=_later("bridge.cli.look", "schema"))
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, what: str, example: str
+) -> argparse.ArgumentParser:
+    title = f"{what[0].upper()}{what[1:]}."
+    return commands.add_parser(name, help=what, description=title, epilog=f"example: {example}")
+
+
+def _config_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", nargs="?", default="config.yaml", metavar="CONFIG", help="default: config.yaml")
+
+
+def _later(module: str, name: str) -> Command:
+    """The command, imported when it runs: `--help` loads nothing."""
+
+    def run(args: argparse.Namespace) -> int:
+        import importlib
+
+        command: Command = getattr(importlib.import_module(module), name)
+        return command(args)
+
+    return run
+
+
+def _version() -> str:
+    from bridge import __version__
+
+    return f"dialect-bridge {__version__}"

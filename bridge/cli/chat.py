@@ -1,0 +1,144 @@
+"""`dialect-bridge chat`: a terminal that talks to anything that speaks a dialect.
+
+Answer text goes to stdout, so that it can be piped; reasoning, tool calls and errors go to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import uuid
+
+from bridge.codec import Losses, registry
+from bridge.engine import LIBRARY
+from bridge.model import (
+    Answer,
+    ArgsDelta,
+    ContentAdded,
+    Event,
+    Folder,
+    Message,
+    PartEnded,
+    PartKind,
+    PartStarted,
+    ReasoningDelta,
+    Request,
+    RunFailed,
+    Text,
+    TextDelta,
+    ToolResulted,
+    as_text,
+    result_text,
+)
+from bridge.pipeline import CallInfo, Run
+from bridge.transports.http import HttpBackend
+
+
+def chat(args: argparse.Namespace) -> int:
+    """One turn, or a conversation read from stdin line by line. Exit code 1 when an answer failed."""
+    dialect = registry.get(args.dialect)
+    backend = HttpBackend("chat", dialect, args.url, api_key=args.api_key or os.environ.get("BRIDGE_API_KEY"))
+    return asyncio.run(_talk(_Conversation(backend, args.model), " ".join(args.text)))
+
+
+async def _talk(conversation: _Conversation, text: str) -> int:
+    await conversation.backend.start()
+    try:
+        if text:
+            return await conversation.turn(text)
+        code = 0
+        while line := await asyncio.to_thread(_ask):
+            code = await conversation.turn(line) or code
+        return code
+    finally:
+        await conversation.backend.close()
+
+
+def _ask() -> str:
+    """The next line of the user; empty at the end of input."""
+    prompt = "> " if sys.stdin.isatty() else ""
+    while True:
+        try:
+            line = input(prompt).strip()
+        except EOFError:
+            return ""
+        if line:
+            return line
+
+
+class _Conversation:
+    """Sends the whole talk, or only what is new to backends that remember it themselves."""
+
+    def __init__(self, backend: HttpBackend, model: str | None) -> None:
+        self.backend = backend
+        self._model = model
+        self._thread = uuid.uuid4().hex
+        self._talk: list[Message] = []
+
+    async def turn(self, text: str) -> int:
+        asked = Message("user", [Text(text)])
+        messages = [asked] if self.backend.card.keeps_history else [*self._talk, asked]
+        request = Request(messages, model=self._model, thread_id=self._thread)
+        run = Run(request, self.backend, LIBRARY, CallInfo(uuid.uuid4().hex, self._thread, 0.0), lost=Losses())
+        folder, shown = Folder(), _Screen()
+        try:
+            while not run.done:
+                events = await run.read()
+                folder.feed(events)
+                shown.show(events)
+        finally:
+            await run.close()
+        shown.end(folder.answer)
+        if folder.answer.failure is not None:
+            return 1
+        self._talk += [asked, *folder.answer.messages]
+        return 0
+
+
+class _Screen:
+    """What comes, as it comes."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, None] = {}
+        self._dim = "\x1b[2m" if sys.stderr.isatty() else ""
+        self._plain = "\x1b[0m" if self._dim else ""
+
+    def show(self, events: list[Event]) -> None:
+        for event in events:
+            self._one(event)
+        sys.stdout.flush()
+
+    def _one(self, event: Event) -> None:
+        match event:
+            case TextDelta():
+                sys.stdout.write(event.text)
+            case ReasoningDelta() | ArgsDelta():
+                self._aside(event.text)
+            case PartStarted(kind=PartKind.REASONING):
+                self._aside("[thinking] ")
+            case PartStarted(kind=PartKind.TOOL_CALL):
+                self._calls[event.part_id] = None
+                self._aside(f"\n[calls {event.name}] ")
+            case PartEnded() if event.part_id in self._calls:
+                self._aside("\n")
+            case ToolResulted():
+                self._aside(f"[result] {result_text(event.parts)}\n")
+            case ContentAdded():
+                sys.stdout.write(f"\n{as_text(event.part)}\n")
+            case RunFailed():
+                self._aside(f"\n[{event.error.code}] {event.error.message}\n")
+            case _:
+                pass
+
+    def _aside(self, text: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(f"{self._dim}{text}{self._plain}")
+        sys.stderr.flush()
+
+    def end(self, answer: Answer) -> None:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+        if answer.usage is not None:
+            self._aside(f"[{answer.usage.input} tokens in, {answer.usage.output} out]\n")

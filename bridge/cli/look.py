@@ -1,0 +1,81 @@
+"""Commands that only look: check, dialects, translate, schema. No network."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from bridge.codec import Card, registry
+
+
+def check(args: argparse.Namespace) -> int:
+    """Validates a configuration and prints its routes."""
+    from bridge.assembly import assemble
+    from bridge.config import load
+
+    config = load(args.config)
+    assemble(config)
+    print(f"{args.config} is fine.")
+    for line in config.describe():
+        print(f"  {line}")
+    for notice in config.notices:
+        print(f"note: {notice}")
+    return 0
+
+
+def dialects(args: argparse.Namespace) -> int:
+    """Prints what each dialect can carry, from the cards."""
+    cards = {name: registry.get(name).card for name in registry.names()}
+    if args.json:
+        print(json.dumps({name: _card_json(card) for name, card in cards.items()}, indent=2))
+        return 0
+    for title, role in (("answers to its clients", "answers"), ("requests to its backends", "requests")):
+        print(f"\n{title}")
+        features = list(getattr(next(iter(cards.values())), role))
+        print("  " + " " * 22 + "".join(f"{name:<22}" for name in cards))
+        for feature in features:
+            fates = [str(getattr(card, role)[feature].fate) for card in cards.values()]
+            print(f"  {feature!s:<22}" + "".join(f"{fate:<22}" for fate in fates))
+    return 0
+
+
+def _card_json(card: Card) -> dict[str, Any]:
+    def role(entries: Any) -> dict[str, Any]:
+        return {str(f): {"fate": str(e.fate), **({"reason": e.reason} if e.reason else {})} for f, e in entries.items()}
+
+    return {
+        "answers": role(card.answers),
+        "requests": role(card.requests),
+        "history": str(card.history),
+        "keeps_history": card.keeps_history,
+        "runs_tools": str(card.runs_tools),
+    }
+
+
+def translate(args: argparse.Namespace) -> int:
+    """Translates stdin to stdout; names on stderr what was lost."""
+    from bridge.library import Translator
+
+    translator = Translator(args.source, args.target)
+    data = sys.stdin.buffer.read()
+    if args.what == "stream":
+        out = translator.feed(data) + translator.close()
+    elif args.what == "request":
+        out = translator.request(data, client=args.source)
+    else:
+        out = translator.response(data)
+    sys.stdout.buffer.write(out)
+    sys.stdout.buffer.flush()
+    if translator.lost:
+        print(f"lost: {', '.join(translator.lost)}", file=sys.stderr)
+    return 0
+
+
+def schema(args: argparse.Namespace) -> int:
+    """Prints the JSON Schema of the configuration."""
+    from bridge.config import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+    return 0

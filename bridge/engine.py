@@ -1,0 +1,212 @@
+"""`Bridge`: routes and backends, with or without a server in front.
+
+The server is one caller of this, not its home: `stream` and `complete` run a request through a route's backend and
+its stages and give our events.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Dialect, Losses, ModelInfo, Options, entries
+from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
+from bridge.model import Answer, Event, Folder, Request
+from bridge.pipeline import Backend, CallInfo, Run, StageFactory
+from bridge.pipeline.naming import is_pattern
+
+if TYPE_CHECKING:
+    from bridge.config import Config
+
+LIBRARY = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), client_runs_calls=False)
+"""The card of a caller who takes our events as they are."""
+
+
+@dataclass(slots=True)
+class Route:
+    """What one mount path serves. `models` maps model names and globs to backends; None = `backend` serves all."""
+
+    dialect: Dialect
+    path: str
+    options: Options
+    backend: Backend | None = None
+    models: dict[str, Backend] | None = None
+    stages: tuple[StageFactory, ...] = ()
+    passthrough: bool = False
+
+    def pick(self, model: str | None) -> Backend:
+        """The backend for a model. Raises `RequestError` (not_found) for a model that the route does not list."""
+        if self.backend is not None:
+            return self.backend
+        from bridge.config import pick_backend
+
+        models = self.models or {}
+        # Only the names matter to the rule; it is the configuration's.
+        found = pick_backend({name: name for name in models}, model or "")
+        if found is None:
+            known = ", ".join(n for n in models if not is_pattern(n))
+            hint = f" Known: {known}." if known else ""
+            raise RequestError(
+                f"The model {(model or '')[:80]!r} does not exist on this route.{hint}",
+                code=ErrorCode.NOT_FOUND,
+                param="model",
+                backend_code="model_not_found",
+            )
+        return models[found]
+
+    @property
+    def backends(self) -> list[Backend]:
+        """Its backends, each once."""
+        every = [self.backend] if self.backend is not None else list((self.models or {}).values())
+        return list({b.name: b for b in every}.values())
+
+    async def list_models(self) -> list[ModelInfo]:
+        """The configured models, and the backend's own when one backend serves the route.
+
+        Raises `BackendError` when the backend does not answer and nothing is configured.
+        """
+        names = [n for n in self.models or {} if not is_pattern(n)]
+        names += self.backend.names.listed if self.backend is not None else []
+        listed = {n: ModelInfo(n) for n in names}
+        only = self.backends[0] if len(self.backends) == 1 else None
+        if only is not None and (self.models is None or any(is_pattern(n) for n in self.models)):
+            try:
+                for info in await only.models():
+                    listed.setdefault(info.id, info)
+            except BackendError:
+                if not listed:
+                    raise
+        if not listed and only is not None:
+            listed[only.name] = ModelInfo(only.name)
+        return list(listed.values())
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who asks, and what of his request travels on beside its body."""
+
+    request_id: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    raw_body: bytes | None = None
+
+
+class Bridge:
+    """Routes, backends and stores. Use it as an async context manager, or `start` and `close` it."""
+
+    def __init__(self, routes: Sequence[Route], config: Config) -> None:
+        self.routes = list(routes)
+        self.config = config
+        self._open: AsyncExitStack | None = None
+
+    @classmethod
+    def from_config(cls, source: str | os.PathLike[str] | Mapping[str, Any]) -> Bridge:
+        """A bridge from a YAML file or an equal mapping. Raises `ConfigError` that names the place and the mistake."""
+        from bridge.config import load, parse
+
+        return cls.of(parse(dict(source)) if isinstance(source, Mapping) else load(source))
+
+    @classmethod
+    def of(cls, config: Config) -> Bridge:
+        """A bridge from a checked configuration. Raises `ConfigError` for a target that cannot be imported."""
+        from bridge.assembly import assemble
+
+        return cls(assemble(config), config)
+
+    # ------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Opens the connection pools. Repeating it is harmless."""
+        if self._open is not None:
+            return
+        stack = AsyncExitStack()
+        for backend in {b.name: b for route in self.routes for b in route.backends}.values():
+            await backend.start()
+            stack.push_async_callback(backend.close)
+        self._open = stack
+
+    async def close(self) -> None:
+        stack, self._open = self._open, None
+        if stack is not None:
+            await stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------------ runs
+
+    def run(
+        self,
+        route: Route,
+        request: Request,
+        *,
+        card: Card | None = None,
+        caller: Caller | None = None,
+        lost: Losses | None = None,
+        run_id: str | None = None,
+        created_at: float | None = None,
+    ) -> Run:
+        """A prepared run: the backend is chosen and the request encoded, nothing is sent yet.
+
+        Raises `RequestError` for an unknown model and `Unsupported` for what the backend's dialect cannot say.
+        """
+        backend = route.pick(request.model)
+        caller = caller or Caller()
+        info = CallInfo(
+            run_id or uuid.uuid4().hex,
+            request.thread_id,
+            created_at or time.time(),
+            caller.request_id,
+            backend.forwards(caller.headers),
+            caller.raw_body if route.passthrough else None,
+        )
+        return Run(
+            request,
+            backend,
+            card or LIBRARY,
+            info,
+            options=route.options,
+            stages=route.stages,
+            lost=lost,
+            untouched=route.passthrough,
+        )
+
+    def route(self, path: str | None = None) -> Route:
+        """The route mounted at `path`; without a path the first one. Raises `ConfigError` for an unknown path."""
+        if path is None:
+            return self.routes[0]
+        for route in self.routes:
+            if route.path == (path.rstrip("/") or "/"):
+                return route
+        raise ConfigError(f"no route at {path!r}; there are: {', '.join(r.path for r in self.routes)}")
+
+    async def stream(self, request: Request, *, route: str | None = None) -> AsyncIterator[Event]:
+        """Our events, from `RunStarted` to the terminal one. Leaving the loop early cancels the backend's work."""
+        run = self.run(self.route(route), request)
+        try:
+            while not run.done:
+                for event in await run.read():
+                    yield event
+        finally:
+            await run.close()
+
+    async def complete(self, request: Request, *, route: str | None = None) -> Answer:
+        """The finished answer. Raises the fitting `BridgeError` when the run failed."""
+        run = self.run(self.route(route), request)
+        folder = Folder()
+        try:
+            while not run.done:
+                folder.feed(await run.read())
+        finally:
+            await run.close()
+        if folder.answer.failure is not None:
+            raise BridgeError.of(folder.answer.failure)
+        return folder.answer

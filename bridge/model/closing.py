@@ -1,0 +1,56 @@
+"""Ends a stream well, whoever has to end it.
+
+The pipeline passes on what a decoder made. When it must end the run itself - a stage failed, time is up, the server
+stops - it has to close what the client has open before the terminal event. `OpenParts` walks along and knows
+what that is.
+"""
+
+from __future__ import annotations
+
+from bridge.errors import ErrorCode, Failure
+from bridge.model import events as ev
+from bridge.model.events import TERMINAL, Event, MessageStatus
+
+_QUIET: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta, ev.Heartbeat})
+
+
+class OpenParts:
+    """What is open in a stream that went out. Batches of deltas cost one set operation."""
+
+    def __init__(self) -> None:
+        self.started = False
+        self.ended = False
+        self._messages: dict[str, None] = {}
+        self._parts: dict[str, None] = {}
+
+    def feed(self, events: list[Event]) -> None:
+        if _QUIET.issuperset(map(type, events)):
+            return
+        for event in events:
+            match event:
+                case ev.PartStarted():
+                    self._parts[event.part_id] = None
+                case ev.PartEnded():
+                    self._parts.pop(event.part_id, None)
+                case ev.MessageStarted():
+                    self._messages[event.message_id] = None
+                case ev.MessageEnded():
+                    self._messages.pop(event.message_id, None)
+                case ev.RunStarted():
+                    self.started = True
+                case _ if type(event) in TERMINAL:
+                    self.ended = True
+                case _:
+                    pass
+
+    def fail(self, failure: Failure, head: ev.RunStarted) -> list[Event]:
+        """The events that end the run with this failure; `head` is used when nothing went out yet."""
+        if self.ended:
+            return []
+        status = MessageStatus.CANCELED if failure.code is ErrorCode.CANCELED else MessageStatus.FAILED
+        out: list[Event] = [] if self.started else [head]
+        out.extend(ev.PartEnded(part) for part in self._parts)
+        out.extend(ev.MessageEnded(message, status) for message in self._messages)
+        out.append(ev.RunFailed(failure))
+        self.feed(out)
+        return out

@@ -1,0 +1,103 @@
+"""What the pipeline needs of a backend, whatever carries it: HTTP, gRPC, or a Python generator in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bridge.codec import Card, Context, FrameLike, Losses, ModelInfo
+from bridge.errors import Failure
+from bridge.model import Event, Request
+from bridge.pipeline.naming import ModelNames
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds; None = no limit. `first_event` counts from the call to the first content, `idle` between reads."""
+
+    connect: float | None = 5.0
+    first_event: float | None = 60.0
+    idle: float | None = 60.0
+    total: float | None = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`attempts` tries in all; waits `backoff * 2**n` seconds with jitter, at most `max_backoff`."""
+
+    attempts: int = 1
+    backoff: float = 0.5
+    max_backoff: float = 8.0
+
+
+@dataclass(slots=True)
+class CallInfo:
+    """What a call may know of the run beside the request. `forwarded` are client headers that may be passed on.
+
+    `raw_body` is the client's own body when it must arrive unchanged (passthrough).
+    """
+
+    run_id: str
+    thread_id: str | None
+    created_at: float
+    request_id: str | None = None
+    forwarded: dict[str, str] = field(default_factory=dict)
+    raw_body: bytes | None = None
+
+
+class Call(Protocol):
+    """One try of one request at one backend."""
+
+    context: Context
+
+    frames: list[FrameLike]
+    """The raw frames of the last read, for passthrough routes."""
+
+    wire_ended: bool
+    """Whether the terminal event stood on the wire; False when it was made for an answer that broke off."""
+
+    async def open(self) -> None:
+        """Sends the request and waits for the head of the answer. Raises `BackendError`."""
+        ...
+
+    async def read(self) -> list[Event]:
+        """The events of one read, possibly none; the batch with the terminal event is the last one."""
+        ...
+
+    def abort(self, failure: Failure) -> None:
+        """Gives up: a waiting `read` returns soon, with the run failed for this reason."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of the backend; before the terminal event this cancels its work. Never raises."""
+        ...
+
+
+class Backend(Protocol):
+    """A configured backend."""
+
+    name: str
+    card: Card
+    names: ModelNames
+    timeouts: Timeouts
+    retry: Retry
+
+    def model_for(self, asked: str | None) -> str | None:
+        """The model name to send for the one that the client named."""
+        ...
+
+    def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
+        """Encodes the request, without I/O. Raises `Unsupported` when the dialect cannot say it."""
+        ...
+
+    def forwards(self, headers: dict[str, str]) -> dict[str, str]:
+        """Which of the client's headers (lower-case names) go to this backend."""
+        ...
+
+    async def models(self) -> list[ModelInfo]:
+        """The models that this backend offers by itself. Raises `BackendError`."""
+        ...
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...

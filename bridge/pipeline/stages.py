@@ -1,0 +1,174 @@
+"""Stages wrap the stream: callables from a list of events to a list of events, made once per run.
+
+A route gets some by itself (`automatic`) and may name more in its configuration as `module:factory`. A factory
+takes the run's `StageContext` and returns the stage, or None when this run does not need it. It may also change
+`context.request` before the backend is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from bridge.codec import Card, Feature, Losses, RunsTools
+from bridge.errors import ConfigError
+from bridge.model import (
+    ArgsDelta,
+    Event,
+    MessageEnded,
+    MessageStarted,
+    PartEnded,
+    PartKind,
+    PartStarted,
+    ReasoningDelta,
+    Request,
+    RunFailed,
+    RunFinished,
+    TextDelta,
+    ToolResulted,
+    result_text,
+)
+
+Stage = Callable[[list[Event]], list[Event]]
+
+
+@dataclass(slots=True)
+class StageContext:
+    """What a stage may know. `front` and `back` are the cards of the two dialects, `options` the route's options."""
+
+    request: Request
+    front: Card
+    back: Card
+    options: Any
+    lost: Losses
+
+
+StageFactory = Callable[[StageContext], Stage | None]
+
+_PLAIN: frozenset[type] = frozenset({TextDelta, ReasoningDelta})
+
+
+class WithholdServerTools:
+    """Keeps tool calls that the backend runs itself away from clients that would run them again.
+
+    Whose call it is shows only when its result comes, or when the answer ends without one; until then the call is
+    kept back and everything else passes. `show`: "drop" forgets such calls, "text" and "reasoning" tell them.
+    """
+
+    def __init__(self, lost: Losses, offered: frozenset[str] | None, show: str = "drop") -> None:
+        self._lost = lost
+        self._offered = offered
+        self._show = show
+        self._held: dict[str, list[Event]] = {}
+        self._calls: dict[str, str] = {}
+        self._ends: dict[str, Event] = {}
+        self._shown = 0
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        if not self._held and _PLAIN.issuperset(map(type, events)):
+            return events
+        out: list[Event] = []
+        for event in events:
+            self._one(event, out)
+        return out
+
+    def _one(self, event: Event, out: list[Event]) -> None:
+        match event:
+            case PartStarted(kind=PartKind.TOOL_CALL) if self._offered is None or event.name not in self._offered:
+                self._held[event.part_id] = [event]
+                self._calls[event.call_id or ""] = event.part_id
+            case ArgsDelta() | PartEnded() if event.part_id in self._held:
+                self._held[event.part_id].append(event)
+            case MessageEnded() if self._holds(event.message_id):
+                self._ends[event.message_id] = event
+            case ToolResulted():
+                self._ran(event, out)
+            case RunFinished() | RunFailed():
+                self._release(out, finished=isinstance(event, RunFinished))
+                out.append(event)
+            case _:
+                out.append(event)
+
+    def _holds(self, message_id: str) -> bool:
+        return any(cast(PartStarted, kept[0]).message_id == message_id for kept in self._held.values())
+
+    def _ran(self, event: ToolResulted, out: list[Event]) -> None:
+        part_id = self._calls.pop(event.call_id, None)
+        if part_id is None:
+            out.append(event)
+            return
+        kept = self._held.pop(part_id)
+        start = cast(PartStarted, kept[0])
+        self._lost.add(Feature.TOOL_RESULT, "tools run by the backend are not shown as calls")
+        if self._show != "drop":
+            arguments = "".join(e.text for e in kept if isinstance(e, ArgsDelta))
+            self._tell(f"{start.name}({arguments}) -> {result_text(event.parts)}\n", start, out)
+        self._end_messages(out)
+
+    def _tell(self, text: str, call: PartStarted, out: list[Event]) -> None:
+        """The finished call as a line of its own, in a message of its own: the call's may be ended already."""
+        self._shown += 1
+        message, part = f"{call.part_id}-told", f"{call.part_id}-told-{self._shown}"
+        kind = PartKind.REASONING if self._show == "reasoning" else PartKind.TEXT
+        delta = ReasoningDelta(part, text) if kind is PartKind.REASONING else TextDelta(part, text)
+        out += [
+            MessageStarted(message),
+            PartStarted(part, message, kind),
+            delta,
+            PartEnded(part),
+            MessageEnded(message),
+        ]
+
+    def _end_messages(self, out: list[Event]) -> None:
+        for message_id in [m for m in self._ends if not self._holds(m)]:
+            out.append(self._ends.pop(message_id))
+
+    def _release(self, out: list[Event], *, finished: bool) -> None:
+        """The answer ends: calls without a result are the client's. After a failure nobody shall run them."""
+        for kept in list(self._held.values()):
+            if finished:
+                out.extend(kept)
+        self._held.clear()
+        self._end_messages(out)
+
+
+def withhold_server_tools(context: StageContext) -> Stage | None:
+    """The stage, for fronts whose clients run what they see over backends that may have run it already."""
+    if not context.front.client_runs_calls or context.back.runs_tools is RunsTools.NEVER:
+        return None
+    offered = None
+    if context.back.runs_tools is RunsTools.UNLISTED:
+        offered = frozenset(t.name for t in context.request.tools or ())
+    return WithholdServerTools(context.lost, offered, getattr(context.options, "server_tools", "drop"))
+
+
+AUTOMATIC: tuple[StageFactory, ...] = (withhold_server_tools,)
+"""The stages every route gets by itself, in order."""
+
+
+def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:
+    """The stages of one run, in order."""
+    return [stage for stage in (factory(context) for factory in factories) if stage is not None]
+
+
+def load(target: str) -> StageFactory:
+    """The factory that `module:name` points at. Raises `ConfigError` when there is none."""
+    return cast(StageFactory, load_object(target, "a stage"))
+
+
+def load_object(target: str, what: str) -> Callable[..., Any]:
+    """The callable that `module:name` points at. Raises `ConfigError` that says what was looked for."""
+    module_name, colon, name = target.partition(":")
+    if not colon or not module_name or not name:
+        raise ConfigError(f"{target!r}: expected {what} as 'module:name'")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError(f"{target!r}: cannot import {module_name!r} for {what}: {error}") from error
+    for piece in name.split("."):
+        found = getattr(found, piece, None)
+    if not callable(found):
+        raise ConfigError(f"{target!r}: {module_name!r} has no callable {name!r} for {what}")
+    return cast(Callable[..., Any], found)

@@ -1,0 +1,6 @@
+"""The HTTP server: `make_app` gives an aiohttp application, `running` and `serve` run it."""
+
+from bridge.server.app import make_app
+from bridge.server.serve import running, serve
+
+__all__ = ["make_app", "running", "serve"]

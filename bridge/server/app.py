@@ -1,0 +1,231 @@
+"""The aiohttp application: one handler per operation, mounted where the dialects' surfaces say.
+
+Nothing here knows a dialect by name. Endpoints of two dialects may share a path when a header tells them apart; a
+request that fits nothing gets its 404 or 405 in the shape of the dialect whose mount path is nearest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from bridge.codec import Dialect, Endpoint, Operation
+from bridge.engine import Bridge, Route
+from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
+from bridge.server.access import Gate, Key, Keys
+from bridge.server.runs import RunHandler
+from bridge.server.wire import error_of, request_id, response_of
+
+log = logging.getLogger("bridge.server")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+CANCELS = web.AppKey("cancels", bool)
+"""Set by `bridge.server.serve`: this server cancels handlers when their client leaves. Any other aiohttp server may
+not (it is off by default), so handlers then watch for it themselves."""
+_EXPOSED = "X-Request-Id, X-Bridge-Lost, Retry-After, Retry-After-Ms, X-RateLimit-Remaining-Requests"
+
+
+@dataclass(slots=True)
+class State:
+    """What handlers share."""
+
+    bridge: Bridge
+    keys: Keys
+    gate: Gate
+    origins: frozenset[str]
+    handlers: list[RunHandler] = field(default_factory=list)
+    draining: bool = False
+
+    def stop(self) -> None:
+        """The server is about to stop: readiness turns off, cut runs say farewell."""
+        self.draining = True
+        for handler in self.handlers:
+            handler.draining = True
+
+
+STATE = web.AppKey("state", State)
+
+
+def make_app(bridge: Bridge) -> web.Application:
+    """An application that serves all routes of `bridge`; it opens and closes the bridge with itself."""
+    server = bridge.config.server
+    keys = [Key(k.name, bytes.fromhex(k.digest), frozenset(k.routes)) for k in (server.auth and server.auth.keys) or ()]
+    origins = server.cors.origins if server.cors else ()
+    state = State(bridge, Keys(keys or None), Gate(server.limits.concurrent, server.limits.queue), frozenset(origins))
+    app = web.Application(client_max_size=server.max_body, middlewares=[_shape_errors])
+    app[STATE] = state
+    app[CANCELS] = False
+    app.on_response_prepare.append(_common_headers)
+    app.cleanup_ctx.append(_bridge_life)
+    _mount(app, bridge, state)
+    app.router.add_get(server.health.live, _live)
+    app.router.add_get(server.health.ready, _ready)
+    return app
+
+
+async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
+    bridge = app[STATE].bridge
+    for handler in app[STATE].handlers:
+        handler.watch = not app[CANCELS]
+    await bridge.start()
+    yield
+    await bridge.close()
+
+
+# ---------------------------------------------------------------------- routing
+
+
+def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
+    """One aiohttp route per method and path; where several endpoints share it, headers decide."""
+    table: dict[tuple[str, str], list[tuple[Endpoint, Handler]]] = {}
+    for route in bridge.routes:
+        makers = _operations(route, state)
+        for endpoint in route.dialect.surface:
+            make = makers.get(endpoint.operation)
+            if make is None:
+                raise ConfigError(f"dialect {route.dialect.name!r}: no handler serves {endpoint.operation}")
+            path = route.path.rstrip("/") + endpoint.path
+            table.setdefault((endpoint.method, path), []).append((endpoint, _guarded(make(), route, state)))
+    for (method, path), choices in table.items():
+        app.router.add_route(method, path, _chosen(choices))
+
+
+def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
+    if len(choices) == 1 and choices[0][0].header is None:
+        return choices[0][1]
+    ordered = sorted(choices, key=lambda c: c[0].header is None)
+
+    async def handle(http: web.Request) -> web.StreamResponse:
+        for endpoint, handler in ordered:
+            if endpoint.header is None or endpoint.header in http.headers:
+                return await handler(http)
+        raise web.HTTPNotFound
+
+    return handle
+
+
+def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Handler]]:
+    """What can be served, by operation; each entry makes the handler for this route."""
+
+    def run() -> Handler:
+        server = state.bridge.config.server
+        handler = RunHandler(state.bridge, route, max_body=server.max_body, keepalive=server.keepalive)
+        state.handlers.append(handler)
+
+        async def gated(http: web.Request) -> web.StreamResponse:
+            async with state.gate.place():
+                return await handler(http)
+
+        return gated
+
+    async def models(http: web.Request) -> web.StreamResponse:
+        listed = await route.list_models()
+        wanted = http.match_info.get("id")
+        if wanted is None:
+            return response_of(route.dialect.encode_models(listed))
+        for info in listed:
+            if info.id == wanted:
+                return response_of(route.dialect.encode_model(info))
+        raise RequestError(
+            f"The model {wanted[:80]!r} does not exist on this route.",
+            code=ErrorCode.NOT_FOUND,
+            param="model",
+            backend_code="model_not_found",
+        )
+
+    async def health(http: web.Request) -> web.StreamResponse:
+        return response_of(route.dialect.encode_health(not state.draining))
+
+    return {Operation.RUN: run, Operation.MODELS: lambda: models, Operation.HEALTH: lambda: health}
+
+
+def _guarded(handler: Handler, route: Route, state: State) -> Handler:
+    """Lets in whoever may, and answers what is refused in the dialect's own shape."""
+
+    async def handle(http: web.Request) -> web.StreamResponse:
+        try:
+            state.keys.check(http, route.path)
+            return await handler(http)
+        except BridgeError as error:
+            return error_of(route.dialect, error.failure)
+
+    return handle
+
+
+# ---------------------------------------------------------------------- around every request
+
+
+@web.middleware
+async def _shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """CORS preflights; and what aiohttp itself refuses, in the shape of the nearest dialect."""
+    if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
+        return web.Response(status=200)
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        return _refused(request, error)
+    except Exception as error:
+        log.exception("request %s: %s", request_id(request), type(error).__name__)
+        failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
+        return error_of(_nearest(request), failure)
+
+
+def _nearest(http: web.Request) -> Dialect | None:
+    """The dialect with the longest mount path above this request's path."""
+    routes = [r for r in http.app[STATE].bridge.routes if _within(http.path, r.path)]
+    return max(routes, key=lambda r: len(r.path)).dialect if routes else None
+
+
+def _within(path: str, mount: str) -> bool:
+    return mount == "/" or path == mount or path.startswith(mount + "/")
+
+
+def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
+    match error.status:
+        case 404:
+            failure = Failure(ErrorCode.NOT_FOUND, f"There is nothing at {http.method} {http.path[:200]}.")
+        case 405:
+            allowed = error.headers.get("allow", "")
+            message = f"{http.method} is not allowed at {http.path[:200]}; allowed: {allowed}."
+            failure = Failure(ErrorCode.INVALID_REQUEST, message, status=405, headers={"allow": allowed})
+        case 413:
+            failure = Failure(ErrorCode.TOO_LARGE, "The request body is too long.")
+        case status:
+            failure = Failure(ErrorCode.INVALID_REQUEST, error.reason, status=status)
+    return error_of(_nearest(http), failure)
+
+
+async def _common_headers(http: web.Request, response: web.StreamResponse) -> None:
+    """The headers of every response: request id and CORS."""
+    headers = response.headers
+    headers["x-request-id"] = request_id(http)
+    headers["server"] = "dialect-bridge"
+    origin = http.headers.get("origin")
+    if origin is None:
+        return
+    origins = http.app[STATE].origins
+    if "*" not in origins and origin not in origins:
+        return
+    headers["access-control-allow-origin"] = origin
+    headers["access-control-allow-credentials"] = "true"
+    headers["access-control-expose-headers"] = _EXPOSED
+    headers.add("vary", "Origin")
+    if http.method == "OPTIONS":
+        headers["access-control-allow-methods"] = http.headers.get("access-control-request-method", "GET, POST")
+        headers["access-control-allow-headers"] = http.headers.get("access-control-request-headers", "*")
+        headers["access-control-max-age"] = "600"
+
+
+async def _live(http: web.Request) -> web.StreamResponse:
+    return web.json_response({"status": "ok"})
+
+
+async def _ready(http: web.Request) -> web.StreamResponse:
+    draining = http.app[STATE].draining
+    return web.json_response({"status": "draining" if draining else "ok"}, status=503 if draining else 200)

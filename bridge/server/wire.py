@@ -1,0 +1,64 @@
+"""aiohttp requests and responses <-> wire values, and the headers that every response carries."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from aiohttp import web
+
+from bridge.codec import Dialect, WireRequest, WireResponse
+from bridge.errors import ErrorCode, Failure, RequestError
+
+REQUEST_ID = web.RequestKey("request_id", str)
+_WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
+
+STREAM_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache, no-transform",
+    # nginx buffers event streams unless told not to.
+    "x-accel-buffering": "no",
+}
+
+
+def request_id(http: web.Request) -> str:
+    """The client's own id when it is well formed, else a new one; the same for the whole request."""
+    known = http.get(REQUEST_ID)
+    if known is None:
+        sent = http.headers.get("x-request-id", "")
+        known = sent if _WELL_FORMED.fullmatch(sent) else uuid.uuid4().hex
+        http[REQUEST_ID] = known
+    return known
+
+
+async def read_request(http: web.Request, mount: str, max_body: int) -> WireRequest:
+    """The whole request. Raises `RequestError` (too_large) beyond `max_body` bytes."""
+    try:
+        body = await http.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise RequestError(
+            f"The request body is longer than the limit of {max_body} bytes.", code=ErrorCode.TOO_LARGE
+        ) from None
+    return WireRequest(
+        http.method,
+        http.path.removeprefix(mount),
+        {k.lower(): v for k, v in http.headers.items()},
+        dict(http.query),
+        dict(http.match_info),
+        body,
+    )
+
+
+def response_of(wire: WireResponse, lost: list[str] | None = None) -> web.Response:
+    headers = dict(wire.headers)
+    if lost:
+        headers["x-bridge-lost"] = ",".join(lost)
+    return web.Response(status=wire.status, headers=headers, body=wire.body)
+
+
+def error_of(dialect: Dialect | None, failure: Failure) -> web.Response:
+    """The failure in the dialect's shape; where no dialect is near, as a plain JSON object."""
+    if dialect is not None:
+        return response_of(dialect.encode_error(failure))
+    body = {"error": {"code": str(failure.code), "message": failure.message}}
+    return web.json_response(body, status=failure.http_status, headers=failure.headers)

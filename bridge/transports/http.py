@@ -1,0 +1,321 @@
+"""Calls backends over HTTP: one session per backend, one `HttpCall` per try.
+
+The answer is taken for what it is, not for what was asked: an event stream, a whole JSON body, an HTML page. Reads
+return whatever arrived (`readany`), since waking up per line or per HTTP chunk costs a multiple.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from types import SimpleNamespace
+
+import aiohttp
+from yarl import URL
+
+from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, Options, WireRequest, WireResponse
+from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.framing import sse
+from bridge.model import Event, Request
+from bridge.model.events import TERMINAL
+from bridge.pipeline.backend import CallInfo, Retry, Timeouts
+from bridge.pipeline.naming import ModelNames
+
+log = logging.getLogger("bridge.http")
+
+USER_AGENT = "dialect-bridge"
+MAX_ERROR_BODY = 64 * 1024
+MAX_BODY = 64 * 1024 * 1024
+_DRAIN_SECONDS = 0.25
+_DRAIN_BYTES = 64 * 1024
+
+
+class HttpBackend:
+    """A configured backend that speaks a dialect over HTTP."""
+
+    def __init__(
+        self,
+        name: str,
+        dialect: Dialect,
+        url: str,
+        *,
+        api_key: str | None = None,
+        names: ModelNames | None = None,
+        headers: dict[str, str] | None = None,
+        forward_headers: tuple[str, ...] = (),
+        timeouts: Timeouts | None = None,
+        retry: Retry | None = None,
+        options: Options | None = None,
+    ) -> None:
+        self.name = name
+        self.dialect = dialect
+        self.card: Card = dialect.card
+        self.url = URL(url)
+        self.names = names or ModelNames()
+        self.timeouts = timeouts or Timeouts()
+        self.retry = retry or Retry()
+        self.options = options if options is not None else dialect.back_options()
+        self._headers = {
+            # Compressed streams are buffered by everything in between.
+            "accept-encoding": "identity",
+            "user-agent": USER_AGENT,
+            **(dialect.auth_headers(api_key) if api_key else {}),
+            **{k.lower(): v for k, v in (headers or {}).items()},
+        }
+        self._forward = frozenset(h.lower() for h in forward_headers)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        if self._session is None:
+            trace = aiohttp.TraceConfig()
+            trace.on_connection_reuseconn.append(_note_reuse)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trace_configs=[trace],
+                auto_decompress=True,
+            )
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError(f"backend {self.name!r} is not started")
+        return self._session
+
+    def model_for(self, asked: str | None) -> str | None:
+        return self.names.model_for(asked)
+
+    def forwards(self, headers: dict[str, str]) -> dict[str, str]:
+        return {k: v for k, v in headers.items() if k in self._forward}
+
+    def call(self, request: Request, info: CallInfo, lost: Losses) -> HttpCall:
+        context = Context(
+            info.run_id, info.thread_id, info.created_at, self.options, self.model_for(request.model), request, lost
+        )
+        wire = self.dialect.encode_request(request, context)
+        if info.raw_body is not None:
+            wire.body = info.raw_body
+        extra = {"x-request-id": info.request_id} if info.request_id else {}
+        wire.headers = {**wire.headers, **extra, **info.forwarded, **self._headers}
+        return HttpCall(self, wire, context)
+
+    def address(self, wire: WireRequest) -> URL:
+        """Base URL and the dialect's path; a base that names the endpoint already is taken as it is."""
+        base = str(self.url).rstrip("/")
+        path = wire.path
+        url = URL(base if path and self.url.path.rstrip("/").endswith(path) else base + path, encoded=True)
+        return url.update_query(wire.query) if wire.query else url
+
+    async def models(self) -> list[ModelInfo]:
+        wire = self.dialect.models_request()
+        if wire is None:
+            return []
+        wire.headers = {**wire.headers, **self._headers}
+        try:
+            async with asyncio.timeout(self.timeouts.first_event), _ask(self, wire) as response:
+                answer = WireResponse(response.status, _headers_of(response), await _bounded(response, MAX_BODY))
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise BackendError.of(failure_of(error)) from None
+        if answer.status >= 300:
+            raise BackendError.of(self.dialect.decode_error(answer))
+        return self.dialect.decode_models(answer)
+
+
+class HttpCall:
+    """One try. See `bridge.pipeline.backend.Call` for what each method promises."""
+
+    def __init__(self, backend: HttpBackend, wire: WireRequest, context: Context) -> None:
+        self.context = context
+        self.frames: list[FrameLike] = []
+        self.wire_ended = False
+        self._backend = backend
+        self._wire = wire
+        self._decoder = backend.dialect.decoder(context)
+        self._splitter = sse.Splitter()
+        self._response: aiohttp.ClientResponse | None = None
+        self._stream: bool | None = None
+        self._given_up: Failure | None = None
+        self._over = False
+
+    async def open(self) -> None:
+        backend = self._backend
+        for attempt in (1, 2):
+            note = SimpleNamespace(reused=False)
+            try:
+                response = await _ask(backend, self._wire, note)
+            except (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError) as error:
+                # A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so
+                # one fresh connection is tried at once (openai-chat, "Cancellation, limits").
+                if attempt == 1 and note.reused:
+                    continue
+                raise BackendError.of(failure_of(error)) from None
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                raise BackendError.of(failure_of(error)) from None
+            break
+        self._response = response
+        if response.status >= 300:
+            raise BackendError.of(await self._refusal(response))
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> Failure:
+        if response.status < 400:
+            return Failure(
+                ErrorCode.BACKEND_ERROR,
+                f"The backend answered with a redirect (HTTP {response.status}), which is not followed.",
+            )
+        try:
+            body = await _bounded(response, MAX_ERROR_BODY)
+        except (aiohttp.ClientError, OSError):
+            body = b""
+        return self._backend.dialect.decode_error(WireResponse(response.status, _headers_of(response), body))
+
+    async def read(self) -> list[Event]:
+        if self._over:
+            return []
+        response = self._response
+        assert response is not None, "read() before open()"
+        try:
+            data = await response.content.readany()
+            if self._stream is None:
+                self._stream = _looks_like_stream(response, data)
+            if not self._stream:
+                data += await _bounded(response, MAX_BODY - len(data))
+                events = self._whole(response, data)
+            elif data:
+                self.frames = self._splitter.feed(data)
+                events = self._decoder.feed(self.frames)
+            else:
+                self.frames = self._splitter.close()
+                events = self._decoder.feed(self.frames)
+                self._mark(events)
+                if not self._over:
+                    events += self._decoder.close()
+                    self._over = True
+                return events
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            events = self._decoder.close(self._given_up or broken_off(error))
+            self._over = True
+            return events
+        except BackendError as error:
+            events = self._decoder.close(error.failure)
+            self._over = True
+            return events
+        self._mark(events)
+        return events
+
+    def _whole(self, response: aiohttp.ClientResponse, body: bytes) -> list[Event]:
+        self.frames = [body]
+        return self._backend.dialect.parse_response(
+            WireResponse(response.status, _headers_of(response), body), self.context
+        )
+
+    def _mark(self, events: list[Event]) -> None:
+        if events and type(events[-1]) in TERMINAL:
+            self._over = self.wire_ended = True
+
+    def abort(self, failure: Failure) -> None:
+        self._given_up = failure
+        if self._response is not None:
+            self._response.close()
+
+    async def close(self) -> None:
+        response, self._response = self._response, None
+        if response is None:
+            return
+        if self.wire_ended and not response.content.at_eof():
+            await _drain(response)
+        if response.content.at_eof():
+            response.release()
+        else:
+            response.close()
+
+
+def _ask(
+    backend: HttpBackend, wire: WireRequest, note: SimpleNamespace | None = None
+) -> aiohttp.client._BaseRequestContextManager[aiohttp.ClientResponse]:
+    return backend.session.request(
+        wire.method,
+        backend.address(wire),
+        data=wire.body or None,
+        headers=wire.headers,
+        allow_redirects=False,
+        trace_request_ctx=note,
+    )
+
+
+async def _note_reuse(session: object, context: SimpleNamespace, params: object) -> None:
+    note = context.trace_request_ctx
+    if note is not None:
+        note.reused = True
+
+
+def _headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {k.lower(): v for k, v in response.headers.items()}
+
+
+def _looks_like_stream(response: aiohttp.ClientResponse, first: bytes) -> bool:
+    """By the bytes, then by the declared type: servers send JSON as event streams and streams as text."""
+    start = first.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    if start in (b"{", b"[", b"<"):
+        return False
+    if start:
+        return True
+    return response.content_type == sse.CONTENT_TYPE
+
+
+async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The rest of the body. Raises `BackendError` beyond `most` bytes."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await response.content.readany():
+        size += len(piece)
+        if size > most:
+            raise BackendError(
+                f"The backend's answer is longer than the limit of {most} bytes.", code=ErrorCode.BACKEND_PROTOCOL
+            )
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def _drain(response: aiohttp.ClientResponse) -> None:
+    """Reads the few bytes that follow the end mark, so that the connection can be used again."""
+    size = 0
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while size < _DRAIN_BYTES and (piece := await response.content.readany()):
+                size += len(piece)
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        pass
+
+
+def failure_of(error: Exception) -> Failure:
+    """What went wrong before an answer began. Says the kind of fault, never an address that may hold secrets."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            reason = "its host name cannot be resolved"
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
+            reason = "the TLS handshake failed"
+        case aiohttp.ServerTimeoutError() | TimeoutError():
+            return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend could not be reached in time.")
+        case aiohttp.ClientConnectorError() | ConnectionRefusedError():
+            reason = "the connection was refused"
+        case aiohttp.ServerDisconnectedError() | ConnectionResetError() | BrokenPipeError():
+            reason = "it closed the connection without an answer"
+        case aiohttp.ClientResponseError() | aiohttp.InvalidURL() | ValueError():
+            return Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not HTTP.")
+        case _:
+            reason = "the connection failed"
+    return Failure(ErrorCode.BACKEND_UNAVAILABLE, f"The backend is not available: {reason}.")
+
+
+def broken_off(error: Exception) -> Failure:
+    """What went wrong in the middle of an answer."""
+    if isinstance(error, TimeoutError):
+        return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent.")
+    return Failure(ErrorCode.TRUNCATED_STREAM, "The connection to the backend broke in the middle of its answer.")

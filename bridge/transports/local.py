@@ -1,0 +1,233 @@
+"""A Python async generator as a backend: an agent in this process, served in every dialect.
+
+    async def run(request: bridge.Request) -> AsyncIterator[bridge.Event | bridge.Part | str]:
+        yield "Hello "
+        yield "world"
+
+It yields strings (answer text), parts (`Reasoning`, `ToolCall`, `ToolResult`, `Media`, ...) or events. Events need
+not be complete: whatever is missing - starts, ends, ids - is added, and the run ends when the generator does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from bridge.codec import (
+    ANSWER_FEATURES,
+    REQUEST_FEATURES,
+    Card,
+    Context,
+    FrameLike,
+    Losses,
+    ModelInfo,
+    RunsTools,
+    entries,
+)
+from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.model import Builder, Event, PartKind, Request
+from bridge.model import events as ev
+from bridge.model import parts as pt
+from bridge.model.events import TERMINAL
+from bridge.pipeline.backend import CallInfo, Retry, Timeouts
+from bridge.pipeline.naming import ModelNames
+
+log = logging.getLogger("bridge.local")
+
+Yielded = Event | pt.Part | str
+Agent = Callable[[Request], AsyncIterator[Yielded]]
+
+CARD = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), runs_tools=RunsTools.ANY)
+
+
+class LocalBackend:
+    """A configured agent in this process."""
+
+    card = CARD
+
+    def __init__(
+        self, name: str, agent: Agent, *, names: ModelNames | None = None, timeouts: Timeouts | None = None
+    ) -> None:
+        self.name = name
+        self.names = names or ModelNames()
+        self.timeouts = timeouts or Timeouts()
+        self.retry = Retry()
+        self._agent = agent
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    def model_for(self, asked: str | None) -> str | None:
+        return self.names.model_for(asked) or self.name
+
+    def forwards(self, headers: dict[str, str]) -> dict[str, str]:
+        return {}
+
+    async def models(self) -> list[ModelInfo]:
+        return [ModelInfo(self.name)]
+
+    def call(self, request: Request, info: CallInfo, lost: Losses) -> LocalCall:
+        context = Context(
+            info.run_id, info.thread_id, info.created_at, None, self.model_for(request.model), request, lost
+        )
+        return LocalCall(self._agent, request, context)
+
+
+class LocalCall:
+    """One run of the generator."""
+
+    def __init__(self, agent: Agent, request: Request, context: Context) -> None:
+        self.context = context
+        self.frames: list[FrameLike] = []
+        self.wire_ended = False
+        self._agent = agent
+        self._request = request
+        self._items: AsyncIterator[Yielded] | None = None
+        self._reader: asyncio.Task[object] | None = None
+        self._given_up: Failure | None = None
+        self._builder = context.builder()
+        self._builder.begin(model=context.model)
+        self._teller = Teller(self._builder)
+
+    async def open(self) -> None:
+        self._items = self._agent(self._request)
+        self._builder.start()
+
+    async def read(self) -> list[Event]:
+        assert self._items is not None, "read() before open()"
+        builder = self._builder
+        if builder.done:
+            return []
+        self._reader = reader = asyncio.current_task()
+        try:
+            self._teller.tell(await anext(self._items))
+        except asyncio.CancelledError:
+            if self._given_up is None or (reader is not None and reader.uncancel() > 0):
+                raise
+            builder.close(self._given_up)
+        except StopAsyncIteration:
+            if not builder.finishing:
+                builder.finish()
+            builder.end()
+        except BridgeError as error:
+            builder.fail(error.failure)
+        except Exception as error:
+            log.exception("run %s: the agent raised %s", self.context.run_id, type(error).__name__)
+            # The text of a foreign exception may hold anything; the log has it, the client gets the kind.
+            builder.fail(Failure(ErrorCode.BACKEND_ERROR, f"The agent failed ({type(error).__name__})."))
+        finally:
+            self._reader = None
+        events = builder.take()
+        if events and type(events[-1]) in TERMINAL:
+            self.wire_ended = True
+        return events
+
+    def abort(self, failure: Failure) -> None:
+        """Cancels the generator where it waits; `read` takes that cancellation back and reports the failure."""
+        self._given_up = failure
+        if self._reader is not None:
+            self._reader.cancel()
+
+    async def close(self) -> None:
+        close = getattr(self._items, "aclose", None)
+        if close is not None:
+            try:
+                await close()
+            except Exception as error:
+                log.warning(
+                    "run %s: the agent raised %s while it was closed", self.context.run_id, type(error).__name__
+                )
+
+
+class Teller:
+    """Tells a builder what a generator yields."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._message: Any = "agent"
+
+    def tell(self, item: Yielded) -> None:
+        """Raises `TypeError` for what is neither text nor part nor event."""
+        match item:
+            case str():
+                if item:
+                    self._builder.flow(self._message, PartKind.TEXT, item)
+            case pt.Text() | pt.Reasoning() | pt.Refusal() | pt.ToolCall() | pt.ToolResult() | pt.Media() | pt.Data():
+                self._builder.add(self._message, item)
+            case _:
+                self._event(item)
+
+    def _event(self, event: Event) -> None:
+        builder = self._builder
+        match event:
+            case ev.RunStarted():
+                builder.begin(model=event.model, metadata=event.metadata, extras=event.extras)
+            case ev.MessageStarted():
+                self._message = event.message_id
+                builder.message(
+                    event.message_id,
+                    message_id=event.message_id,
+                    role=event.role,
+                    name=event.name,
+                    choice=event.choice,
+                    extras=event.extras,
+                )
+            case ev.PartStarted():
+                builder.open_part(
+                    event.part_id,
+                    event.message_id,
+                    event.kind,
+                    part_id=event.part_id,
+                    call_id=event.call_id,
+                    name=event.name,
+                    origin=event.origin,
+                    server_label=event.server_label,
+                    extras=event.extras,
+                )
+            case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta():
+                self._delta(event)
+            case ev.PartEnded():
+                builder.end_part(event.part_id, signature=event.signature, redacted=event.redacted, extras=event.extras)
+            case ev.MessageEnded():
+                builder.end_message(event.message_id, event.status, event.reason, event.extras)
+                self._message = object()
+            case ev.ContentAdded():
+                builder.add(event.message_id if builder.is_open(event.message_id) else self._message, event.part)
+            case ev.ToolResulted():
+                builder.result(
+                    event.call_id,
+                    event.parts,
+                    name=event.name,
+                    is_error=event.is_error,
+                    message_id=event.message_id,
+                    extras=event.extras,
+                )
+            case ev.UsageReported():
+                builder.usage(event)
+            case ev.Interrupted():
+                builder.interrupt(event)
+                builder.finish(ev.FinishReason.INTERRUPTED)
+            case ev.RunFinished():
+                builder.finish(event.reason, event.extras)
+            case ev.RunFailed():
+                builder.fail(event.error, event.extras)
+            case ev.StepStarted() | ev.StepEnded() | ev.StateChanged() | ev.Custom() | ev.Raw() | ev.Heartbeat():
+                builder.emit(event)
+            case _:
+                raise TypeError(f"an agent yields strings, parts or events, not {type(event).__name__}")
+
+    def _delta(self, event: ev.Delta) -> None:
+        """A delta of a part that was never opened is text (or reasoning) that simply flows."""
+        builder = self._builder
+        if builder.part(event.part_id) is not None:
+            builder.delta(event.part_id, event.text, event.extras)
+        elif isinstance(event, ev.ArgsDelta):
+            raise TypeError("an ArgsDelta needs an open tool call: yield PartStarted first, or a whole ToolCall")
+        elif event.text:
+            kind = PartKind.REASONING if isinstance(event, ev.ReasoningDelta) else PartKind.TEXT
+            builder.flow(self._message, kind, event.text, event.extras)
