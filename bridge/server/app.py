@@ -6,6 +6,7 @@ request that fits nothing gets its 404 or 405 in the shape of the dialect whose 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ _EXPOSED = "X-Request-Id, X-Bridge-Lost, Retry-After, Retry-After-Ms, X-RateLimi
 
 @dataclass(slots=True)
 class State:
-    """What handlers share."""
+    """What handlers share. `draining`: the server is about to stop, readiness is off."""
 
     bridge: Bridge
     keys: Keys
@@ -40,11 +41,15 @@ class State:
     handlers: list[RunHandler] = field(default_factory=list)
     draining: bool = False
 
-    def stop(self) -> None:
-        """The server is about to stop: readiness turns off, cut runs say farewell."""
-        self.draining = True
-        for handler in self.handlers:
-            handler.draining = True
+    async def drain(self, seconds: float) -> None:
+        """Gives open runs this long to finish; then they are cut, and their clients told so."""
+        tasks = {task for handler in self.handlers for task in handler.active}
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+            for handler in self.handlers:
+                handler.cut()
+            if late:
+                await asyncio.wait(late, timeout=2)
 
 
 STATE = web.AppKey("state", State)

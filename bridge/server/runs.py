@@ -71,8 +71,8 @@ class Report:
 class RunHandler:
     """Serves the `run` endpoints of one route.
 
-    `watch`: look for vanished clients, where the server does not cancel handlers by itself. `draining`: the server
-    stops; a run that is cut now is told so.
+    `watch`: look for vanished clients, where the server does not cancel handlers by itself. `active`: the tasks of the
+    runs that are open.
     """
 
     def __init__(self, bridge: Bridge, route: Route, *, max_body: int, keepalive: float | None) -> None:
@@ -81,17 +81,32 @@ class RunHandler:
         self._max_body = max_body
         self._keepalive = keepalive
         self.watch = True
-        self.draining = False
+        self.active: set[asyncio.Task[object]] = set()
+        self._cutting = False
+
+    def cut(self) -> None:
+        """Ends all open runs now; their clients are told that the server stops."""
+        self._cutting = True
+        for task in self.active:
+            task.cancel()
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        self.active.add(task)
+        try:
+            return await self._serve(http, task)
+        finally:
+            self.active.discard(task)
+
+    async def _serve(self, http: web.Request, task: asyncio.Task[object]) -> web.StreamResponse:
         route = self._route
         report = Report(request_id(http), route.path, route.dialect.name, uuid.uuid4().hex)
         run: Run | None = None
         leaving = asyncio.get_running_loop().create_task(_gone(http)) if self.watch else None
         try:
             if leaving is not None:
-                task = asyncio.current_task()
-                leaving.add_done_callback(lambda done: task.cancel() if task and not done.cancelled() else None)
+                leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
             context, request, caller = await self._request(http, report)
             run = self._run(context, request, caller, report)
             if request.stream:
@@ -106,7 +121,9 @@ class RunHandler:
             return response
         except asyncio.CancelledError:
             report.status = "canceled"
-            raise
+            if not self._cutting:
+                raise
+            return error_of(route.dialect, _stopping())
         except Exception as error:
             trouble.exception("request %s: %s", report.request_id, type(error).__name__)
             report.status = "internal"
@@ -182,9 +199,9 @@ class RunHandler:
             report.status = "canceled"
             return response
         except asyncio.CancelledError:
-            if self.draining:
-                await _farewell(response, self._frames(run, encoder, run.cut(_stopping())))
-            raise
+            if not self._cutting:
+                raise
+            await _farewell(response, self._frames(run, encoder, run.cut(_stopping())))
         finally:
             warm.stop()
         report.status = run.reason or (str(run.failure.code) if run.failure else "")

@@ -27,15 +27,16 @@ async def running(bridge: Bridge, *, share_port: bool = False) -> AsyncIterator[
     app = make_app(bridge)
     # Without handler_cancellation aiohttp lets a handler sleep on when its client is gone, and the backend works on.
     app[CANCELS] = True
-    runner = web.AppRunner(
-        app, handler_cancellation=True, access_log=None, shutdown_timeout=server.drain, handle_signals=False
-    )
+    # Streams are drained by `State.drain`, which can still say something to them; aiohttp only cuts.
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1, handle_signals=False)
     await runner.setup()
     try:
         site = web.TCPSite(runner, server.host, server.port, backlog=1024, reuse_port=share_port or None)
         await site.start()
         yield runner.addresses[0][1]
-        app[STATE].stop()
+        app[STATE].draining = True
+        await site.stop()
+        await app[STATE].drain(server.drain)
     finally:
         await runner.cleanup()
 

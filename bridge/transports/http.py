@@ -150,7 +150,7 @@ class HttpCall:
             note = SimpleNamespace(reused=False)
             try:
                 response = await _ask(backend, self._wire, note)
-            except (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError) as error:
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError) as error:
                 # A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so
                 # one fresh connection is tried at once (openai-chat, "Cancellation, limits").
                 if attempt == 1 and note.reused:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,6 +21,20 @@ import orjson
 
 from bridge.engine import Bridge
 from bridge.server import running
+
+_PORTS = itertools.cycle(range(20_000 + os.getpid() % 11_000, 32_000))
+
+
+def free_port() -> int:
+    """A port below the range from which the kernel gives outgoing connections theirs."""
+    for port in itertools.islice(_PORTS, 2_000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free port")
 
 
 @dataclass
@@ -156,7 +172,7 @@ class FakeBackend:
 
 async def _until_closed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Returns when the peer closed; looks without consuming bytes of a next request."""
-    while not reader.at_eof() and not writer.transport.is_closing() and reader.exception() is None:  # noqa: ASYNC110
+    while not reader.at_eof() and not writer.transport.is_closing() and reader.exception() is None:
         await asyncio.sleep(0.005)
 
 
@@ -175,8 +191,8 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen | None:
 @contextlib.asynccontextmanager
 async def fake_backend() -> AsyncIterator[FakeBackend]:
     backend = FakeBackend()
-    server = await asyncio.start_server(backend._connected, "127.0.0.1", 0, limit=64 * 2**20)
-    backend.port = server.sockets[0].getsockname()[1]
+    backend.port = free_port()
+    server = await asyncio.start_server(backend._connected, "127.0.0.1", backend.port, limit=64 * 2**20)
     try:
         yield backend
     finally:
@@ -190,7 +206,7 @@ async def fake_backend() -> AsyncIterator[FakeBackend]:
 @contextlib.asynccontextmanager
 async def serving(config: dict[str, Any]) -> AsyncIterator[str]:
     """The bridge with this configuration, served as in production; gives its base URL."""
-    server = {"port": 0, "drain": "1s", **config.pop("server", {})}
+    server = {"port": free_port(), "drain": "1s", **config.pop("server", {})}
     bridge = Bridge.from_config({"server": server, **config})
     async with running(bridge) as port:
         yield f"http://127.0.0.1:{port}"
