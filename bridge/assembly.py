@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bridge import config as cfg
 from bridge.codec import registry
+from bridge.codec.naming import ModelNames
 from bridge.engine import Route
 from bridge.errors import ConfigError
 from bridge.pipeline import Backend, Retry, StageFactory, Timeouts
-from bridge.pipeline.naming import ModelNames
 from bridge.pipeline.stages import load as load_stage
 from bridge.pipeline.stages import load_object
 

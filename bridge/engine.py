@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Dialect, Losses, ModelInfo, Options, entries
+from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.model import Answer, Event, Folder, Request
 from bridge.pipeline import Backend, CallInfo, Run, StageFactory
-from bridge.pipeline.naming import is_pattern
 
 if TYPE_CHECKING:
     from bridge.config import Config
@@ -43,11 +43,8 @@ class Route:
         """The backend for a model. Raises `RequestError` (not_found) for a model that the route does not list."""
         if self.backend is not None:
             return self.backend
-        from bridge.config import pick_backend
-
         models = self.models or {}
-        # Only the names matter to the rule; it is the configuration's.
-        found = pick_backend({name: name for name in models}, model or "")
+        found = pick(models, model or "")
         if found is None:
             known = ", ".join(n for n in models if not is_pattern(n))
             hint = f" Known: {known}." if known else ""
@@ -57,7 +54,7 @@ class Route:
                 param="model",
                 backend_code="model_not_found",
             )
-        return models[found]
+        return found
 
     @property
     def backends(self) -> list[Backend]:

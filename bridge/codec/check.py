@@ -7,6 +7,7 @@ message names the place (`messages[2].content[0].type`), what was expected and w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from math import isfinite
 from typing import Any, NoReturn
 
 from bridge.codec.jsontext import kind_of
@@ -59,9 +60,12 @@ class Node:
         value = self.value.get(name)
         if convert and isinstance(value, str):
             try:
-                return float(value)
+                said = float(value)
             except ValueError:
                 wrong(self.at(name), "a number", value)
+            if not isfinite(said):  # "nan" and "inf" are numbers to Python, not to JSON
+                wrong(self.at(name), "a number", value)
+            return said
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
             wrong(self.at(name), "a number", value)
         return value
@@ -76,7 +80,9 @@ class Node:
         if value != int(value) if abs(value) != float("inf") else True:
             wrong(self.at(name), "a whole number", value)
         if (least is not None and value < least) or (most is not None and value > most):
-            limits = f"from {least} to {most}" if most is not None else f"of at least {least}"
+            limits = f"of at least {least}" if most is None else f"of at most {most}"
+            if least is not None and most is not None:
+                limits = f"from {least} to {most}"
             raise RequestError(f"{self.at(name)}: expected a number {limits}, got {int(value)}.", param=self.at(name))
         return int(value)
 

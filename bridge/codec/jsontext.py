@@ -27,7 +27,11 @@ def loads_ragged(data: bytes) -> Any:
     try:
         return json.loads(data, parse_constant=_no_constant)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise _TooDeep("nested too deep") from None
+
+
+class _TooDeep(ValueError):
+    """Beyond what the slow path can read at all."""
 
 
 def _no_constant(name: str) -> Any:
@@ -64,10 +68,10 @@ def read_body(body: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(body: bytes, error: ValueError) -> Any:
-    if too_deep(body):
-        raise RequestError(f"The request body is nested deeper than {MAX_DEPTH} levels.") from None
     try:
         return loads_ragged(body)
+    except _TooDeep:
+        raise RequestError(f"The request body is nested deeper than {MAX_DEPTH} levels.") from None
     except UnicodeDecodeError:
         raise RequestError("The request body is not UTF-8.") from None
     except ValueError:

@@ -40,5 +40,5 @@ def get(name: str) -> Dialect:
         _registered[name] = dialect
         return dialect
     near = difflib.get_close_matches(name, names(), 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f"; did you mean {near[0]!r}?" if near else "."
     raise ConfigError(f"unknown dialect {name!r}{hint} Known: {', '.join(names())}.")

@@ -20,8 +20,9 @@ MAX_EVENT = 64 * 1024 * 1024
 class Splitter:
     """Incremental reader. `feed` gives the payloads that became complete.
 
-    A payload is plain `bytes`; an event that has a name or an id comes as `Frame`. `max_event` bounds one
-    event in bytes, and with it what is kept in memory; beyond it `feed` raises `BackendError`.
+    A payload is plain `bytes`; an event that has a name, an id or several lines comes as `Frame`, so that `join` may
+    write bare payloads as they are. `max_event` bounds the bytes of a line and of an event's lines together, and with
+    it what is kept in memory; beyond it `feed` raises `BackendError`.
     """
 
     __slots__ = ("_cr", "_data", "_id", "_limit", "_lines_size", "_name", "_rest", "_size", "_started")
@@ -57,11 +58,12 @@ class Splitter:
             chunk = b"".join(self._rest)
             self._rest = []
         lines = chunk.split(b"\n")
+        if len(chunk) > self._limit:
+            self._check(max(map(len, lines)))
         tail = lines.pop()
         if tail:
             self._rest.append(tail)
             self._size = len(tail)
-            self._check(self._size)
         return self._lines(lines)
 
     def close(self) -> list[FrameLike]:
@@ -76,11 +78,10 @@ class Splitter:
         for line in lines:
             if not line:
                 if data:
-                    payload = data[0] if len(data) == 1 else b"\n".join(data)
-                    if self._name is None and self._id is None:
-                        out.append(payload)
+                    if self._name is None and self._id is None and len(data) == 1:
+                        out.append(data[0])
                     else:
-                        out.append(Frame(payload, self._name, self._id))
+                        out.append(Frame(b"\n".join(data), self._name, self._id))
                     data.clear()
                     self._lines_size = 0
                 self._name = self._id = None
@@ -104,6 +105,7 @@ class Splitter:
         elif name == b"id":
             self._id = text
         elif name == b"data":
+            self._count(line)
             self._data.append(b"")
 
     def _without_mark(self, chunk: bytes) -> bytes:
@@ -119,7 +121,9 @@ class Splitter:
         return chunk.removeprefix(mark)
 
     def _count(self, line: bytes) -> None:
-        """Bounds an event of many lines; the first line is bounded by its own length."""
+        """Bounds an event of many lines; a single line is bounded by its own length."""
+        if not self._lines_size and self._data:
+            self._lines_size = len(self._data[0]) + len(b"data: ")
         self._lines_size += len(line) + 1
         self._check(self._lines_size)
 

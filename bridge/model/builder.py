@@ -141,7 +141,7 @@ class Builder:
             return known.id
         self.start()
         chosen = message_id or self._make_id("msg")
-        if chosen in self._ids:
+        while chosen in self._ids:
             chosen = self._make_id("msg")
         self._ids.add(chosen)
         self._messages[key] = _Message(key, chosen, choice)
@@ -375,12 +375,10 @@ class Builder:
 
     def _settle(self, reason: FinishReason | None, choice: int) -> FinishReason | None:
         """The finish word that fits what was seen: backends say `stop` after calls and `tool_calls` without any."""
-        if reason is FinishReason.STOP or reason is FinishReason.TOOL_CALLS:
+        if reason in (FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.INTERRUPTED):
             if self._interrupted:
                 return FinishReason.INTERRUPTED
             return FinishReason.TOOL_CALLS if choice in self._pending.values() else FinishReason.STOP
-        if reason is FinishReason.INTERRUPTED and not self._interrupted:
-            return FinishReason.STOP
         return reason
 
     # ------------------------------------------------------------------ inside
@@ -399,7 +397,11 @@ class Builder:
         self.message(message_key)
         self.end_flow(message_key)
         message = self._messages[message_key]
-        chosen = part_id if part_id and part_id not in self._ids else f"{message.id}-{message.parts}"
+        chosen = part_id or f"{message.id}-{message.parts}"
+        while chosen in self._ids:
+            # A wire may use the names that are made here: `m-1` for the first part of `m`.
+            message.parts += 1
+            chosen = f"{message.id}-{message.parts}"
         self._ids.add(chosen)
         message.parts += 1
         if kind is PartKind.TOOL_CALL:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
@@ -50,6 +50,7 @@ _CODES: dict[str, type] = {
     "E": Failure,
 }
 _BY_TYPE = {kind: code for code, kind in _CODES.items()}
+_EVENTS: frozenset[type] = frozenset(get_args(Event))
 # Fields whose values are ours and nested; every other field holds plain JSON that must come back untouched.
 _NESTED = {"part", "parts", "source", "error"}
 _ENUMS: dict[tuple[str, str], type[StrEnum]] = {
@@ -122,6 +123,9 @@ def _load(array: list[Any]) -> Any:
 def load(array: list[Any]) -> Event:
     """The event that `dump` wrote. Raises `ValueError` for anything else."""
     try:
-        return cast(Event, _load(array))
+        event = _load(array)
+        if type(event) not in _EVENTS:
+            raise TypeError("a part alone is no event")
+        return cast(Event, event)
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"expected an event array [code, field, ...], got {array!r:.120}") from error

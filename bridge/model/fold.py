@@ -197,7 +197,7 @@ def unfold(answer: Answer) -> list[Event]:
         ev.RunStarted(answer.run_id, answer.thread_id, answer.model, answer.created_at, answer.metadata, answer.extras)
     ]
     for number, message in enumerate(answer.messages):
-        if message.role == "tool":
+        if message.role == "tool" and _only_results(message):
             out.extend(_results(message))
             continue
         message_id = message.id or f"{answer.run_id}-{number}"
@@ -215,6 +215,10 @@ def unfold(answer: Answer) -> list[Event]:
     else:
         out.append(ev.RunFinished(answer.reason or FinishReason.STOP, answer.ended_at, answer.end_extras))
     return out
+
+
+def _only_results(message: Message) -> bool:
+    return bool(message.parts) and all(isinstance(p, ToolResult) for p in message.parts)
 
 
 def _results(message: Message) -> list[Event]:

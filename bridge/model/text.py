@@ -54,6 +54,6 @@ def json_text(value: object) -> str:
     except (TypeError, ValueError):
         import json
 
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode(
-            "utf-8", "replace"
-        ).decode()  # fmt: skip
+        from bridge.model.builder import mend
+
+        return mend(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bridge.codec import Card, Context, FrameLike, Losses, ModelInfo
+from bridge.codec.naming import ModelNames
 from bridge.errors import Failure
 from bridge.model import Event, Request
-from bridge.pipeline.naming import ModelNames
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ class WithholdServerTools:
         self._held: dict[str, list[Event]] = {}
         self._calls: dict[str, str] = {}
         self._ends: dict[str, Event] = {}
+        # Calls whose result came before their own end: what still comes of them is theirs too.
+        self._unfinished: set[str] = set()
         self._shown = 0
 
     def __call__(self, events: list[Event]) -> list[Event]:
@@ -81,6 +83,9 @@ class WithholdServerTools:
                 self._calls[event.call_id or ""] = event.part_id
             case ArgsDelta() | PartEnded() if event.part_id in self._held:
                 self._held[event.part_id].append(event)
+            case ArgsDelta() | PartEnded() if event.part_id in self._unfinished:
+                if isinstance(event, PartEnded):
+                    self._unfinished.discard(event.part_id)
             case MessageEnded() if self._holds(event.message_id):
                 self._ends[event.message_id] = event
             case ToolResulted():
@@ -101,6 +106,8 @@ class WithholdServerTools:
             return
         kept = self._held.pop(part_id)
         start = cast(PartStarted, kept[0])
+        if not isinstance(kept[-1], PartEnded):
+            self._unfinished.add(part_id)
         self._lost.add(Feature.TOOL_RESULT, "tools run by the backend are not shown as calls")
         if self._show != "drop":
             arguments = "".join(e.text for e in kept if isinstance(e, ArgsDelta))

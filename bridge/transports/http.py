@@ -15,12 +15,12 @@ import aiohttp
 from yarl import URL
 
 from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, Options, WireRequest, WireResponse
+from bridge.codec.naming import ModelNames
 from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Retry, Timeouts
-from bridge.pipeline.naming import ModelNames
 
 log = logging.getLogger("bridge.http")
 

@@ -26,13 +26,13 @@ from bridge.codec import (
     RunsTools,
     entries,
 )
+from bridge.codec.naming import ModelNames
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Builder, Event, PartKind, Request
 from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Retry, Timeouts
-from bridge.pipeline.naming import ModelNames
 
 log = logging.getLogger("bridge.local")
 

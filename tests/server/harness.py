@@ -148,8 +148,10 @@ class FakeBackend:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        last: Seen | None = None
         try:
             while (seen := await _read_request(reader)) is not None:
+                last = seen
                 self.seen.append(seen)
                 assert self.script is not None
                 play = asyncio.ensure_future(self.script(Exchange(seen, reader, writer)))
@@ -167,6 +169,8 @@ class FakeBackend:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
+            if last is not None:
+                last.gone.set()
             writer.close()
 
 

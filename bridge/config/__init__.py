@@ -1,0 +1,44 @@
+"""The configuration: its YAML schema, loading it, and saying in plain words what is wrong with it."""
+
+from bridge.config.checks import is_loopback
+from bridge.config.load import load, parse
+from bridge.config.reference import json_schema
+from bridge.config.schema import (
+    ApiKey,
+    Auth,
+    Backend,
+    Breaker,
+    Config,
+    Cors,
+    Health,
+    Limits,
+    Metrics,
+    Retry,
+    Route,
+    Server,
+    Speech,
+    Stores,
+    Timeouts,
+)
+
+__all__ = [
+    "ApiKey",
+    "Auth",
+    "Backend",
+    "Breaker",
+    "Config",
+    "Cors",
+    "Health",
+    "Limits",
+    "Metrics",
+    "Retry",
+    "Route",
+    "Server",
+    "Speech",
+    "Stores",
+    "Timeouts",
+    "is_loopback",
+    "json_schema",
+    "load",
+    "parse",
+]

@@ -1,0 +1,111 @@
+"""What spans sections: open doors, colliding endpoints, keys for routes that are not there, unequal passthrough.
+
+These run on a configuration whose every section is sound by itself.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bridge.config.problems import Path, Problem, nearest
+from bridge.config.schema import ApiKey, Config
+
+Show = Callable[[Path, Any], str]
+
+_VARIABLE = re.compile(r"\{\w+")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def problems(config: Config, show: Show) -> list[Problem]:
+    """All mistakes of this kind; `show` tells a value the way a message may."""
+    return [
+        *_open_door(config),
+        *_key_names(config, show),
+        *_key_routes(config, show),
+        *_health(config),
+        *_collisions(config, show),
+        *_passthrough(config, show),
+    ]
+
+
+def _open_door(config: Config) -> Iterator[Problem]:
+    if config.server.auth is None and not is_loopback(config.server.host):
+        yield Problem(
+            ("server", "host"),
+            "other machines can reach this address and nothing asks them for a key; list keys under server.auth.keys, "
+            "or write `auth: none` to serve everybody",
+        )
+
+
+def _keys(config: Config) -> tuple[ApiKey, ...]:
+    auth = config.server.auth
+    return (auth.keys or ()) if auth else ()
+
+
+def _key_names(config: Config, show: Show) -> Iterator[Problem]:
+    names: dict[str, int] = {}
+    digests: dict[str, int] = {}
+    for index, key in enumerate(_keys(config)):
+        path: Path = ("server", "auth", "keys", index)
+        if names.setdefault(key.name, index) != index:
+            told = show((*path, "name"), key.name)
+            yield Problem((*path, "name"), f"{told} is already the name of keys[{names[key.name]}]")
+        if digests.setdefault(key.digest, index) != index:
+            yield Problem(path, f"the same key as keys[{digests[key.digest]}]; its user could not be told")
+
+
+def _key_routes(config: Config, show: Show) -> Iterator[Problem]:
+    mounts = list(dict.fromkeys(route.path for route in config.routes))
+    for index, key in enumerate(_keys(config)):
+        for position, route in enumerate(key.routes):
+            if route != "*" and route not in mounts:
+                path: Path = ("server", "auth", "keys", index, "routes", position)
+                yield Problem(path, f"no route is mounted at {show(path, route)}{nearest(route, mounts)}")
+
+
+def _health(config: Config) -> Iterator[Problem]:
+    if config.server.health.live == config.server.health.ready:
+        yield Problem(("server", "health", "ready"), "the same path as live")
+
+
+def _collisions(config: Config, show: Show) -> Iterator[Problem]:
+    """One problem for each pair of routes that share an endpoint, naming the first one they share."""
+    health = config.server.health
+    owners: dict[tuple[str, str, str], str] = {
+        ("GET", health.live, ""): "server.health.live",
+        ("GET", health.ready, ""): "server.health.ready",
+    }
+    for index, route in enumerate(config.routes):
+        told: set[str] = set()
+        mine = f"routes[{index}] ({route.dialect})"
+        for path, endpoint in route.endpoints():
+            key = (endpoint.method.upper(), _VARIABLE.sub("{", path), (endpoint.header or "").lower())
+            owner = owners.setdefault(key, mine)
+            if owner != mine and owner not in told:
+                told.add(owner)
+                place: Path = ("routes", index, "path")
+                yield Problem(place, f"{key[0]} {show(place, path)} is already served by {owner}")
+
+
+def _passthrough(config: Config, show: Show) -> Iterator[Problem]:
+    for index, route in enumerate(config.routes):
+        for name in route.backends if route.passthrough else ():
+            if config.backends[name].dialect != route.dialect:
+                front = show(("routes", index, "dialect"), route.dialect)
+                back = show(("backends", name, "dialect"), config.backends[name].dialect)
+                yield Problem(
+                    ("routes", index, "passthrough"),
+                    f"needs the same dialect on both sides; the route speaks {front}, its backend {back}",
+                )

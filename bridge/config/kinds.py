@@ -1,0 +1,200 @@
+"""The small types that the schema is made of: names, URLs, mount paths, header names, references."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
+
+from bridge.codec import Options, registry
+from bridge.codec.dialect import Dialect
+from bridge.config.problems import at, expected, unknown, wrong
+
+# Backends that are part of the engine: they speak our own events, so they have no codec in the registry.
+DEMO = "demo"
+PYTHON = "python"
+BUILT_IN = (DEMO, PYTHON)
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+", re.IGNORECASE)
+_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_ODD_IN_PATH = re.compile(r"[\s?#{}]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_AN_URL = "a URL such as https://host/v1 (http or https, with a host)"
+
+
+def dialect_of(name: str) -> Dialect | None:
+    """The registered dialect, or None when it is unknown or cannot be loaded."""
+    try:
+        return registry.get(name)
+    except Exception:
+        return None
+
+
+def front_options(dialect: str) -> type[Options]:
+    """The model of a route's `options`; that of no options for an unknown dialect."""
+    found = dialect_of(dialect)
+    return found.front_options if found else Options
+
+
+def back_options(dialect: str) -> type[Options]:
+    """The model of a backend's `options`; that of no options for the built-in backends."""
+    found = None if dialect in BUILT_IN else dialect_of(dialect)
+    return found.back_options if found else Options
+
+
+def _registered(name: str) -> str:
+    if name not in registry.names():
+        raise unknown("dialect", registry.names())
+    try:
+        registry.get(name)
+    except Exception as error:  # A third party's package may fail in any way while it is imported.
+        raise wrong(f"this dialect cannot be loaded: {type(error).__name__}: {error}") from None
+    return name
+
+
+def _backend_dialect(name: str) -> str:
+    if name in BUILT_IN:
+        return name
+    if name not in registry.names():
+        raise unknown("dialect", sorted([*registry.names(), *BUILT_IN]))
+    return _registered(name)
+
+
+def _configured(name: str, info: ValidationInfo) -> str:
+    """`parse` gives the names of all backends as context, so that references are checked with everything else."""
+    backends = (info.context or {}).get("backends")
+    if backends is not None and name not in backends:
+        raise unknown("backend", backends)
+    return name
+
+
+def _empty_is_none(value: Any) -> Any:
+    return None if value == "" else value
+
+
+def _filled(value: str) -> str:
+    if not value.strip():
+        raise wrong("must not be empty")
+    return value
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise expected("a whole number")
+    return value
+
+
+def _secret(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text.strip():
+        raise wrong("must not be empty")
+    if _CONTROL.search(text):
+        raise wrong("must be one line of printable characters")
+    return value
+
+
+def _digest(value: str) -> str:
+    if not _SHA256.fullmatch(value.lower()):
+        raise wrong("expected a SHA-256 digest: 64 hexadecimal digits")
+    return value.lower()
+
+
+def _url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        raise expected(_AN_URL) from None
+    # urlsplit drops line breaks and tabs without a word.
+    if not good or _CONTROL.search(value) or " " in value or parts.fragment:
+        raise expected(_AN_URL)
+    if "@" in parts.netloc:
+        raise wrong("a user name or password does not belong into a URL; write the key as api_key")
+    return value
+
+
+def _store_url(*schemes: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if value.partition(":")[0] not in schemes or not value.partition(":")[2]:
+            raise expected(f"a URL that begins with {' or '.join(f'{scheme}:' for scheme in schemes)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _mount(value: str) -> str:
+    if not value.startswith("/"):
+        raise expected('a path that begins with "/"')
+    if _ODD_IN_PATH.search(value):
+        raise expected("a path without white space, ?, #, { and }")
+    path = value.removesuffix("/") or "/"
+    if "//" in path or path.endswith("/") != (path == "/"):
+        raise expected("a path without empty pieces")
+    return path
+
+
+def _reference(value: str) -> str:
+    if not _REFERENCE.fullmatch(value):
+        raise expected('"module:function", as in "mypkg.agent:run"')
+    return value
+
+
+def _origin(value: str) -> str:
+    if not _ORIGIN.fullmatch(value):
+        raise expected('"*" or an origin such as https://app.example (no path, no "/" at the end)')
+    return value
+
+
+def _header_name(value: str) -> str:
+    if not _HEADER_NAME.fullmatch(value):
+        raise expected("a header name")
+    return value.lower()
+
+
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise at((name,), wrong("not a header name"), text)
+        if _CONTROL.search(text):
+            raise at((name,), wrong("must be one line of printable characters"), text)
+    return value
+
+
+def _time_zone(value: str) -> str:
+    try:
+        # UTC needs no time zone data, and a slim container has none.
+        if value != "UTC":
+            ZoneInfo(value)
+    except (KeyError, ValueError, OSError):
+        raise unknown("time zone", sorted(available_timezones())) from None
+    return value
+
+
+# The bounds stand before the validator: only there pydantic makes them `minimum` and `maximum` in the JSON Schema.
+Whole = Annotated[int, Field(ge=0), BeforeValidator(_no_truth)]
+Positive = Annotated[int, Field(ge=1), BeforeValidator(_no_truth)]
+Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_truth)]
+Text = Annotated[str, AfterValidator(_filled)]
+OptionalText = Annotated[Text | None, BeforeValidator(_empty_is_none)]
+Secret = Annotated[SecretStr, AfterValidator(_secret)]
+OptionalSecret = Annotated[Secret | None, BeforeValidator(_empty_is_none)]
+Digest = Annotated[str, AfterValidator(_digest)]
+Url = Annotated[str, AfterValidator(_url)]
+OptionalUrl = Annotated[Url | None, BeforeValidator(_empty_is_none)]
+HistoryUrl = Annotated[str, _store_url("sqlite", "postgresql")]
+RunsUrl = Annotated[str, _store_url("sqlite", "redis", "rediss")]
+AttachmentsUrl = Annotated[str, _store_url("file", "s3")]
+MountPath = Annotated[str, AfterValidator(_mount)]
+Reference = Annotated[str, AfterValidator(_reference)]
+Origin = Annotated[str, AfterValidator(_origin)]
+HeaderName = Annotated[str, AfterValidator(_header_name)]
+Headers = Annotated[dict[str, str], AfterValidator(_headers)]
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
+FrontDialect = Annotated[str, AfterValidator(_registered)]
+BackDialect = Annotated[str, AfterValidator(_backend_dialect)]
+BackendName = Annotated[str, AfterValidator(_configured)]

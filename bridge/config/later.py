@@ -1,0 +1,95 @@
+"""The keys of INTERFACE that this version does not serve, in one table.
+
+A key whose silent absence would break a promise is refused; one that does no harm while unused is checked and
+named in `Config.notices`. When a feature arrives, its row goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.config.problems import Path, Problem, path_text
+from bridge.config.units import is_off
+
+
+def _asked(value: Any) -> bool:
+    """Whether a value asks for something: not absent, not `off`, not empty text and not an empty list."""
+    return not (value is None or is_off(value) or value in ("", []))
+
+
+def _switched_on(value: Any) -> bool:
+    # Other texts are the schema's to refuse.
+    return value is True or value == 1 or (isinstance(value, str) and value.strip().lower() in ("true", "yes", "on"))
+
+
+def _several(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """`pattern`: a path whose `*` stands for any key or index. `why`: what happens without it."""
+
+    pattern: tuple[str, ...]
+    refused: bool
+    why: str
+    asked: Callable[[Any], bool] = _asked
+
+
+LATER: tuple[Later, ...] = (
+    Later(("server", "auth", "jwt"), True, "no token would be checked; use keys"),
+    Later(("server", "auth", "trusted_header"), True, "the header would not name the user; use keys"),
+    Later(("server", "auth", "trusted_proxies"), True, "it belongs to trusted_header; use keys"),
+    Later(("server", "limits", "per_key"), True, "no key would be limited; use concurrent and queue"),
+    Later(("backends", "*", "breaker"), True, "a failing backend would still be called"),
+    Later(("backends", "*", "fetch_urls"), True, "nothing would be fetched"),
+    Later(("routes", "*", "durable"), True, "runs would not be kept and could not be resumed", _switched_on),
+    Later(("routes", "*", "listen"), True, "no gRPC server would be started; use path"),
+    Later(("routes", "*", "agent_id"), True, "it belongs to gRPC routes"),
+    Later(
+        ("routes", "*", "backend"),
+        True,
+        "a route has one backend, or one per model in models; lists and mappings here come later",
+        _several,
+    ),
+    Later(("server", "public_url"), False, "no URLs are signed"),
+    Later(("server", "secret"), False, "no URLs are signed"),
+    Later(("server", "time_zone"), False, "no times are shown"),
+    Later(("server", "page"), False, "there is no page at /"),
+    Later(("server", "metrics"), False, "no metrics are served"),
+    Later(("stores",), False, "nothing is kept between requests"),
+    Later(("speech",), False, "no speech is transcribed"),
+)
+
+
+def refused(data: Any) -> list[Problem]:
+    """The keys in `data` (replaced, not yet checked) that this version must refuse."""
+    return [Problem(path, f"not available in this version: {row.why}") for row, path in _found(data) if row.refused]
+
+
+def notices(data: Any) -> list[str]:
+    """A sentence for each key in `data` that is accepted and not used."""
+    return [f"{path_text(path)}: not used by this version; {row.why}" for row, path in _found(data) if not row.refused]
+
+
+def _found(data: Any) -> Iterator[tuple[Later, Path]]:
+    for row in LATER:
+        for path, value in _matches(data, row.pattern, ()):
+            if row.asked(value):
+                yield row, path
+
+
+def _matches(value: Any, pattern: tuple[str, ...], path: Path) -> Iterator[tuple[Path, Any]]:
+    if not pattern:
+        yield path, value
+        return
+    step, rest = pattern[0], pattern[1:]
+    entries: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        entries = [(key, item) for key, item in value.items() if step in ("*", key)]
+    elif isinstance(value, list) and step == "*":
+        entries = list(enumerate(value))
+    for key, item in entries:
+        yield from _matches(item, rest, (*path, key))

@@ -1,0 +1,113 @@
+"""Where a configuration came from: its YAML places, and which of its values may not be shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.config.problems import Path, Problem, path_text
+from bridge.errors import ConfigError
+
+# Values below these keys are secrets or may hold one: a literal there is described, never shown.
+_SECRET = re.compile(r"(.*[_-])?(key|secret|token|password)|headers|auth|stores", re.IGNORECASE)
+_URL = re.compile(r"(.*_)?url", re.IGNORECASE)
+# ... but these are names, even below `auth`.
+_NAMES = ("name", "routes")
+_LONGEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a file; line and column count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class Origin:
+    """`name`: the file as the user wrote it, or what stands for it. `places`: the key of each value, by path.
+
+    `sources`: the values that came from variables or files, each with what it came from.
+    """
+
+    name: str
+    places: dict[Path, Place] = field(default_factory=dict)
+    sources: dict[Path, str] = field(default_factory=dict)
+
+    def place(self, path: Path) -> Place | None:
+        """The place of the key at `path`, or of the nearest one around it; None when there is no file."""
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path)
+
+    def hides(self, path: Path) -> bool:
+        """Whether the value at `path`, or one below it, may not stand in a message."""
+        if any(source[: len(path)] == path for source in self.sources):
+            return True
+        keys = [step for step in path if isinstance(step, str)]
+        if "auth" in keys and keys[-1] in _NAMES:
+            return False
+        return any(_SECRET.fullmatch(key) for key in keys)
+
+    def show(self, path: Path, value: Any) -> str:
+        """The value as a message may tell it: `"abc"`, `12`, `a list`, `the value of ${PORT}`."""
+        if path in self.sources:
+            return f"the value of {self.sources[path]}"
+        kind = _kind(value)
+        if kind not in ("text", "a number", "a truth value") or (kind != "a truth value" and self.hides(path)):
+            return kind
+        if isinstance(value, str) and path and _URL.fullmatch(str(path[-1])) and re.search(r"[@?]", value):
+            return kind
+        told = json.dumps(value, ensure_ascii=False)
+        return told if len(told) <= _LONGEST else f'{told[:_LONGEST]}..."'
+
+    def error(self, problems: Iterable[Problem]) -> ConfigError:
+        """All problems as one exception, a line each in the order of the file.
+
+        `failure.details["problems"]` holds them as mappings with path, message, file, line and column.
+        """
+        rows = sorted(dict.fromkeys(problems), key=lambda problem: self._order(problem.path))
+        return ConfigError(
+            "\n".join(self._line(row) for row in rows), details={"problems": [self._details(row) for row in rows]}
+        )
+
+    def _order(self, path: Path) -> tuple[int, int]:
+        place = self.place(path)
+        return (place.line, place.column) if place else (0, 0)
+
+    def _line(self, problem: Problem) -> str:
+        place = self.place(problem.path)
+        head = f"{self.name}:{place.line}" if place else self.name
+        return ": ".join(part for part in (head, path_text(problem.path), problem.message) if part)
+
+    def _details(self, problem: Problem) -> dict[str, Any]:
+        place = self.place(problem.path)
+        return {
+            "path": path_text(problem.path),
+            "message": problem.message,
+            "file": self.name,
+            "line": place.line if place else None,
+            "column": place.column if place else None,
+        }
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "a truth value"
+        case str():
+            return "text"
+        case int() | float():
+            return "a number"
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return f"a {type(value).__name__}"

@@ -1,0 +1,95 @@
+"""The JSON Schema of the configuration (draft 2020-12), for editors and for the reference in the documentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
+
+from bridge.codec import registry
+from bridge.config.kinds import BUILT_IN, dialect_of
+from bridge.config.later import LATER
+from bridge.config.schema import Backend, Config, Route
+from bridge.config.translate import model_at
+
+_VARIABLE = {"type": "string", "pattern": r"\$\{"}
+# YAML 1.2, which editors read, knows no `on` and `off`.
+_SWITCH = {"type": "string", "pattern": r"^(on|off|yes|no)$|\$\{"}
+_ROLES: tuple[tuple[str, type[BaseModel]], ...] = (("front", Route), ("back", Backend))
+
+
+class _Generator(GenerateJsonSchema):
+    """Numbers and switches may also be written as `${NAME}`; titles that only repeat the key are left out."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
+
+    def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
+        return {"anyOf": [super().int_schema(schema), _VARIABLE]}
+
+    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
+        return {"anyOf": [super().float_schema(schema), _VARIABLE]}
+
+    def bool_schema(self, schema: core_schema.BoolSchema) -> JsonSchemaValue:
+        return {"anyOf": [super().bool_schema(schema), _SWITCH]}
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema as plain JSON data.
+
+    `options` of routes and backends are free objects; the shape of each dialect's is `$defs["front:<dialect>"]` and
+    `$defs["back:<dialect>"]`, applied by the value of `dialect`. A dialect that cannot be loaded has none.
+    """
+    options = _options_models()
+    models: dict[type[BaseModel], None] = dict.fromkeys([Config, *options.values()])
+    refs, schema = models_json_schema(
+        [(model, "validation") for model in models],
+        by_alias=True,
+        title="dialect-bridge configuration",
+        ref_template="#/$defs/{model}",
+        schema_generator=_Generator,
+    )
+    definitions = schema["$defs"]
+    for name, model in options.items():
+        definitions[name] = refs[model, "validation"]
+    for role, owner in _ROLES:
+        _apply(definitions[owner.__name__], role, options)
+    _mark_later(definitions)
+    return {"$schema": _Generator.schema_dialect, **schema, **refs[Config, "validation"]}
+
+
+def _options_models() -> dict[str, type[BaseModel]]:
+    found: dict[str, type[BaseModel]] = {}
+    for name in registry.names():
+        dialect = dialect_of(name)
+        if dialect is not None:
+            found |= {f"front:{name}": dialect.front_options, f"back:{name}": dialect.back_options}
+    return found
+
+
+def _apply(definition: dict[str, Any], role: str, options: dict[str, type[BaseModel]]) -> None:
+    """Names the dialects in `dialect`, and ties `options` to its value."""
+    names = [name.partition(":")[2] for name in options if name.startswith(f"{role}:")]
+    dialect = definition["properties"]["dialect"]
+    known = [*names, *(BUILT_IN if role == "back" else ())]
+    dialect["anyOf"] = [{"enum": known}, _VARIABLE]
+    definition["allOf"] = [
+        {
+            "if": {"properties": {"dialect": {"const": name}}, "required": ["dialect"]},
+            "then": {"properties": {"options": {"$ref": f"#/$defs/{role}:{name}"}}},
+        }
+        for name in names
+    ]
+    if not names:
+        del definition["allOf"]
+
+
+def _mark_later(definitions: dict[str, Any]) -> None:
+    """Adds to the description of each key that this version does not serve what becomes of it."""
+    for row in LATER:
+        owner = model_at(tuple(0 if step == "*" else step for step in row.pattern[:-1]))
+        entry = definitions[owner.__name__]["properties"][row.pattern[-1]]
+        fate = "Not available" if row.refused else "Not used"
+        entry["description"] = f"{entry['description']}. {fate} in this version: {row.why}"

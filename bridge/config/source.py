@@ -1,0 +1,133 @@
+"""YAML text -> plain data and the place of every key.
+
+PyYAML's own loaders forget where a value stood and let a key be written twice, so the node tree is walked here.
+A key is always the text that was written: a model named `4` or a header `on` stays what it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from bridge.config.origin import Place
+from bridge.config.problems import Path, Problem
+from bridge.errors import ConfigError
+
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+@dataclass(slots=True)
+class Document:
+    """What a file said. `places` holds the key of each mapping entry and the start of each list item."""
+
+    data: Any = None
+    places: dict[Path, Place] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read(text: str, name: str) -> Document:
+    """Reads one YAML document; `name` is the file's, for errors. Raises `ConfigError` when it is no YAML."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise _syntax_error(error, text, name) from None
+    document = Document()
+    if node is not None:
+        document.places[()] = _place(node)
+        document.data = _Walk(document).value(node, ())
+    return document
+
+
+class _Walk:
+    """Makes data of nodes and notes places and problems in the document."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.loader = yaml.SafeLoader("")
+        self.open: set[int] = set()
+
+    def value(self, node: Node, path: Path) -> Any:
+        if id(node) in self.open:
+            return self.refuse(path, "an alias may not lie within what it stands for")
+        self.open.add(id(node))
+        try:
+            if isinstance(node, MappingNode):
+                return self.mapping(node, path)
+            if isinstance(node, SequenceNode):
+                return self.sequence(node, path)
+            return self.scalar(node, path)
+        finally:
+            self.open.discard(id(node))
+
+    def scalar(self, node: Node, path: Path) -> Any:
+        try:
+            return self.loader.construct_object(node)
+        except (yaml.YAMLError, ValueError, OverflowError):
+            return self.refuse(path, f"not a value that YAML knows as {node.tag}")
+
+    def sequence(self, node: SequenceNode, path: Path) -> list[Any]:
+        found = []
+        for index, item in enumerate(node.value):
+            where = (*path, index)
+            self.document.places.setdefault(where, _place(item))
+            found.append(self.value(item, where))
+        return found
+
+    def mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        merged: list[Node] = []
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                merged += value.value if isinstance(value, SequenceNode) else [value]
+            elif not isinstance(key, ScalarNode):
+                self.refuse(path, f"expected text as key on line {_place(key).line}")
+            elif key.value in found:
+                self.twice(path, key, lines[key.value])
+            else:
+                where = (*path, key.value)
+                lines[key.value] = _place(key).line
+                self.document.places.setdefault(where, _place(key))
+                found[key.value] = self.value(value, where)
+        return self.merge(found, merged, path)
+
+    def merge(self, found: dict[str, Any], merged: list[Node], path: Path) -> dict[str, Any]:
+        """`<<: *other`: what is written here goes before what is merged, earlier merges before later ones."""
+        for node in merged:
+            other = self.value(node, path)
+            if isinstance(other, dict):
+                found = {**other, **found}
+            elif other is not None:
+                self.refuse(path, "expected a mapping after <<")
+        return found
+
+    def twice(self, path: Path, key: ScalarNode, first: int) -> None:
+        # The place of a path is its first key; the second one is named in the words.
+        self.refuse((*path, key.value), f"written twice, on line {first} and on line {_place(key).line}")
+
+    def refuse(self, path: Path, message: str) -> None:
+        self.document.problems.append(Problem(path, message))
+
+
+def _place(node: Node) -> Place:
+    return Place(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _syntax_error(error: yaml.YAMLError, text: str, name: str) -> ConfigError:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    position = mark.index if mark else getattr(error, "position", 0)
+    line = text.count("\n", 0, position) + 1
+    reason = getattr(error, "problem", None) or "a character that YAML does not allow"
+    if reason.startswith("but ") and getattr(error, "context", None):
+        reason = f"{getattr(error, 'context', '')}, {reason}"
+    hint = ""
+    lines = text.splitlines()
+    if line <= len(lines) and "${" in lines[line - 1]:
+        hint = '; inside { } and [ ] a variable needs quotes: "${NAME}"'
+    column = mark.column + 1 if mark else position - text.rfind("\n", 0, position)
+    message = f"not valid YAML: {reason}{hint}"
+    details = {"path": "", "message": message, "file": name, "line": line, "column": column}
+    return ConfigError(f"{name}:{line}: {message}", details={"problems": [details]})

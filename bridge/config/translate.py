@@ -1,0 +1,148 @@
+"""pydantic's errors in our words: what was expected, what came, and the nearest valid key."""
+
+from __future__ import annotations
+
+from inspect import isclass
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from bridge.config.kinds import back_options, front_options
+from bridge.config.origin import Origin
+from bridge.config.problems import EXPECTED, UNKNOWN, WRONG, Path, Problem, nearest
+from bridge.config.schema import Backend, Config, Route
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a smaller number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "set_type": "a list",
+    "frozen_set_type": "a list",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+    "too_short": "{min_length} or more entries",
+    "too_long": "{max_length} or fewer entries",
+    "string_too_short": "{min_length} or more characters",
+    "string_too_long": "{max_length} or fewer characters",
+    "string_pattern_mismatch": "text that matches {pattern}",
+}
+
+
+def translate(error: ValidationError, data: Any, origin: Origin) -> list[Problem]:
+    """The problems of one pydantic error; `data` is the configuration it speaks of."""
+    rows = error.errors(include_url=False)
+    return [Problem(row["loc"], _message(row, data, origin)) for row in rows if not _only_seems_short(row, rows)]
+
+
+def _only_seems_short(row: ErrorDetails, rows: list[ErrorDetails]) -> bool:
+    """pydantic counts sound entries only, so a list whose entries are all wrong is "too short" as well."""
+    path = row["loc"]
+    return row["type"] == "too_short" and any(r["loc"][: len(path)] == path != r["loc"] for r in rows)
+
+
+def _message(row: ErrorDetails, data: Any, origin: Origin) -> str:
+    kind, path, context = row["type"], row["loc"], row.get("ctx", {})
+    shown = origin.show(path, row["input"])
+    if kind == WRONG:
+        return str(context["text"])
+    if kind == EXPECTED:
+        return f"expected {context['text']}, got {shown}"
+    if kind == UNKNOWN:
+        return _unknown_name(context["what"], context["known"], row["input"], shown)
+    if kind == "extra_forbidden":
+        return _unknown_key(path, data)
+    if kind == "missing":
+        return "missing; this key is required"
+    if kind in ("string_type", "string_sub_type"):
+        quotes = "; put it in quotes" if isinstance(row["input"], bool | int | float) else ""
+        return f"expected text, got {shown}{quotes}"
+    if kind == "too_short" and context["min_length"] == 1:
+        return "must not be empty"
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind].format_map(context)}, got {shown}"
+    return _foreign(row, path, origin)
+
+
+def _foreign(row: ErrorDetails, path: Path, origin: Origin) -> str:
+    """The words of a dialect's own validator, which may hold the value they are about."""
+    if origin.hides(path):
+        return f"not a valid value, got {origin.show(path, row['input'])}"
+    return row["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+
+
+def _unknown_name(what: str, known: list[str], value: Any, shown: str) -> str:
+    listed = f" Known {what}s: {', '.join(known) or 'none'}" if len(known) <= 50 else ""
+    told = shown if shown.startswith('"') else f"({shown})"
+    return f"unknown {what} {told}{nearest(str(value), known)}{listed}".rstrip(".")
+
+
+def _unknown_key(path: Path, data: Any) -> str:
+    known = known_keys(path[:-1], data)
+    return f"unknown key{nearest(str(path[-1]), known)} Known keys: {', '.join(known) or 'none'}"
+
+
+def known_keys(path: Path, data: Any) -> list[str]:
+    """The keys of the mapping at `path`, in the order of the schema; empty where it is free."""
+    model = model_at(path, data)
+    return _keys(model) if _is_model(model) else []
+
+
+def model_at(path: Path, data: Any = None) -> Any:
+    """The type of the value at `path`, a model for a section; `data` tells the dialect that options belong to."""
+    model: Any = Config
+    for step in path:
+        model = _below(model, step, data)
+        data = _entry(data, step)
+    return model
+
+
+def _below(model: Any, step: str | int, value: Any) -> Any:
+    """The type of the entry `step` in a value of type `model`."""
+    if not _is_model(model):
+        arguments = get_args(model)
+        return _plain(arguments[-1 if get_origin(model) is dict else 0]) if arguments else None
+    if step == "options" and model in (Backend, Route):
+        options = back_options if model is Backend else front_options
+        return options(str(_entry(value, "dialect")))
+    fields = model.model_fields.items()
+    return next((_plain(field.annotation) for name, field in fields if step in (name, field.alias)), None)
+
+
+def _plain(annotation: Any) -> Any:
+    """The annotation without `Annotated` and `| None`."""
+    while get_origin(annotation) in (Annotated, Union, UnionType):
+        annotation = next(each for each in get_args(annotation) if each is not type(None))
+    return annotation
+
+
+def _is_model(value: Any) -> bool:
+    return isclass(value) and issubclass(value, BaseModel)
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _entry(value: Any, step: str | int) -> Any:
+    try:
+        return value[step]
+    except (KeyError, IndexError, TypeError):
+        return None

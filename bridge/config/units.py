@@ -1,0 +1,99 @@
+"""Durations and sizes as people write them, as pydantic types that give float seconds and int bytes."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+from bridge.config.problems import expected
+
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {
+    "": 1,
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+# YAML 1.1 reads a bare `off` as false, YAML 1.2 and a variable give the word.
+_OFF = ("off", "no", "false")
+
+_A_DURATION = "a duration such as 500ms, 5s, 10m, 24h, 90d or a number of seconds"
+_A_SIZE = "a size such as 64KiB, 10MiB, 1GiB, 5MB or a number of bytes"
+_DURATION_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)?$|\$\{"
+_SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*(B|[kK]B|MB|GB|[KMG]iB)?$|\$\{"
+
+
+def is_off(value: Any) -> bool:
+    """Whether a value says `off`: false, or one of the words that YAML 1.1 reads as false."""
+    return value is False or (isinstance(value, str) and value.strip().lower() in _OFF)
+
+
+def off_is_none(value: Any) -> Any:
+    """None for `off`, everything else unchanged."""
+    return None if is_off(value) else value
+
+
+def duration(value: Any) -> float:
+    """Seconds. Raises the "expected a duration" error for anything else, negative and endless ones included."""
+    return _quantity(value, _SECONDS, _A_DURATION)
+
+
+def duration_or_off(value: Any) -> float | None:
+    """Seconds; None for `off` and for 0."""
+    if value is None or is_off(value):
+        return None
+    return _quantity(value, _SECONDS, f"{_A_DURATION}, or off") or None
+
+
+def size(value: Any) -> int:
+    """Bytes, rounded down. Raises the "expected a size" error for anything else."""
+    return int(_quantity(value, _BYTES, _A_SIZE))
+
+
+def _quantity(value: Any, units: dict[str, float] | dict[str, int], what: str) -> float:
+    number, unit = value, ""
+    if isinstance(value, str):
+        match = _QUANTITY.fullmatch(value.strip())
+        if match is None or match[2] not in units:
+            raise expected(what)
+        number, unit = float(match[1]), match[2]
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise expected(what)
+    try:
+        amount = float(number) * units[unit]
+    except OverflowError:
+        raise expected(what) from None
+    if not math.isfinite(amount) or amount < 0:
+        raise expected(what)
+    return amount
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise expected("more than 0")
+    return value
+
+
+def _duration_schema(off: bool = False) -> WithJsonSchema:
+    words = r"|^(off|no|false)$" if off else ""
+    kinds = ["number", "string", "boolean", "null"] if off else ["number", "string"]
+    return WithJsonSchema({"type": kinds, "minimum": 0, "pattern": _DURATION_PATTERN + words})
+
+
+Duration = Annotated[float, BeforeValidator(duration), _duration_schema()]
+DurationOrOff = Annotated[float | None, BeforeValidator(duration_or_off), _duration_schema(off=True)]
+Size = Annotated[
+    int,
+    BeforeValidator(size),
+    AfterValidator(_positive),
+    WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": _SIZE_PATTERN}),
+]
