@@ -18,7 +18,7 @@ from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, O
 from bridge.codec.naming import ModelNames
 from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.framing import sse
-from bridge.model import Event, Request
+from bridge.model import Event, Request, RunFinished
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Retry, Timeouts
 
@@ -143,6 +143,7 @@ class HttpCall:
         self._stream: bool | None = None
         self._given_up: Failure | None = None
         self._over = False
+        self._clean = False
 
     async def open(self) -> None:
         backend = self._backend
@@ -218,6 +219,7 @@ class HttpCall:
     def _mark(self, events: list[Event]) -> None:
         if events and type(events[-1]) in TERMINAL:
             self._over = self.wire_ended = True
+            self._clean = type(events[-1]) is RunFinished
 
     def abort(self, failure: Failure) -> None:
         self._given_up = failure
@@ -228,12 +230,15 @@ class HttpCall:
         response, self._response = self._response, None
         if response is None:
             return
-        if self.wire_ended and not response.content.at_eof():
-            await _drain(response)
-        if response.content.at_eof():
-            response.release()
-        else:
-            response.close()
+        try:
+            if self._clean and not response.content.at_eof():
+                await _drain(response)
+        finally:
+            # Also when the caller is cancelled here: its client read the end and left at once.
+            if response.content.at_eof():
+                response.release()
+            else:
+                response.close()
 
 
 def _ask(

@@ -202,7 +202,7 @@ async def fake_backend() -> AsyncIterator[FakeBackend]:
     finally:
         server.close()
         for task in asyncio.all_tasks():
-            if task.get_coro().__qualname__ == "FakeBackend._connected":  # type: ignore[union-attr]
+            if getattr(task.get_coro(), "__qualname__", "") == "FakeBackend._connected":
                 task.cancel()
         await asyncio.sleep(0)
 

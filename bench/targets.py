@@ -1,0 +1,269 @@
+"""The processes of a run: the mock upstream and the targets that JSON files describe (README.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import procfs
+from wires import BODIES, DIALECTS
+
+HERE = Path(__file__).resolve().parent
+PORTS = range(20000, 32000)  # below what Linux hands out by itself, so no client's socket can sit on one
+
+
+class NotStarted(Exception):
+    """A process did not come up; the text says why."""
+
+
+def free_port() -> int:
+    for _ in range(200):
+        port = random.choice(PORTS)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise NotStarted(f"no free port between {PORTS.start} and {PORTS.stop}")
+
+
+def http(url: str, data: bytes | None = None, timeout: float = 5, headers: dict[str, str] | None = None) -> bytes:
+    request = urllib.request.Request(url, data=data, headers=headers or {})
+    with urllib.request.urlopen(request, timeout=timeout) as reply:
+        return reply.read()
+
+
+@dataclass(slots=True)
+class Daemon:
+    """A child in a process group of its own, so that ending it ends what it started and nothing else."""
+
+    command: list[str]
+    folder: Path
+    env: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def start(self, health: str, timeout: float) -> None:
+        """Returns once `health` answers below 500; otherwise raises `NotStarted` with the end of its output."""
+        with self.log.open("wb") as out:
+            try:
+                self.process = subprocess.Popen(
+                    self.command,
+                    cwd=self.folder,
+                    env={**os.environ, **self.env},
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as e:
+                raise NotStarted(f"{self.command[0]}: {e}") from e
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise NotStarted(f"exit status {self.process.returncode}; its output ended with\n{self.tail()}")
+            try:
+                http(health, timeout=2)
+                return
+            except urllib.error.HTTPError as e:
+                if e.code < 500:
+                    return
+            except OSError:
+                pass
+            time.sleep(0.02)
+        output = self.tail()
+        self.stop()
+        raise NotStarted(f"{health} gave no answer for {timeout:g} s; its output ended with\n{output}")
+
+    def tail(self) -> str:
+        text = self.log.read_text(errors="replace").strip() if self.log.exists() else ""
+        return "\n".join("    " + line for line in text[-2000:].splitlines()) or "    (no output)"
+
+    def stop(self) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        for sign, patience in ((signal.SIGTERM, 8), (signal.SIGKILL, 5)):
+            try:
+                os.killpg(process.pid, sign)
+                process.wait(patience)
+                return
+            except ProcessLookupError:
+                process.wait()
+                return
+            except subprocess.TimeoutExpired:
+                continue
+
+
+class Mock:
+    """The mock upstream as a process of its own."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.folder = Path(tempfile.mkdtemp(prefix="bench-mock-"))
+        self.daemon = Daemon([sys.executable, str(HERE / "mock_upstream.py"), "--port", str(self.port)], self.folder)
+
+    def __enter__(self) -> Mock:
+        try:
+            self.daemon.start(self.url + "/health", 20)
+        except NotStarted as e:
+            self.__exit__()
+            raise NotStarted(f"the mock upstream did not start: {e}") from e
+        except BaseException:  # interrupted: nothing may stay behind
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.daemon.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def set(self, **settings: Any) -> None:
+        http(self.url + "/__set?" + "&".join(f"{k}={v}" for k, v in settings.items()))
+
+    def reset(self) -> None:
+        http(self.url + "/__reset")
+
+    def stats(self) -> dict[str, int]:
+        return json.loads(http(self.url + "/__stats"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One way through a target: `front` is what the client speaks, `back` what the mock upstream is asked in. Each
+    is itself and equal to no other, so that it can stand in the key of a result."""
+
+    front: str
+    back: str
+    path: str
+    stream: bool = True
+    body: dict[str, Any] | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    follow: str = ""
+    skip: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.front} -> {self.back}" + ("" if self.stream else ", plain")
+
+    @property
+    def kind(self) -> str:
+        return "stream" if self.stream else "plain"
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        return {**(self.body or BODIES[self.front]), **({} if self.stream else {"stream": False})}
+
+
+class Target:
+    """Something that is measured: started from its description, on a free port, in a folder that is thrown away."""
+
+    def __init__(self, spec: dict[str, Any], fill: dict[str, str]) -> None:
+        self.spec = spec
+        self.name: str = spec["name"]
+        try:
+            self.cases = [Case(**c) for c in spec["cases"]]
+        except TypeError as e:
+            raise ValueError(f"target {self.name}: {e}") from e
+        if unknown := {c.front for c in self.cases} - set(DIALECTS):
+            raise ValueError(f"target {self.name}: the client knows no dialect {', '.join(sorted(unknown))}")
+        self.fills = dict(fill)
+        self.folder: Path | None = None
+        self.daemon: Daemon | None = None
+        self.starts: list[dict[str, Any]] = []
+        self.version = spec.get("version", "")
+        self.loop = ""
+
+    def fill(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for name, text in self.fills.items():
+                value = value.replace(f"{{{name}}}", text)
+            return value
+        if isinstance(value, list):
+            return [self.fill(v) for v in value]
+        if isinstance(value, dict):
+            return {k: self.fill(v) for k, v in value.items()}
+        return value
+
+    @property
+    def base(self) -> str:
+        return self.fill(self.spec.get("base", "http://127.0.0.1:{port}"))
+
+    @property
+    def pid(self) -> int | None:
+        """None for a target without a process of its own (no proxy at all)."""
+        return self.daemon.process.pid if self.daemon and self.daemon.process else None
+
+    @property
+    def dead(self) -> bool:
+        """It was started and has ended by itself."""
+        return bool(self.daemon and self.daemon.process and self.daemon.process.poll() is not None)
+
+    def absent(self) -> str:
+        """The programs it needs that are not installed here; such a target is skipped, which is no failure."""
+        return ", ".join(p for p in self.spec.get("needs", []) if not self.find(p))
+
+    @staticmethod
+    def find(program: str) -> str | None:
+        return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")
+
+    def start(self) -> None:
+        """A new process on a new port. Raises `NotStarted`."""
+        if not self.spec.get("start"):
+            return
+        folder = self.folder = self.folder or Path(tempfile.mkdtemp(prefix="bench-"))
+        self.fills |= {"tmp": str(folder), "port": str(free_port())}
+        for name, text in self.spec.get("files", {}).items():
+            lines = text if isinstance(text, list) else [text]
+            (folder / name).write_text(self.fill("\n".join(lines)) + "\n")
+        command = self.fill(self.spec["start"])
+        command[0] = self.find(command[0]) or command[0]
+        daemon = self.daemon = Daemon(command, folder, self.fill(self.spec.get("env", {})))
+        begun = time.perf_counter()
+        daemon.start(self.base + self.spec.get("health", "/healthz"), self.spec.get("start_timeout", 30))
+        seconds = time.perf_counter() - begun
+        pid = self.pid or 0
+        used, idle = procfs.cpu(pid).coarse, procfs.memory_mb(pid)
+        self.starts.append({"start_s": seconds, "start_cpu_s": used, "idle_mb": idle})
+        self.loop = procfs.event_loop(pid)
+
+    def stop(self) -> None:
+        if self.daemon:
+            self.daemon.stop()
+
+    def clean(self) -> None:
+        self.stop()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def read(files: list[Path], only: str | None, fill: dict[str, str]) -> list[Target]:
+    """The targets of JSON files, or those named in `only`; raises `ValueError` for a name that is not there."""
+    specs = [s for f in files for s in json.loads(f.read_text())["targets"]]
+    if twice := {n for n, times in Counter(s["name"] for s in specs).items() if times > 1}:
+        raise ValueError(f"two targets have one name: {', '.join(sorted(twice))}")
+    if only:
+        names = only.split(",")
+        if unknown := [n for n in names if n not in {s["name"] for s in specs}]:
+            raise ValueError(f"unknown target {', '.join(unknown)}; known: {', '.join(s['name'] for s in specs)}")
+        specs = [s for s in specs if s["name"] in names]
+    return [Target(s, fill) for s in specs]

@@ -1,0 +1,125 @@
+"""What the load client must know of each dialect: one text delta, the end of a stream, the text of an event.
+
+Names are those of the product where it has the dialect. `sse` counts events of anything else, unchecked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+DONE = "[DONE]"
+
+
+def _pattern(text: str) -> re.Pattern[bytes]:
+    """`~` stands for a colon, with or without spaces round it: writers of JSON differ there."""
+    return re.compile(text.replace("~", r"\s*:\s*").encode())
+
+
+def _no_fault(_: list[Any]) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Patterns are searched in the bytes of every reply; the two functions see sampled replies, parsed."""
+
+    delta: re.Pattern[bytes]
+    terminal: re.Pattern[bytes]
+    text: Callable[[Any], str | None] | None
+    fault: Callable[[list[Any]], str] = _no_fault
+
+
+def parse_events(body: bytes) -> Iterator[Any]:
+    """The events of a whole SSE body; the chat terminator comes out as the string `[DONE]`."""
+    for block in body.replace(b"\r\n", b"\n").split(b"\n\n"):
+        data = b"\n".join(line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:"))
+        if data:
+            yield DONE if data == DONE.encode() else json.loads(data)
+
+
+def _chat_text(event: Any) -> str | None:
+    if event == DONE or not event.get("choices"):
+        return None
+    return event["choices"][0].get("delta", {}).get("content")
+
+
+def _chat_fault(events: list[Any]) -> str:
+    if events[-1] != DONE:
+        return "the last event is not [DONE]"
+    reasons = [e["choices"][0].get("finish_reason") for e in events[:-1] if e.get("choices")]
+    return "" if [r for r in reasons if r] == ["stop"] else "not exactly one finish_reason 'stop'"
+
+
+def _agentscope_text(event: Any) -> str | None:
+    if event.get("object") == "content" and event.get("delta") and event.get("type") == "text":
+        return event.get("text")
+    return None
+
+
+def _agentscope_fault(events: list[Any]) -> str:
+    """The repeats of the text must equal the deltas, or a client that takes the last word shows another text."""
+    last = events[-1]
+    if (last.get("object"), last.get("status")) != ("response", "completed"):
+        return "the last event is not the completed response"
+    if [e.get("sequence_number") for e in events] != list(range(len(events))):
+        return "sequence_number does not rise by one from 0"
+    text = "".join(t for t in map(_agentscope_text, events) if t)
+    contents = [e for e in events if e.get("object") == "content" and e.get("status") == "completed"]
+    messages = [e for e in events if e.get("object") == "message" and e.get("status") == "completed"]
+    contents += [c for m in [*messages, *last["output"]] for c in m["content"]]
+    return "" if contents and all(c["text"] == text for c in contents) else "a repeat differs from the deltas"
+
+
+def _typed(kind: str, field: str) -> Callable[[Any], str | None]:
+    return lambda event: event.get(field) if event != DONE and event.get("type") == kind else None
+
+
+def _anthropic_text(event: Any) -> str | None:
+    if event.get("type") == "content_block_delta" and event["delta"].get("type") == "text_delta":
+        return event["delta"]["text"]
+    return None
+
+
+ANY = re.compile(b"")
+DIALECTS = {
+    "openai-chat": Dialect(
+        _pattern(r'"delta"~\{[^{}]*"content"~"[^"]'), _pattern(r"data~\[DONE\]"), _chat_text, _chat_fault
+    ),
+    "agentscope": Dialect(
+        _pattern(r'"delta"~true'),
+        _pattern(r'"object"~"response"[^\n]*"status"~"completed"|"status"~"completed"[^\n]*"object"~"response"'),
+        _agentscope_text,
+        _agentscope_fault,
+    ),
+    "openai-responses": Dialect(
+        _pattern(r'"type"~"response\.output_text\.delta"'),
+        _pattern(r'"type"~"response\.completed"'),
+        _typed("response.output_text.delta", "delta"),
+    ),
+    "anthropic-messages": Dialect(
+        _pattern(r'"type"~"text_delta"'), _pattern(r'"type"~"message_stop"'), _anthropic_text
+    ),
+    "ag-ui": Dialect(
+        _pattern(r'"type"~"TEXT_MESSAGE_CONTENT"'),
+        _pattern(r'"type"~"RUN_FINISHED"'),
+        _typed("TEXT_MESSAGE_CONTENT", "delta"),
+    ),
+    "ag-kit": Dialect(_pattern(r'"type"~"text"'), ANY, _typed("text", "content")),
+    "sse": Dialect(re.compile(rb"(?m)^data:"), ANY, None),
+}
+
+# What a case sends when it names no body of its own. __ID__ is a fresh id per request, so that no two requests
+# share a session.
+BODIES: dict[str, dict[str, Any]] = {
+    "openai-chat": {"model": "bench-model", "stream": True, "messages": [{"role": "user", "content": "hi"}]},
+    "agentscope": {
+        "input": [{"role": "user", "type": "message", "content": [{"type": "text", "text": "hi"}]}],
+        "session_id": "__ID__",
+        "user_id": "bench",
+        "stream": True,
+    },
+}

@@ -1,0 +1,506 @@
+"""What clients are sent: the grammar of section 5, the real schemas, and the pictures that the two clients make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adapters.agentscope import dialect
+from adapters.agentscope.options import FrontOptions
+from bridge.codec import Frame, WireResponse
+from bridge.errors import ErrorCode, Failure
+from bridge.framing.sse import join
+from bridge.model import (
+    Builder,
+    Custom,
+    Data,
+    Event,
+    FileRef,
+    FinishReason,
+    Heartbeat,
+    Inline,
+    Interrupted,
+    Media,
+    MediaKind,
+    Origin,
+    PartKind,
+    Raw,
+    Reasoning,
+    Refusal,
+    Request,
+    RunFailed,
+    RunFinished,
+    StateChanged,
+    StateOp,
+    StepStarted,
+    Text,
+    ToolCall,
+    Url,
+    UsageReported,
+    fold,
+)
+
+from .frontends import WebFrontend, python_client
+from .helpers import again, check_schemas, context, decode, encode, payloads
+
+IMAGE = Media(MediaKind.IMAGE, Url("https://x.example/cat.png"), "image/png")
+
+
+def run(tell: Callable[[Builder], None], reason: FinishReason | None = None) -> list[Event]:
+    """The events of one run of which `tell` says what happens."""
+    builder = context(run_id="back").builder()
+    tell(builder)
+    builder.finish(reason)
+    builder.end()
+    return builder.take()
+
+
+def hello(builder: Builder) -> None:
+    for piece in ("Hel", "lo ", "你好"):
+        builder.flow("m", PartKind.TEXT, piece)
+
+
+def everything(builder: Builder) -> None:
+    builder.add("m", Reasoning("think", "sig"))
+    hello(builder)
+    builder.add("m", IMAGE)
+    builder.add("m", Data({"a": 1}))
+    builder.add("m", Refusal("no"))
+    builder.add("m", ToolCall("c1", "f", '{"x":1}'))
+    builder.add("m", ToolCall("c2", "g", "", Origin.MCP, "srv"))
+    builder.result("c2", [Text("two")], name="g")
+    builder.result("c1", [Text("one")])
+    builder.message("n")
+    builder.flow("n", PartKind.TEXT, "done")
+    builder.usage(UsageReported(3, 4, cached=1, reasoning=2))
+
+
+def test_the_grammar_of_a_text_answer() -> None:
+    events = payloads(encode(run(hello)))
+    check_schemas(events)
+    assert [e["sequence_number"] for e in events] == list(range(9))
+    told = [(e["object"], e["status"], e.get("delta")) for e in events]
+    assert told == [
+        ("response", "created", None),
+        ("response", "in_progress", None),
+        ("message", "in_progress", None),
+        ("content", "in_progress", True),
+        ("content", "in_progress", True),
+        ("content", "in_progress", True),
+        ("content", "completed", False),
+        ("message", "completed", None),
+        ("response", "completed", None),
+    ]
+    assert [e["text"] for e in events if e["object"] == "content"] == ["Hel", "lo ", "你好", "Hello 你好"]
+    assert events[7]["content"] == [events[6]]
+    assert events[8]["output"] == [events[7]]
+    assert events[2]["content"] is None
+    assert events[0]["output"] is None
+
+
+def test_fields_stand_in_the_order_of_the_page() -> None:
+    frames = encode(run(hello))
+    assert [bytes(f) for f in (frames[0], frames[2], frames[3])] == [
+        b'{"sequence_number":0,"object":"response","status":"created","error":null,"id":"response_back",'
+        b'"created_at":1700000000,"completed_at":null,"output":null,"usage":null,"session_id":"back"}',
+        b'{"sequence_number":2,"object":"message","status":"in_progress","error":null,"id":"msg_back",'
+        b'"type":"message","role":"assistant","content":null,"code":null,"message":null,"usage":null,"metadata":null}',
+        b'{"sequence_number":3,"object":"content","status":"in_progress","error":null,"type":"text","index":0,'
+        b'"delta":true,"msg_id":"msg_back","text":"Hel"}',
+    ]
+
+
+def test_everything_at_once_is_valid_and_in_order() -> None:
+    events = payloads(encode(run(everything)))
+    check_schemas(events)
+    final = events[-1]
+    assert [m["type"] for m in final["output"]] == [
+        "reasoning", "message", "plugin_call", "mcp_call", "mcp_call_output", "plugin_call_output", "message",
+    ]  # fmt: skip
+    assert [m["id"] for m in final["output"]][:4] == ["msg_back", "msg_back-1", "msg_back-2", "msg_back-3"]
+    assert [(c["type"], c["index"]) for c in final["output"][1]["content"]] == [
+        ("text", 0), ("image", 1), ("data", 2), ("refusal", 3),
+    ]  # fmt: skip
+    assert final["output"][3]["content"][0]["data"] == {
+        "call_id": "c2", "arguments": "{}", "name": "g", "server_label": "srv",
+    }  # fmt: skip
+    usage = {
+        "input_tokens": 3, "output_tokens": 4, "total_tokens": 7,
+        "input_tokens_details": {"cached_tokens": 1}, "output_tokens_details": {"reasoning_tokens": 2},
+    }  # fmt: skip
+    assert final["usage"] == final["output"][-1]["usage"] == usage
+    assert [m["usage"] for m in final["output"][:-1]] == [None] * 6
+    for message in final["output"]:
+        assert all(c["msg_id"] == message["id"] and c["status"] == "completed" for c in message["content"])
+
+
+def test_a_later_content_begins_with_a_delta() -> None:
+    events = [e for e in payloads(encode(run(everything))) if e["object"] == "content" and e["type"] == "image"]
+    assert [(e["status"], e["delta"]) for e in events] == [("in_progress", True), ("completed", False)]
+
+
+def test_interleaved_calls_come_one_after_another() -> None:
+    def tell(builder: Builder) -> None:
+        builder.open_part("a", "m", PartKind.TOOL_CALL, call_id="a", name="f")
+        builder.open_part("b", "m", PartKind.TOOL_CALL, call_id="b", name="g")
+        builder.delta("b", "[2]")
+        builder.delta("a", "[1]")
+        builder.add("m", IMAGE)
+        builder.end_part("b")
+        builder.end_part("a")
+
+    events = payloads(encode(run(tell)))
+    check_schemas(events)
+    calls = [e["data"] for e in events if e["object"] == "content" and e["type"] == "data"]
+    assert [(d["call_id"], d["arguments"]) for d in calls] == [("a", ""), ("a", "[1]"), ("b", ""), ("b", "[2]")]
+    assert events[-1]["output"][-1]["content"][0]["type"] == "image"
+    assert events[-1]["output"][-1]["metadata"] == {"finish_reason": "tool_calls"}
+
+
+def test_snapshots_grow_by_option() -> None:
+    def tell(builder: Builder) -> None:
+        builder.open_part("a", "m", PartKind.TOOL_CALL, call_id="a", name="f")
+        builder.delta("a", "{")
+        builder.delta("a", "}")
+
+    options = FrontOptions(arguments="snapshots", call_type="function_call")
+    events = payloads(encode(run(tell), context(options=options)))
+    told = [(e["data"]["arguments"], e["delta"], e["status"]) for e in events if e["object"] == "content"]
+    progress = [(a, False, "in_progress") for a in ("", "{", "{}")]
+    assert told == [*progress, ("{}", False, "completed")]
+    assert events[-1]["output"][0]["type"] == "function_call"
+    assert fold(run(tell)).calls[0].arguments == "{}"
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
+def test_a_reason_stands_in_the_metadata(reason: FinishReason) -> None:
+    for tell in (hello, lambda builder: None):
+        final = payloads(encode(run(tell, reason)))[-1]
+        assert final["status"] == "completed"
+        assert final["output"][-1]["metadata"] == {"finish_reason": str(reason)}
+        assert again(run(tell, reason)).reason is reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "options", "status"),
+    [
+        (FinishReason.LENGTH, {"length": "incomplete"}, "incomplete"),
+        (FinishReason.CONTENT_FILTER, {"content_filter": "rejected"}, "rejected"),
+        (FinishReason.CONTENT_FILTER, {"content_filter": "failed"}, "failed"),
+        (FinishReason.CANCELED, {}, "canceled"),
+    ],
+)
+def test_a_reason_may_be_a_status(reason: FinishReason, options: dict[str, Any], status: str) -> None:
+    ctx = context(options=FrontOptions(**options))
+    events = payloads(encode(run(hello, reason), ctx))
+    check_schemas(events)
+    assert events[-1]["status"] == status
+    assert events[-1]["output"][0]["content"][0]["text"] == "Hello 你好"
+    answer = again(run(hello, reason), ctx)
+    if status == "failed":
+        assert answer.failure is not None
+        assert answer.failure.code is ErrorCode.CONTENT_FILTER
+    else:
+        assert answer.reason is reason
+
+
+def broken(code: ErrorCode, text: str = "It broke.") -> list[Event]:
+    builder = context(run_id="back").builder()
+    builder.add("m", Reasoning("hm"))
+    builder.open_part("t", "m", PartKind.TEXT)
+    builder.delta("t", "half an ans")
+    builder.usage(UsageReported(1, 2))
+    builder.fail(Failure(code, text))
+    return builder.take()
+
+
+def test_a_failure_keeps_the_half_answer() -> None:
+    events = payloads(encode(broken(ErrorCode.BACKEND_TIMEOUT)))
+    check_schemas(events)
+    final = events[-1]
+    assert (final["status"], final["error"]) == ("failed", {"code": "MODEL_TIMEOUT", "message": "It broke."})
+    assert final["completed_at"] is None
+    assert [(m["type"], m["status"]) for m in final["output"]] == [
+        ("reasoning", "completed"),
+        ("message", "incomplete"),
+    ]
+    assert final["output"][1]["content"][0]["text"] == "half an ans"
+    assert final["usage"]["total_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        (ErrorCode.BACKEND_AUTH, "CONFIGURATION_ERROR"),
+        (ErrorCode.CANCELED, "CANCELED"),
+        (ErrorCode.RATE_LIMITED, "RATE_LIMIT_EXCEEDED"),
+        (ErrorCode.BACKEND_UNAVAILABLE, "NETWORK_ERROR"),
+        (ErrorCode.TRUNCATED_STREAM, "NETWORK_ERROR"),
+        (ErrorCode.INTERNAL, "AGENT_UNKNOWN_ERROR"),
+    ],
+)
+def test_the_words_for_failures(code: ErrorCode, word: str) -> None:
+    assert payloads(encode(broken(code)))[-1]["error"]["code"] == word
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_every_code_survives_the_trip(code: ErrorCode) -> None:
+    answer = again(broken(code))
+    assert answer.failure is not None
+    assert (answer.failure.code, answer.failure.message) == (code, "It broke.")
+    assert (answer.text, answer.reasoning) == ("half an ans", "hm")
+
+
+def test_ids_and_times() -> None:
+    events = run(hello)
+    last = events[-1]
+    assert isinstance(last, RunFinished)
+    last.ended_at = 1_700_000_009.9
+    ctx = context(thread_id="t1", request=Request([], run_id="mine"))
+    responses = [e for e in payloads(encode(events, ctx)) if e["object"] == "response"]
+    assert {(e["id"], e["session_id"], e["created_at"]) for e in responses} == {("mine", "t1", 1_700_000_000)}
+    assert [e["completed_at"] for e in responses] == [None, None, 1_700_000_009]
+
+
+def test_batches_do_not_matter() -> None:
+    events = run(everything)
+    assert join(encode(events)) == join(encode(events, size=1)) == join(encode(events, size=3))
+
+
+def test_line_separators_are_escaped() -> None:
+    def tell(builder: Builder) -> None:
+        builder.flow("m", PartKind.TEXT, "a\u2028b\u2029c\u0085d“e”\ud83d")
+        builder.add("m", ToolCall("c", "f\u2028", '"\u2029"'))
+
+    data = join(encode(run(tell)))
+    assert not any(c in data.decode() for c in "\u2028\u2029\u0085")
+    assert again(run(tell)).text == "a\u2028b\u2029c\u0085d“e”\ufffd"
+    models = python_client(data)
+    assert models[-1].status == "completed"
+    assert models[-1].output[1].content[0].data["arguments"] == '"\u2029"'
+
+
+def test_keepalive() -> None:
+    events = run(hello)
+    events.insert(2, Heartbeat())
+    comment = encode(events)
+    assert [f for f in comment if isinstance(f, Frame)] == [Frame(comment=b"keep-alive")]
+    off = FrontOptions.model_validate({"keepalive": False})
+    assert encode(events, context(options=off)) == encode(run(hello))
+    beats = payloads(encode(events, context(options=FrontOptions(keepalive="message"))))
+    check_schemas(beats)
+    assert [e["sequence_number"] for e in beats] == list(range(len(beats)))
+    assert beats[2]["type"] == "heartbeat"
+    assert len(beats[-1]["output"]) == 1
+
+
+def test_what_cannot_be_told_is_recorded() -> None:
+    def tell(builder: Builder) -> None:
+        builder.emit(StateChanged(StateOp.SNAPSHOT, {}))
+        builder.emit(StepStarted("s"))
+        builder.emit(Custom("x"))
+        builder.emit(Raw("other", {}))
+        hello(builder)
+        builder.message("second", choice=1)
+        builder.flow("second", PartKind.TEXT, "another answer")
+
+    ctx = context()
+    final = payloads(encode(run(tell), ctx))[-1]
+    assert [m["content"][0]["text"] for m in final["output"]] == ["Hello 你好"]
+    assert sorted(ctx.lost.names) == ["choices", "custom", "raw", "state", "step"]
+
+
+def test_a_message_of_a_type_of_its_own_passes() -> None:
+    own = {
+        "object": "message", "status": "completed", "id": "m9", "type": "mcp_list_tools", "role": "assistant",
+        "content": [{"object": "content", "type": "data", "data": {"tools": []}, "index": None}], "code": "7",
+    }  # fmt: skip
+    wire = [{**own, "status": "in_progress", "content": None}, own, {"object": "response", "status": "completed"}]
+    events = decode([b"data: " + json.dumps(e).encode() + b"\n\n" for e in wire])
+    out = payloads(encode(events))
+    check_schemas(out)
+    assert [e["sequence_number"] for e in out] == list(range(len(out)))
+    (message,) = out[-1]["output"]
+    assert (message["id"], message["type"], message["code"]) == ("m9", "mcp_list_tools", "7")
+    assert message["content"][0]["data"] == {"tools": []}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        IMAGE,
+        Media(MediaKind.IMAGE, Inline("aGk="), "image/png"),
+        Media(MediaKind.IMAGE, FileRef("f1")),
+        Media(MediaKind.AUDIO, Inline("aGk="), "audio/mpeg"),
+        Media(MediaKind.AUDIO, Inline("aGk="), "audio/wav"),
+        Media(MediaKind.AUDIO, Inline("aGk="), "application/ogg"),
+        Media(MediaKind.AUDIO, Url("https://x.example/a.wav"), "audio/wav"),
+        Media(MediaKind.VIDEO, Url("https://x.example/a.mp4")),
+        Media(MediaKind.FILE, Inline("aGk="), "text/plain", "a.txt"),
+        Media(MediaKind.FILE, FileRef("f1"), None, "a.txt"),
+        Data({"k": [1, None]}),
+        Data([1, 2]),
+        Data(None),
+        Data({"value": 1}),
+    ],
+)
+def test_whole_parts_survive_the_trip(part: Media | Data) -> None:
+    events = run(lambda b: b.add("m", part))
+    check_schemas(payloads(encode(events)))
+    (back,) = again(events).parts()
+    if part == IMAGE or (isinstance(part, Media) and part.kind is MediaKind.VIDEO):
+        assert isinstance(back, Media)
+        assert (back.kind, back.source) == (part.kind, part.source)
+    else:
+        assert back == part
+
+
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        Interrupted("i1", "approval", {"id": "i1", "name": "rm", "arguments": "{}", "server_label": "fs"}),
+        Interrupted("i1", "tool_call", {"name": "rm", "arguments": {"a": 1}}, "c1"),
+        Interrupted("i1", None, {"question": "sure?"}),
+        Interrupted("i1", "why", None),
+    ],
+)
+def test_interrupts_are_approval_requests(interrupt: Interrupted) -> None:
+    events = run(lambda b: b.interrupt(interrupt))
+    out = payloads(encode(events))
+    check_schemas(out)
+    data = out[-1]["output"][0]["content"][0]["data"]
+    assert out[-1]["status"] == "completed"
+    assert all(isinstance(data[k], str) for k in ("id", "name", "arguments", "server_label"))
+    answer = again(events)
+    assert answer.reason is FinishReason.INTERRUPTED
+    assert [(i.interrupt_id, i.reason, i.payload, i.call_id) for i in answer.interrupts] == [
+        (interrupt.interrupt_id, interrupt.reason, interrupt.payload, interrupt.call_id)
+    ]
+
+
+def test_assemble_is_the_terminal_response() -> None:
+    response = dialect.assemble(run(everything), context())
+    assert response.content_type == "application/json"
+    check_schemas([json.loads(response.body)])
+    answer = fold(dialect.parse_response(response, context()))
+    assert answer.text == "Hello 你好done"
+    assert [c.call_id for c in answer.calls] == ["c1", "c2"]
+    failed = dialect.assemble([RunFailed(Failure(ErrorCode.RATE_LIMITED, "Slow down."))], context())
+    assert (failed.status, json.loads(failed.body)["detail"][0]["msg"]) == (429, "Slow down.")
+
+
+# ------------------------------------------------------------------ what people see
+
+
+def seen(events: list[Event]) -> list[tuple[str, Any]]:
+    """What the web frontend shows at the end - and it must not differ from what it built up on the way."""
+    data = join(encode(events))
+    frontend = WebFrontend()
+    blocks = data.split(b"\n\n")
+    before: list[tuple[str, Any]] = []
+    for block in blocks:
+        before = frontend.shown() if frontend.state else []
+        frontend.read(block)
+    frontend.read(blocks[-2])
+    assert not frontend.errors
+    final = WebFrontend().read(data)
+    assert final.shown() == before
+    assert not final.generating
+    models = python_client(data)
+    assert len(models) == len(payloads(encode(events)))
+    assert models[-1].status == final.state["status"]
+    return final.shown()
+
+
+def test_the_web_frontend_shows_text_thinking_and_tools() -> None:
+    def tell(builder: Builder) -> None:
+        builder.add("m", Reasoning("think"))
+        hello(builder)
+        builder.open_part("a", "m", PartKind.TOOL_CALL, call_id="a", name="f")
+        builder.open_part("b", "m", PartKind.TOOL_CALL, call_id="b", name="g")
+        for key, piece in (("a", '{"x"'), ("b", '{"y"'), ("a", ":1}"), ("b", ":2}")):
+            builder.delta(key, piece)
+        builder.end_part("a")
+        builder.end_part("b")
+        builder.result("b", [Text("two")])
+        builder.result("a", [Text("one")])
+        builder.flow("m", PartKind.TEXT, "done")
+
+    assert seen(run(tell)) == [
+        ("thinking", "think"),
+        ("text", "Hello 你好"),
+        ("call", ("f", '{"x":1}', "one")),
+        ("call", ("g", '{"y":2}', "two")),
+        ("text", "done"),
+    ]
+
+
+def test_the_web_frontend_shows_an_image_after_text() -> None:
+    def tell(builder: Builder) -> None:
+        hello(builder)
+        builder.add("m", IMAGE)
+        builder.flow("m", PartKind.TEXT, "so")
+
+    assert seen(run(tell)) == [("text", "Hello 你好"), ("image", "https://x.example/cat.png"), ("text", "so")]
+
+
+def test_the_web_frontend_keeps_the_half_answer_of_a_failure() -> None:
+    assert seen(broken(ErrorCode.BACKEND_ERROR)) == [("thinking", "hm"), ("text", "half an ans")]
+    assert seen(broken(ErrorCode.CANCELED)) == [("thinking", "hm"), ("text", "half an ans")]
+
+
+def test_the_readers_own_cancel_keeps_the_half_answer() -> None:
+    frontend = WebFrontend().read(join(encode(run(hello, FinishReason.CANCELED))))
+    assert frontend.state["status"] == "canceled"
+    assert frontend.shown() == [("text", "Hello 你好")]
+
+
+def test_errors_before_a_stream() -> None:
+    failure = Failure(
+        ErrorCode.INVALID_REQUEST, "input[0].content: expected a list, got 'hi'.", param="input[0].content"
+    )
+    response = dialect.encode_error(failure)
+    assert response.status == 422
+    assert json.loads(response.body) == {
+        "detail": [{"type": "value_error", "loc": ["body", "input", 0, "content"], "msg": failure.message}]
+    }
+    limited = dialect.encode_error(Failure(ErrorCode.RATE_LIMITED, "Later.", headers={"retry-after": "3"}))
+    assert (limited.status, limited.headers["retry-after"]) == (429, "3")
+    assert dialect.decode_error(limited).headers == {"retry-after": "3"}
+
+
+@pytest.mark.parametrize("code", [c for c in ErrorCode if c not in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN)])
+def test_errors_before_a_stream_survive_the_trip(code: ErrorCode) -> None:
+    back = dialect.decode_error(dialect.encode_error(Failure(code, "It broke.")))
+    assert (back.code, back.message) == (code, "It broke.")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "message"),
+    [
+        (401, b'{"detail":"bad key sk-123456789"}', ErrorCode.BACKEND_AUTH, "The backend refused the bridge's"),
+        (403, b"", ErrorCode.BACKEND_AUTH, "The backend refused the bridge's credentials."),
+        (500, b"<html>sk-123456789</html>", ErrorCode.BACKEND_ERROR, "The backend answered with HTTP status 500."),
+        (502, b"", ErrorCode.BACKEND_UNAVAILABLE, "The backend answered with HTTP status 502."),
+        (429, b'{"error":{"message":"slow","code":"x"}}', ErrorCode.RATE_LIMITED, "slow"),
+        (500, b'{"detail":"key sk-abcdef123456 is old"}', ErrorCode.BACKEND_ERROR, "key *** is old"),
+        (500, b'{"error":"Bearer abc.def"}', ErrorCode.BACKEND_ERROR, "***"),
+        (422, b'{"detail":[{"loc":["body","input"],"msg":"Field required"}]}', ErrorCode.INVALID_REQUEST, "input: Fi"),
+        (500, b'{"detail":[1,{"msg":[]}]}', ErrorCode.BACKEND_ERROR, "The backend answered with HTTP status 500."),
+    ],
+)
+def test_error_statuses_of_backends(status: int, body: bytes, code: ErrorCode, message: str) -> None:
+    failure = dialect.decode_error(WireResponse(status, {}, body))
+    assert failure.code is code
+    assert failure.message.startswith(message)
+
+
+def test_health() -> None:
+    response = dialect.encode_health(True)
+    assert (response.status, json.loads(response.body)) == (
+        200, {"status": "healthy", "mode": "daemon_thread", "runner": "ready"},
+    )  # fmt: skip
+    assert dialect.encode_health(False).status == 503

@@ -1,0 +1,257 @@
+"""The two kinds of clients, each reading an answer as its protocol's real software does.
+
+Both give the same `Seen`, so that one expectation serves every frontend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import openai
+import orjson
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Current weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+@dataclass
+class Call:
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass
+class Seen:
+    """What a client ended up with. `status` is the HTTP status; `error` is set when the answer failed."""
+
+    status: int = 200
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    calls: list[Call] = field(default_factory=list)
+    results: list[tuple[str, str]] = field(default_factory=list)
+    media: list[str] = field(default_factory=list)
+    usage: tuple[int, int] | None = None
+    finish: str | None = None
+    error: str | None = None
+    error_code: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    choices: dict[int, str] = field(default_factory=dict)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+Messages = list[dict[str, Any]]
+Client = Callable[..., Awaitable[Seen]]
+
+
+# ---------------------------------------------------------------------- openai-chat, by the openai SDK
+
+
+async def openai_client(
+    base: str, messages: Messages, *, stream: bool = True, seen: Seen | None = None, **more: Any
+) -> Seen:
+    """Through the real `openai` package. `messages` have the shape of chat completions."""
+    seen = seen or Seen()
+    async with openai.AsyncOpenAI(base_url=f"{base}/chat/v1", api_key="client-key", max_retries=0) as client:
+        try:
+            if stream:
+                await _openai_stream(client, messages, seen, more)
+            else:
+                whole = await client.chat.completions.create(model="m", messages=messages, **more)
+                _openai_whole(whole, seen)
+        except openai.APIStatusError as error:
+            seen.status, seen.error, seen.error_code = error.status_code, error.message, error.code
+            seen.headers = dict(error.response.headers)
+        except openai.APIError as error:
+            seen.error, seen.error_code = error.message, error.code
+    return seen
+
+
+async def _openai_stream(client: openai.AsyncOpenAI, messages: Messages, seen: Seen, more: dict[str, Any]) -> None:
+    options = {"include_usage": True}
+    stream = await client.chat.completions.create(
+        model="m", messages=messages, stream=True, stream_options=options, **more
+    )
+    finishes: list[str] = []
+    async for chunk in stream:
+        assert chunk.object == "chat.completion.chunk"
+        if chunk.usage is not None:
+            assert chunk.choices == []
+            seen.usage = (chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
+        for choice in chunk.choices:
+            delta = choice.delta
+            seen.choices[choice.index] = seen.choices.get(choice.index, "") + (delta.content or "")
+            if choice.index:
+                continue
+            seen.text += delta.content or ""
+            seen.reasoning += getattr(delta, "reasoning_content", None) or ""
+            seen.refusal += delta.refusal or ""
+            for piece in delta.tool_calls or []:
+                if piece.index == len(seen.calls):
+                    assert piece.id
+                    assert piece.function is not None
+                    assert piece.function.name is not None
+                    seen.calls.append(Call(piece.id, piece.function.name, ""))
+                else:
+                    # A piece of the last call, never of an earlier one, and never with its id or name again.
+                    assert piece.index == len(seen.calls) - 1
+                    assert piece.id is None
+                seen.calls[piece.index].arguments += (piece.function and piece.function.arguments) or ""
+            if choice.finish_reason:
+                finishes.append(choice.finish_reason)
+        if seen.text or seen.reasoning or seen.calls:
+            seen.started.set()
+    assert len(finishes) == 1, finishes
+    seen.finish = finishes[0]
+
+
+def _openai_whole(whole: Any, seen: Seen) -> None:
+    message = whole.choices[0].message
+    seen.text, seen.refusal = message.content or "", message.refusal or ""
+    seen.reasoning = getattr(message, "reasoning_content", None) or ""
+    seen.calls = [Call(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or []]
+    seen.finish = whole.choices[0].finish_reason
+    seen.choices = {c.index: c.message.content or "" for c in whole.choices}
+    if whole.usage is not None:
+        seen.usage = (whole.usage.prompt_tokens, whole.usage.completion_tokens)
+
+
+# ---------------------------------------------------------------------- agentscope, by the rules of its web frontend
+
+
+def agentscope_input(messages: Messages) -> list[dict[str, Any]]:
+    """Chat messages as an AgentScope frontend would send the same talk."""
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "tool":
+            data = {"call_id": message["tool_call_id"], "output": message["content"]}
+            out.append(_data("plugin_call_output", "tool", data))
+            continue
+        content = message.get("content")
+        if content:
+            parts = [{"type": "text", "text": content}] if isinstance(content, str) else [_part(p) for p in content]
+            out.append({"type": "message", "role": message["role"], "content": parts})
+        for call in message.get("tool_calls") or []:
+            function = call["function"]
+            data = {"call_id": call["id"], "name": function["name"], "arguments": function["arguments"]}
+            out.append(_data("plugin_call", "assistant", data))
+    return out
+
+
+def _data(kind: str, role: str, data: dict[str, Any]) -> dict[str, Any]:
+    return {"type": kind, "role": role, "content": [{"type": "data", "data": data}]}
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    if part["type"] == "text":
+        return part
+    return {"type": "image", "image_url": part["image_url"]["url"]}
+
+
+async def agentscope_client(
+    base: str, messages: Messages, *, stream: bool = True, seen: Seen | None = None, **more: Any
+) -> Seen:
+    """Folds the events as the project's web frontend does (agentscope.md, section 13)."""
+    seen = seen or Seen()
+    body = {"input": agentscope_input(messages), "session_id": "s-1", "stream": stream, **more}
+    async with (
+        aiohttp.ClientSession(read_bufsize=2**26) as session,
+        session.post(f"{base}/scope/process", json=body) as response,
+    ):
+        seen.status, seen.headers = response.status, {k.lower(): v for k, v in response.headers.items()}
+        if response.status != 200:
+            seen.error = (await response.read()).decode()
+            return seen
+        fold = _Fold(seen)
+        rest = b""
+        async for data in response.content.iter_any():
+            *events, rest = (rest + data).split(b"\n\n")
+            for event in events:
+                if not event.startswith(b":"):
+                    assert event.startswith(b"data: ")
+                    assert len(event.decode().splitlines()) == 1
+                    fold.event(orjson.loads(event[6:]))
+        assert rest == b""
+        fold.end()
+    return seen
+
+
+class _Fold:
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self._number = 0
+        self._messages: dict[str, dict[str, Any]] = {}
+        self._last: dict[str, Any] = {}
+
+    def event(self, event: dict[str, Any]) -> None:
+        assert self._last.get("status") not in ("completed", "failed", "canceled"), "an event after the end"
+        assert event["sequence_number"] == self._number
+        self._number += 1
+        match event["object"]:
+            case "response":
+                assert event["session_id"] == "s-1"
+                self._last = event
+                if event["status"] not in ("created", "in_progress"):
+                    self._messages = {m["id"]: m for m in event["output"] or []}
+            case "message":
+                self._messages[event["id"]] = event
+            case "content":
+                assert event["msg_id"] in self._messages, "a content before its message"
+                self._seen.started.set()
+
+    def end(self) -> None:
+        """The frontend shows what the terminal response holds; nothing else survives it."""
+        seen = self._seen
+        assert self._last["status"] in ("completed", "failed"), "the frontend's spinner never stops"
+        for message in self._messages.values():
+            for part in message["content"] or []:
+                _take(message["type"], part, seen)
+            seen.finish = (message["metadata"] or {}).get("finish_reason", seen.finish)
+        usage = self._last["usage"]
+        if usage:
+            seen.usage = (usage["input_tokens"], usage["output_tokens"])
+        if self._last["status"] == "failed":
+            seen.error, seen.error_code = self._last["error"]["message"], self._last["error"]["code"]
+        elif seen.finish is None:
+            seen.finish = "stop"
+
+
+def _take(kind: str, part: dict[str, Any], seen: Seen) -> None:
+    data = part.get("data") if part["type"] == "data" else None
+    if kind == "reasoning":
+        seen.reasoning += part["text"]
+    elif isinstance(data, dict) and kind.endswith("_output"):
+        seen.results.append((data["call_id"], data["output"]))
+    elif isinstance(data, dict) and kind.endswith("_call"):
+        seen.calls.append(Call(data["call_id"], data["name"], data["arguments"]))
+    elif part["type"] == "text":
+        seen.text += part["text"]
+    elif part["type"] == "refusal":
+        seen.refusal += part["refusal"]
+    elif part["type"] != "data":
+        seen.media.append(str(part.get("image_url") or part.get("file_url") or part.get("data")))
+
+
+CLIENTS: dict[str, Client] = {"openai-chat": openai_client, "agentscope": agentscope_client}
+
+
+def routes(backend: str, url: str, **section: Any) -> dict[str, Any]:
+    """A configuration with both fronts over one backend dialect."""
+    return {
+        "backends": {"it": {"dialect": backend, "url": url, "api_key": "backend-key", **section}},
+        "routes": [
+            {"dialect": "openai-chat", "path": "/chat/v1", "backend": "it"},
+            {"dialect": "agentscope", "path": "/scope", "backend": "it"},
+        ],
+    }

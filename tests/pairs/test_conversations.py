@@ -1,0 +1,275 @@
+"""The four pairs as people use them: tools and their results, pictures, failures, clients that leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pytest
+
+from bridge.transports.demo import PICTURE
+from tests.pairs.clients import CLIENTS, TOOL, Client, Seen, routes
+from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
+
+DATA_URL = f"data:image/png;base64,{PICTURE}"
+
+
+# ---------------------------------------------------------------------- two backends, as their protocols' pages say
+
+
+def chat_stream(*deltas: dict[str, Any], finish: str = "stop", usage: bool = True) -> list[bytes]:
+    base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "m-1"}
+    out = [{"choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
+    out.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    if usage:
+        out.append({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}})
+    return [b"data: " + orjson.dumps({**base, **o}) + b"\n\n" for o in out] + [b"data: [DONE]\n\n"]
+
+
+def chat_calls(*cities: str) -> list[bytes]:
+    deltas: list[dict[str, Any]] = []
+    for index, city in enumerate(cities):
+        arguments = orjson.dumps({"city": city}).decode()
+        function = {"name": "get_weather", "arguments": ""}
+        deltas.append(
+            {"tool_calls": [{"index": index, "id": f"call_{city}", "type": "function", "function": function}]}
+        )
+        for piece in (arguments[:5], arguments[5:]):
+            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    return chat_stream(*deltas, finish="tool_calls")
+
+
+def scope_stream(*messages: dict[str, Any]) -> list[bytes]:
+    """Each message: type, role, and its one content, given whole; texts come in two deltas."""
+    head = {"object": "response", "id": "response_1", "created_at": 1_700_000_000, "session_id": "s"}
+    events: list[dict[str, Any]] = [{**head, "status": s, "output": None} for s in ("created", "in_progress")]
+    output = []
+    for number, message in enumerate(messages):
+        name = f"msg_{number}"
+        content = {"object": "content", "index": 0, "msg_id": name, **message["content"]}
+        opened = {"object": "message", "id": name, "type": message["type"], "role": message["role"]}
+        events.append({**opened, "status": "in_progress", "content": None})
+        if "text" in content:
+            half = len(content["text"]) // 2
+            for piece in (content["text"][:half], content["text"][half:]):
+                events.append({**content, "status": "in_progress", "delta": True, "text": piece})
+        done = {**content, "status": "completed", "delta": False}
+        output.append({**opened, "status": "completed", "content": [done]})
+        events += [done, output[-1]]
+    usage = {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13}
+    events.append({**head, "status": "completed", "output": output, "usage": usage})
+    return [
+        b"data: " + orjson.dumps({"sequence_number": n, "error": None, **e}) + b"\n\n" for n, e in enumerate(events)
+    ]
+
+
+def scope_text(text: str, kind: str = "message") -> dict[str, Any]:
+    return {"type": kind, "role": "assistant", "content": {"type": "text", "text": text}}
+
+
+def scope_call(city: str) -> dict[str, Any]:
+    data = {"call_id": f"call_{city}", "name": "get_weather", "arguments": orjson.dumps({"city": city}).decode()}
+    return {"type": "plugin_call", "role": "assistant", "content": {"type": "data", "data": data}}
+
+
+@dataclass
+class Back:
+    """What a backend of one dialect streams for a scene, and where its answers and images stand."""
+
+    url: Callable[[FakeBackend], str]
+    say: Callable[[str], list[bytes]]
+    think: Callable[[str, str], list[bytes]]
+    call: Callable[..., list[bytes]]
+    image_in: Callable[[Any], str]
+    results_in: Callable[[Any], list[tuple[str, str]]]
+    error: bytes
+
+
+BACKS = {
+    "openai-chat": Back(
+        lambda backend: f"{backend.url}/v1",
+        lambda text: chat_stream({"role": "assistant", "content": ""}, {"content": text[:3]}, {"content": text[3:]}),
+        lambda thought, text: chat_stream({"reasoning_content": thought}, {"content": text}),
+        chat_calls,
+        lambda body: body["messages"][-1]["content"][1]["image_url"]["url"],
+        lambda body: [(m["tool_call_id"], m["content"]) for m in body["messages"] if m["role"] == "tool"],
+        b'data: {"error":{"message":"the model fell over","type":"server_error","code":null}}\n\n',
+    ),
+    "agentscope": Back(
+        lambda backend: backend.url,
+        lambda text: scope_stream(scope_text(text)),
+        lambda thought, text: scope_stream(scope_text(thought, "reasoning"), scope_text(text)),
+        lambda *cities: scope_stream(*(scope_call(c) for c in cities)),
+        lambda body: body["input"][-1]["content"][1]["image_url"],
+        lambda body: [
+            (p["data"]["call_id"], p["data"]["output"])
+            for m in body["input"]
+            if m["type"].endswith("_output")
+            for p in m["content"]
+        ],
+        b'data: {"object":"response","status":"failed","error":{"code":"AGENT_ERROR","message":"the model fell over"},'
+        b'"id":"response_1","output":null}\n\n',
+    ),
+}
+pairs = pytest.mark.parametrize(
+    ("client", "back"),
+    [pytest.param(c, b, id=f"{f} to {n}") for f, c in CLIENTS.items() for n, b in BACKS.items()],
+)
+NAMES = {id(back): name for name, back in BACKS.items()}
+ASKED = [{"role": "user", "content": "What is the weather?"}]
+
+
+def setup(back: Back, backend: FakeBackend, **section: Any) -> dict[str, Any]:
+    return routes(NAMES[id(back)], back.url(backend), **section)
+
+
+# ---------------------------------------------------------------------- scenes
+
+
+@pairs
+async def test_text_reasoning_and_usage(client: Client, back: Back) -> None:
+    async with fake_backend() as backend, serving(setup(back, backend)) as base:
+        backend.streams(*back.think("Hm, hm.", "Sunny: 21 °C \u2028 ☀"))
+        seen = await client(base, ASKED)
+    assert (seen.reasoning, seen.text) == ("Hm, hm.", "Sunny: 21 °C \u2028 ☀")
+    assert (seen.usage, seen.finish, seen.error) == ((9, 4), "stop", None)
+
+
+@pairs
+@pytest.mark.parametrize("cities", [("Paris",), ("Paris", "Rome")], ids=["one call", "two calls"])
+async def test_a_tool_round_trip(client: Client, back: Back, cities: tuple[str, ...]) -> None:
+    async with fake_backend() as backend, serving(setup(back, backend)) as base:
+        backend.streams(*back.call(*cities))
+        first = await client(base, ASKED, tools=[TOOL])
+        sent = orjson.loads(backend.seen[0].body)
+        assert sent["tools"][0]["function"]["name"] == "get_weather"
+        assert sent["tools"][0]["function"]["parameters"]["properties"] == {"city": {"type": "string"}}
+        assert [(c.id, c.name, orjson.loads(c.arguments)) for c in first.calls] == [
+            (f"call_{city}", "get_weather", {"city": city}) for city in cities
+        ]
+        assert first.finish == "tool_calls"
+        calls = [
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+            for c in first.calls
+        ]
+        answers = [{"role": "tool", "tool_call_id": c.id, "content": f"sunny in {c.id}"} for c in first.calls]
+        backend.streams(*back.say("It is sunny."))
+        talk = [*ASKED, {"role": "assistant", "content": None, "tool_calls": calls}, *answers]
+        second = await client(base, talk, tools=[TOOL])
+        assert (second.text, second.finish) == ("It is sunny.", "stop")
+        sent = orjson.loads(backend.seen[1].body)
+        assert back.results_in(sent) == [(f"call_{c}", f"sunny in call_{c}") for c in cities]
+        check_history(sent, cities)
+
+
+def check_history(sent: dict[str, Any], cities: tuple[str, ...]) -> None:
+    """Call ids and argument strings arrive as the model wrote them, and in order."""
+    if "messages" in sent:
+        roles = [m["role"] for m in sent["messages"]]
+        assert roles == ["user", "assistant", *["tool"] * len(cities)]
+        calls = [(c["id"], c["function"]["arguments"]) for c in sent["messages"][1]["tool_calls"]]
+    else:
+        data = [m["content"][0]["data"] for m in sent["input"] if m["type"] == "plugin_call"]
+        calls = [(d["call_id"], d["arguments"]) for d in data]
+    assert [(i, orjson.loads(a)) for i, a in calls] == [(f"call_{c}", {"city": c}) for c in cities]
+
+
+@pairs
+@pytest.mark.parametrize("url", [DATA_URL, "https://pictures.example/cat.png"], ids=["inline", "by address"])
+async def test_a_picture_goes_in(client: Client, back: Back, url: str) -> None:
+    parts = [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": url}}]
+    async with fake_backend() as backend, serving(setup(back, backend)) as base:
+        backend.streams(*back.say("A square."))
+        seen = await client(base, [{"role": "user", "content": parts}])
+        assert back.image_in(orjson.loads(backend.seen[0].body)) == url
+    assert seen.text == "A square."
+
+
+@pairs
+async def test_a_failure_before_the_stream(client: Client, back: Back) -> None:
+    async with fake_backend() as backend, serving(setup(back, backend)) as base:
+        backend.answers(429, b'{"error":{"message":"slow down"},"detail":"slow down"}', retry_after="7")
+        seen = await client(base, ASKED)
+    assert "slow down" in (seen.error or "")
+    if seen.status != 200:
+        assert (seen.status, seen.headers["retry-after"]) == (429, "7")
+    else:
+        assert seen.error_code == "RATE_LIMIT_EXCEEDED"
+
+
+@pairs
+@pytest.mark.parametrize("how", ["said", "reset", "closed", "garbage"])
+async def test_a_failure_in_the_stream(client: Client, back: Back, how: str) -> None:
+    begun = back.say("Half an answer")[:-3]
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        for piece in begun:
+            await exchange.send(piece)
+        if how == "said":
+            await exchange.send(back.error)
+            await exchange.end()
+        elif how == "garbage":
+            await exchange.send(b"data: {this is not JSON\n\n")
+            await exchange.left()
+        elif how == "reset":
+            exchange.reset()
+        else:
+            await exchange.end()
+
+    async with fake_backend() as backend, serving(setup(back, backend)) as base:
+        backend.plays(script)
+        seen = await client(base, ASKED)
+    assert seen.error
+    assert seen.text == "Half an answer"
+    if how == "said":
+        assert seen.error == "the model fell over"
+
+
+@pairs
+async def test_secrets_stay_here(client: Client, back: Back) -> None:
+    async with fake_backend() as backend, serving(setup(back, backend)) as base:
+        backend.answers(401, b'{"error":{"message":"Incorrect API key provided: backend-key"}}')
+        seen = await client(base, ASKED)
+        assert backend.seen[0].headers["authorization"] == "Bearer backend-key"
+    assert "backend-key" not in (seen.error or "")
+    assert seen.status in (200, 502)
+
+
+@pairs
+async def test_a_client_that_leaves_stops_the_backend(client: Client, back: Back) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        for piece in back.say("Half an answer")[:5]:
+            await exchange.send(piece)
+        await exchange.left()
+
+    async with fake_backend() as backend, serving(setup(back, backend)) as base:
+        backend.plays(script)
+        seen = Seen()
+        reading = asyncio.create_task(client(base, ASKED, seen=seen))
+        await seen.started.wait()
+        reading.cancel()
+        await asyncio.wait_for(backend.seen[0].gone.wait(), 1)
+
+
+@pairs
+async def test_fifty_conversations_at_once_stay_apart(client: Client, back: Back) -> None:
+    async def script(exchange: Exchange) -> None:
+        body = exchange.seen.body.decode()
+        number = body[body.index("number ") + 7 :].split(".")[0]
+        await exchange.head()
+        for piece in back.think(f"thinking of {number}", f"you said {number}"):
+            await exchange.send(piece)
+            await asyncio.sleep(0)
+        await exchange.end()
+
+    async with fake_backend() as backend, serving(setup(back, backend)) as base:
+        backend.plays(script)
+        talks = [[{"role": "user", "content": f"This is number {n}."}] for n in range(50)]
+        answers = await asyncio.gather(*(client(base, talk) for talk in talks))
+    assert [a.text for a in answers] == [f"you said {n}" for n in range(50)]
+    assert [a.reasoning for a in answers] == [f"thinking of {n}" for n in range(50)]
