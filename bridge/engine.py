@@ -88,7 +88,7 @@ class Caller:
     """Who asks, and what of his request travels on beside its body."""
 
     request_id: str | None = None
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     raw_body: bytes | None = None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import logging
 import os
 import shlex
 import signal
@@ -13,6 +12,7 @@ import subprocess
 import sys
 from typing import Any
 
+from bridge.cli import logs
 from bridge.codec import Operation, WireRequest
 from bridge.config import Config
 from bridge.engine import Bridge, Route
@@ -23,7 +23,7 @@ _WORKER = "BRIDGE_WORKER"
 
 def serve(args: argparse.Namespace) -> int:
     """Serves until it is told to stop."""
-    _log(args.log_level, args.log_format)
+    logs.set_up(args.log_level, args.log_format)
     bridge = _bridge(args)
     workers = bridge.config.server.workers
     if workers > 1 and _WORKER not in os.environ:
@@ -121,34 +121,17 @@ def _curl(base: str, route: Route, keyed: bool) -> str | None:
     for name, value in headers.items():
         pieces += ["-H", f"{name}: {value}"]
     body = wire.body.decode()
-    if route.models and (name := next(iter(route.models))):
-        sent = json.loads(body)
-        body = json.dumps({**sent, "model": name.replace("*", "")}, ensure_ascii=False) if "model" in sent else body
+    sent = json.loads(body)
+    if "model" in sent:
+        sent["model"] = _some_model(route)
+        body = json.dumps(sent, ensure_ascii=False)
     pieces += ["-d", body]
     return shlex.join(pieces)
 
 
-class _Text(logging.Formatter):
-    """`time level message key=value ...`"""
-
-    def format(self, record: logging.LogRecord) -> str:
-        facts = getattr(record, "facts", {})
-        line = super().format(record)
-        return line + "".join(f" {k}={v}" for k, v in facts.items())
-
-
-class _Json(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        entry = {"time": self.formatTime(record), "level": record.levelname.lower(), "message": record.getMessage()}
-        entry.update(getattr(record, "facts", {}))
-        if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False, default=str)
-
-
-def _log(level: str, form: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if form == "json" else _Text("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+def _some_model(route: Route) -> str:
+    """A model name that this route serves."""
+    for name in route.models or {}:
+        return name.replace("*", "x")
+    backend = route.backends[0]
+    return next(iter(backend.names.listed), backend.name)

@@ -7,6 +7,7 @@ try - NaN, very deep nesting; the slow path reads the former and names the latte
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import Any
 
 import orjson
@@ -25,13 +26,20 @@ def loads_ragged(data: bytes) -> Any:
     Raises `ValueError` for what is not JSON, NaN and Infinity included.
     """
     try:
-        return json.loads(data, parse_constant=_no_constant)
+        return json.loads(data, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
         raise _TooDeep("nested too deep") from None
 
 
 class _TooDeep(ValueError):
     """Beyond what the slow path can read at all."""
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not isfinite(value):
+        raise ValueError(f"{digits} is beyond what a number can hold")
+    return value
 
 
 def _no_constant(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -28,14 +29,15 @@ KEEPALIVE = Frame(comment=b"keep-alive")
 class WireRequest:
     """A request on a wire. `path` is relative to the mount path (as front) or the base URL (as back).
 
-    `headers` and `query` have lower-case names; `params` are the named pieces of the surface's path pattern.
+    `headers` are looked up by lower-case names (the server's mapping does not mind the case); `params` are the named
+    pieces of the surface's path pattern.
     """
 
     method: str = "POST"
     path: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
-    query: dict[str, str] = field(default_factory=dict)
-    params: dict[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
 
 

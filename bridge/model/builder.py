@@ -397,9 +397,9 @@ class Builder:
         self.message(message_key)
         self.end_flow(message_key)
         message = self._messages[message_key]
-        chosen = part_id or f"{message.id}-{message.parts}"
+        chosen = part_id if part_id and part_id not in self._ids else f"{message.id}-{message.parts}"
         while chosen in self._ids:
-            # A wire may use the names that are made here: `m-1` for the first part of `m`.
+            # The wire itself used a name that is made here, such as `m-1` for the first part of `m`.
             message.parts += 1
             chosen = f"{message.id}-{message.parts}"
         self._ids.add(chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -64,8 +65,8 @@ class Call(Protocol):
         """The events of one read, possibly none; the batch with the terminal event is the last one."""
         ...
 
-    def abort(self, failure: Failure) -> None:
-        """Gives up: a waiting `read` returns soon, with the run failed for this reason."""
+    def fail(self, failure: Failure) -> list[Event]:
+        """Gives up from this side, when no `read` is waiting: the events that end the run for this reason."""
         ...
 
     async def close(self) -> None:
@@ -90,8 +91,8 @@ class Backend(Protocol):
         """Encodes the request, without I/O. Raises `Unsupported` when the dialect cannot say it."""
         ...
 
-    def forwards(self, headers: dict[str, str]) -> dict[str, str]:
-        """Which of the client's headers (lower-case names) go to this backend."""
+    def forwards(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Which of the client's headers go to this backend."""
         ...
 
     async def models(self) -> list[ModelInfo]:

@@ -29,8 +29,8 @@ _CONTENT_OR_END = CONTENT | TERMINAL
 class Run:
     """One run. `prepare` without I/O, then `read` until `done`, then `close` (always).
 
-    Attributes for whoever reports on it: `reason` or `failure` after the end, `usage`, `lost`, and the loop
-    times `started`, `first`, `last` of start, first content and last read.
+    Attributes for whoever reports on it: `reason` or `failure` after the end, `usage`, `lost`, and `started` and
+    `first`, the monotonic times of the start and of the first content.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Run:
         self._attempt = 1
         self._opened = False
         self._watch: asyncio.TimerHandle | None = None
-        self._limit: asyncio.TimerHandle | None = None
+        self._reader: asyncio.Task[object] | None = None
         self._waiting: float | None = None
         self._expired: Failure | None = None
         self.done = False
@@ -67,7 +67,7 @@ class Run:
         self.failure: Failure | None = None
         self.started = time.monotonic()
         self.first: float | None = None
-        self.last = self.started
+        self._try_began = self.started
 
     # ------------------------------------------------------------------ reading
 
@@ -85,19 +85,31 @@ class Run:
         """
         if self.done:
             return []
+        self._reader = reader = asyncio.current_task()
+        self._waiting = time.monotonic()
         try:
-            if self._opened:
-                self._waiting = time.monotonic()
-                events = await self.call.read()
-                self._waiting = None
-            else:
-                events = await self._first_read()
-            self.last = time.monotonic()
+            events = await (self.call.read() if self._opened else self._first_read())
+            self._waiting = None
             for stage in self._stages:
                 events = stage(events)
+        except asyncio.CancelledError:
+            if self._expired is None or (reader is not None and reader.uncancel() > 0):
+                raise
+            events = self._late(self._expired)
         except Exception as error:
             events = self._broken(error)
+        finally:
+            self._reader = self._waiting = None
         return self._passed_on(events)
+
+    def _late(self, failure: Failure) -> list[Event]:
+        """A limit has passed: the backend is given up."""
+        if not self._opened:
+            return [self._head, RunFailed(failure)]
+        events = self.call.fail(failure)
+        for stage in self._stages:
+            events = stage(events)
+        return events
 
     def _passed_on(self, events: list[Event]) -> list[Event]:
         """Bookkeeping for a batch that is about to leave."""
@@ -112,7 +124,7 @@ class Run:
 
     def _end(self, events: list[Event]) -> list[Event]:
         self.done = True
-        self._stop_timers()
+        self._stop_watch()
         last = events[-1]
         for event in events[-3:]:
             if isinstance(event, UsageReported):
@@ -139,46 +151,36 @@ class Run:
 
     async def _first_read(self) -> list[Event]:
         """Opens the call and reads until content or the end came; repeats a try that failed before content."""
-        if self._limit is None and (total := self.backend.timeouts.total):
-            self._limit = asyncio.get_running_loop().call_later(total, self._expire_total, total)
+        self._set_watch()
         while True:
-            events = await self._try()
+            try:
+                events = await self._try()
+            except BackendError as error:
+                events = [self._head, RunFailed(error.failure)]
             self.first = self.first or time.monotonic()
-            failure = _failure_without_content(events)
+            failure = failed_at_once(events)
             if failure is None or not self._again(failure):
                 self._opened = True
-                if events and type(events[-1]) not in TERMINAL:
-                    self._arm_watch()
+                if type(events[-1]) not in TERMINAL:
+                    # From now on the idle limit counts, which may pass before the one that was watched so far.
+                    self._stop_watch()
+                    self._set_watch()
                 return events
             await asyncio.sleep(self._pause(failure))
             await self.call.close()
             self._attempt += 1
+            self._try_began = time.monotonic()
             self.call = self.backend.call(self.request, self._info, self.lost)
 
     async def _try(self) -> list[Event]:
-        limits = self.backend.timeouts
-        left = None if limits.total is None else self.started + limits.total - time.monotonic()
-        seconds = min((s for s in (limits.first_event, left) if s is not None), default=None)
-        try:
-            async with asyncio.timeout(seconds):
-                await self.call.open()
-                events = await self.call.read()
-                while _CONTENT_OR_END.isdisjoint(map(type, events)):
-                    events += await self.call.read()
-                return events
-        except TimeoutError:
-            if seconds is not None and seconds == left:
-                return self._failed(Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s."))
-            message = f"The backend sent no content within {limits.first_event or 0:g} s."
-            return self._failed(Failure(ErrorCode.BACKEND_TIMEOUT, message))
-        except BackendError as error:
-            return self._failed(self._expired or error.failure)
-
-    def _failed(self, failure: Failure) -> list[Event]:
-        return [self._head, RunFailed(failure)]
+        await self.call.open()
+        events = await self.call.read()
+        while _CONTENT_OR_END.isdisjoint(map(type, events)):
+            events += await self.call.read()
+        return events
 
     def _again(self, failure: Failure) -> bool:
-        return failure.may_retry and self._attempt < self.backend.retry.attempts and self._expired is None
+        return failure.may_retry and self._attempt < self.backend.retry.attempts
 
     def _pause(self, failure: Failure) -> float:
         """Seconds until the next try: what the backend asked for, bounded, else doubling with jitter."""
@@ -191,34 +193,50 @@ class Run:
 
     # ------------------------------------------------------------------ time
 
-    # A timer per event would cost 8-9 us (PERFORMANCE: timers); reads only note the time, and one timer per idle
-    # limit looks whether it has passed.
+    # `asyncio.timeout` around each read would cost 8-9 us per event. Reads only note the time, and one timer per run
+    # looks whether a limit has passed; when one has, it cancels the waiting read, which takes the cancellation back.
 
-    def _arm_watch(self) -> None:
-        idle = self.backend.timeouts.idle
-        if idle:
-            self._watch = asyncio.get_running_loop().call_later(idle, self._look, idle)
+    def _set_watch(self) -> None:
+        due = self._due()
+        if due is not None:
+            delay = max(0.0, due[0] - time.monotonic())
+            self._watch = asyncio.get_running_loop().call_later(delay, self._look)
 
-    def _look(self, idle: float) -> None:
-        """Only waiting for the backend counts: a client that reads slowly is not the backend's silence."""
-        left = idle if self._waiting is None else self._waiting + idle - time.monotonic()
-        if left > 0:
-            self._watch = asyncio.get_running_loop().call_later(left, self._look, idle)
+    def _due(self) -> tuple[float, Failure] | None:
+        """When the next limit passes, and what that would mean.
+
+        Only waiting for the backend counts: a client that reads slowly is not the backend's silence.
+        """
+        limits, now = self.backend.timeouts, time.monotonic()
+        found: list[tuple[float, Failure]] = []
+        if limits.total:
+            late = Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
+            found.append((self.started + limits.total, late))
+        if not self._opened and limits.first_event:
+            message = f"The backend sent no content within {limits.first_event:g} s."
+            found.append((self._try_began + limits.first_event, Failure(ErrorCode.BACKEND_TIMEOUT, message)))
+        elif self._opened and limits.idle:
+            since = now if self._waiting is None else self._waiting
+            silent = Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend fell silent for {limits.idle:g} s.")
+            found.append((since + limits.idle, silent))
+        return min(found, key=lambda f: f[0], default=None)
+
+    def _look(self) -> None:
+        due = self._due()
+        if due is None or self.done:
+            return
+        if due[0] <= time.monotonic() and self._reader is not None:
+            self._expired = due[1]
+            self._reader.cancel()
         else:
-            self._expire(ErrorCode.BACKEND_TIMEOUT, f"The backend fell silent for {idle:g} s.")
+            # The last content may have come just before a long limit; a busy reader is looked at again soon.
+            delay = max(0.05, due[0] - time.monotonic())
+            self._watch = asyncio.get_running_loop().call_later(delay, self._look)
 
-    def _expire_total(self, total: float) -> None:
-        self._expire(ErrorCode.RUN_TIMEOUT, f"The run took longer than {total:g} s.")
-
-    def _expire(self, code: ErrorCode, message: str) -> None:
-        if not self.done:
-            self._expired = Failure(code, message)
-            self.call.abort(self._expired)
-
-    def _stop_timers(self) -> None:
-        for timer in (self._watch, self._limit):
-            if timer is not None:
-                timer.cancel()
+    def _stop_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
     # ------------------------------------------------------------------ the end
 
@@ -228,18 +246,13 @@ class Run:
 
     async def close(self) -> None:
         """Lets go of the backend; cancels its work when the run is not over. Never raises."""
-        self._stop_timers()
+        self._stop_watch()
         await self.call.close()
-
-
-def _failure_without_content(events: list[Event]) -> Failure | None:
-    """The failure of a try that brought nothing a client could have seen."""
-    last = events[-1] if events else None
-    if isinstance(last, RunFailed) and CONTENT.isdisjoint(map(type, events)):
-        return last.error
-    return None
 
 
 def failed_at_once(events: list[Event]) -> Failure | None:
     """The failure, when this first batch holds nothing but a failed run: it can still be an HTTP status."""
-    return _failure_without_content(events)
+    last = events[-1] if events else None
+    if isinstance(last, RunFailed) and CONTENT.isdisjoint(map(type, events)):
+        return last.error
+    return None

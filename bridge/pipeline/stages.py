@@ -168,7 +168,7 @@ def load(target: str) -> StageFactory:
 def load_object(target: str, what: str) -> Callable[..., Any]:
     """The callable that `module:name` points at. Raises `ConfigError` that says what was looked for."""
     module_name, colon, name = target.partition(":")
-    if not colon or not module_name or not name:
+    if not colon or not module_name or module_name.startswith(".") or not name:
         raise ConfigError(f"{target!r}: expected {what} as 'module:name'")
     try:
         found: Any = importlib.import_module(module_name)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -64,19 +62,17 @@ def _sent_key(http: web.Request) -> str:
 
 
 class Gate:
-    """At most `concurrent` runs at once and `queue` waiting; None = no limit."""
+    """At most `concurrent` runs at once and `queue` waiting; None = no limit. Used as an async context manager."""
 
     def __init__(self, concurrent: int | None, queue: int | None) -> None:
         self._places = asyncio.Semaphore(concurrent) if concurrent else None
         self._queue = queue
         self._waiting = 0
 
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """A place for one run. Raises `BackendError` (overloaded) when the queue is full."""
+    async def __aenter__(self) -> None:
+        """Takes a place. Raises `BackendError` (overloaded) when the queue is full."""
         places = self._places
         if places is None:
-            yield
             return
         if places.locked():
             if self._queue is not None and self._waiting >= self._queue:
@@ -92,7 +88,7 @@ class Gate:
                 self._waiting -= 1
         else:
             await places.acquire()
-        try:
-            yield
-        finally:
-            places.release()
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._places is not None:
+            self._places.release()

@@ -122,7 +122,7 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         state.handlers.append(handler)
 
         async def gated(http: web.Request) -> web.StreamResponse:
-            async with state.gate.place():
+            async with state.gate:
                 return await handler(http)
 
         return gated

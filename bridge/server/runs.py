@@ -101,7 +101,8 @@ class RunHandler:
 
     async def _serve(self, http: web.Request, task: asyncio.Task[object]) -> web.StreamResponse:
         route = self._route
-        report = Report(request_id(http), route.path, route.dialect.name, uuid.uuid4().hex)
+        run_id = uuid.uuid4().hex
+        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id)
         run: Run | None = None
         leaving = asyncio.get_running_loop().create_task(_gone(http)) if self.watch else None
         try:

@@ -21,12 +21,12 @@ STREAM_HEADERS = {
 }
 
 
-def request_id(http: web.Request) -> str:
-    """The client's own id when it is well formed, else a new one; the same for the whole request."""
+def request_id(http: web.Request, new: str | None = None) -> str:
+    """The client's own id when it is well formed, else `new` or one made here; the same for the whole request."""
     known = http.get(REQUEST_ID)
     if known is None:
         sent = http.headers.get("x-request-id", "")
-        known = sent if _WELL_FORMED.fullmatch(sent) else uuid.uuid4().hex
+        known = sent if _WELL_FORMED.fullmatch(sent) else new or uuid.uuid4().hex
         http[REQUEST_ID] = known
     return known
 
@@ -42,9 +42,9 @@ async def read_request(http: web.Request, mount: str, max_body: int) -> WireRequ
     return WireRequest(
         http.method,
         http.path.removeprefix(mount),
-        {k.lower(): v for k, v in http.headers.items()},
-        dict(http.query),
-        dict(http.match_info),
+        http.headers,
+        http.query,
+        http.match_info,
         body,
     )
 

@@ -10,9 +10,8 @@ not be complete: whatever is missing - starts, ends, ids - is added, and the run
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from bridge.codec import (
@@ -65,7 +64,7 @@ class LocalBackend:
     def model_for(self, asked: str | None) -> str | None:
         return self.names.model_for(asked) or self.name
 
-    def forwards(self, headers: dict[str, str]) -> dict[str, str]:
+    def forwards(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {}
 
     async def models(self) -> list[ModelInfo]:
@@ -88,8 +87,6 @@ class LocalCall:
         self._agent = agent
         self._request = request
         self._items: AsyncIterator[Yielded] | None = None
-        self._reader: asyncio.Task[object] | None = None
-        self._given_up: Failure | None = None
         self._builder = context.builder()
         self._builder.begin(model=context.model)
         self._teller = Teller(self._builder)
@@ -103,13 +100,8 @@ class LocalCall:
         builder = self._builder
         if builder.done:
             return []
-        self._reader = reader = asyncio.current_task()
         try:
             self._teller.tell(await anext(self._items))
-        except asyncio.CancelledError:
-            if self._given_up is None or (reader is not None and reader.uncancel() > 0):
-                raise
-            builder.close(self._given_up)
         except StopAsyncIteration:
             if not builder.finishing:
                 builder.finish()
@@ -120,18 +112,14 @@ class LocalCall:
             log.exception("run %s: the agent raised %s", self.context.run_id, type(error).__name__)
             # The text of a foreign exception may hold anything; the log has it, the client gets the kind.
             builder.fail(Failure(ErrorCode.BACKEND_ERROR, f"The agent failed ({type(error).__name__})."))
-        finally:
-            self._reader = None
         events = builder.take()
         if events and type(events[-1]) in TERMINAL:
             self.wire_ended = True
         return events
 
-    def abort(self, failure: Failure) -> None:
-        """Cancels the generator where it waits; `read` takes that cancellation back and reports the failure."""
-        self._given_up = failure
-        if self._reader is not None:
-            self._reader.cancel()
+    def fail(self, failure: Failure) -> list[Event]:
+        self._builder.close(failure)
+        return self._builder.take()
 
     async def close(self) -> None:
         close = getattr(self._items, "aclose", None)

@@ -16,6 +16,7 @@ from .helpers import context
 
 CREATED = {"object": "response", "status": "created", "id": "r", "session_id": "s", "created_at": 1_700_000_001}
 DONE = {**CREATED, "status": "completed"}
+NO_TEXT = "The backend reported an error."
 
 
 def told(*events: Any) -> Answer:
@@ -108,7 +109,8 @@ def test_a_stream_without_any_ids() -> None:
 
 def test_calls_and_results_without_messages() -> None:
     answer = told(
-        CREATED, data(None, {"call_id": "a", "name": "f", "arguments": "1"}), data(None, {"call_id": "a", "output": "x"}),
+        CREATED, data(None, {"call_id": "a", "name": "f", "arguments": "1"}),
+        data(None, {"call_id": "a", "output": "x"}),
         data(None, {"call_id": "b", "name": "g", "arguments": "2"}), DONE,
     )  # fmt: skip
     assert [(c.call_id, c.arguments) for c in answer.calls] == [("a", "1"), ("b", "2")]
@@ -127,6 +129,15 @@ def test_argument_pieces_that_repeat_id_and_name() -> None:
     )  # fmt: skip
     (call,) = answer.calls
     assert (call.call_id, call.name, call.arguments) == ("c", "f", '{"a": 1}')
+
+
+def test_a_call_whose_name_comes_late() -> None:
+    pieces = [{"call_id": "c", "arguments": "{"}, {"call_id": "c", "name": "f", "arguments": "}"}]
+    answer = told(
+        CREATED, message("m", type="plugin_call"),
+        *(data("m", p, delta=True, status="in_progress") for p in pieces), DONE,
+    )  # fmt: skip
+    assert [(c.call_id, c.name, c.arguments) for c in answer.calls] == [("c", "f", "{}")]
 
 
 def test_arguments_may_be_an_object() -> None:
@@ -188,11 +199,11 @@ def test_an_incomplete_message_is_told() -> None:
     ("wire", "code", "word", "text"),
     [
         ({"error": "boom"}, ErrorCode.BACKEND_ERROR, None, "boom"),
-        ({"error": {"code": "RATE_LIMIT_EXCEEDED", "message": "slow"}}, ErrorCode.RATE_LIMITED, "RATE_LIMIT_EXCEEDED", "slow"),
-        ({"error": "t", "code": "INVALID_PARAMETER", "message": "m"}, ErrorCode.INVALID_REQUEST, "INVALID_PARAMETER", "m"),
+        ({"error": {"code": "TIMEOUT", "message": "slow"}}, ErrorCode.BACKEND_TIMEOUT, "TIMEOUT", "slow"),
+        ({"error": "t", "code": "CANCELED", "message": "m"}, ErrorCode.CANCELED, "CANCELED", "m"),
         ({**DONE, "status": "failed", "error": {"code": "500", "message": "x"}}, ErrorCode.BACKEND_ERROR, "500", "x"),
-        ({**DONE, "status": "failed", "error": {"code": 500}}, ErrorCode.BACKEND_ERROR, "500", "The backend reported an error."),
-        ({**DONE, "status": "failed", "error": None}, ErrorCode.BACKEND_ERROR, None, "The backend reported an error."),
+        ({**DONE, "status": "failed", "error": {"code": 500}}, ErrorCode.BACKEND_ERROR, "500", NO_TEXT),
+        ({**DONE, "status": "failed", "error": None}, ErrorCode.BACKEND_ERROR, None, NO_TEXT),
         ({**DONE, "status": "failed", "error": "text"}, ErrorCode.BACKEND_ERROR, None, "text"),
         ({"error": "key sk-abcdefgh1234"}, ErrorCode.BACKEND_ERROR, None, "key ***"),
         (b"<html>", ErrorCode.BACKEND_PROTOCOL, None, "The backend's stream holds an event that is not JSON."),
@@ -217,8 +228,9 @@ def test_a_known_reason_of_the_end_is_kept() -> None:
 def test_half_surrogates_are_joined_or_replaced() -> None:
     halves = [rb"\ud83d", rb"\ude00", rb"\ud83d", rb"x"]
     template = b'{"object":"content","type":"text","msg_id":"m","index":0,"delta":true,"text":"%b"}'
-    answer = told(CREATED, message("m"), *(template % h for h in halves), DONE)
-    assert answer.text == "\U0001f600\ufffdx"
+    final = piece("m", "\U0001f600\ufffdx and more", delta=False, status="completed")
+    answer = told(CREATED, message("m"), *(template % h for h in halves), final, DONE)
+    assert answer.text == "\U0001f600\ufffdx and more"
 
 
 def test_unknown_content_is_skipped_and_numbers_do_not_matter() -> None:

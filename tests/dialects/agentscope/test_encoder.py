@@ -231,6 +231,17 @@ def test_a_failure_keeps_the_half_answer() -> None:
     assert final["usage"]["total_tokens"] == 3
 
 
+def test_a_result_before_a_failure_is_complete() -> None:
+    builder = context(run_id="back").builder()
+    builder.add("m", ToolCall("c", "f", "{}"))
+    builder.result("c", [Text("x")])
+    builder.fail(Failure(ErrorCode.BACKEND_ERROR, "It broke."))
+    final = payloads(encode(builder.take()))[-1]
+    assert [(m["type"], m["status"]) for m in final["output"]] == [
+        ("plugin_call", "completed"), ("plugin_call_output", "completed"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("code", "word"),
     [
@@ -454,7 +465,7 @@ def test_the_web_frontend_keeps_the_half_answer_of_a_failure() -> None:
 
 def test_the_readers_own_cancel_keeps_the_half_answer() -> None:
     frontend = WebFrontend().read(join(encode(run(hello, FinishReason.CANCELED))))
-    assert frontend.state["status"] == "canceled"
+    assert frontend.state["status"] == frontend.state["output"][0]["status"] == "canceled"
     assert frontend.shown() == [("text", "Hello 你好")]
 
 

@@ -38,7 +38,11 @@ from bridge.model import (
 from .helpers import again, check_schemas, context, encode, payloads
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
@@ -138,12 +142,14 @@ def test_every_prefix_of_a_stream_ends_once(events: list[Event], data: st.DataOb
     verify([*decoder.feed(frames[:end]), *decoder.close()])
 
 
+TYPES = st.sampled_from(["text", "data", "image", "message", "plugin_call", "reasoning", "REFUSAL", "error"])
+KEYS = st.sampled_from(["type", "text", "data", "index"])
 OBJECTS = st.fixed_dictionaries(
     {},
     optional={
         "object": st.sampled_from(["response", "message", "content", "x"]) | JSON,
         "status": st.sampled_from(["created", "in_progress", "completed", "failed", "incomplete", "queued"]) | JSON,
-        "type": st.sampled_from(["text", "data", "image", "message", "plugin_call", "reasoning", "REFUSAL", "error"]) | JSON,
+        "type": TYPES | JSON,
         "id": st.sampled_from(["a", "b"]) | JSON,
         "msg_id": st.sampled_from(["a", "b"]) | JSON,
         "msgId": JSON,
@@ -151,7 +157,7 @@ OBJECTS = st.fixed_dictionaries(
         "delta": st.booleans() | JSON,
         "text": st.text(max_size=3) | JSON,
         "data": JSON,
-        "content": JSON | st.lists(st.dictionaries(st.sampled_from(["type", "text", "data", "index"]), JSON), max_size=2),
+        "content": JSON | st.lists(st.dictionaries(KEYS, JSON), max_size=2),
         "output": JSON,
         "error": JSON,
         "usage": JSON,

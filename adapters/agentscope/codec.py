@@ -1,0 +1,103 @@
+"""The dialect `agentscope`: AgentScope Runtime's agent API in the Python form, both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.codec import (
+    Context,
+    Dialect,
+    Endpoint,
+    Operation,
+    WireRequest,
+    WireResponse,
+    json_response,
+)
+from bridge.codec.jsontext import dumps, loads
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, Request, RunFailed
+
+from . import errors
+from .card import CARD
+from .decoder import Decoder
+from .encoder import Encoder
+from .options import BackOptions, FrontOptions
+from .request import decode_request
+from .spelling import PYTHON, plain
+from .writing import encode_request
+
+_ENDED = ("completed", "failed", "rejected", "canceled", "incomplete")
+
+
+class AgentScope(Dialect):
+    """Both sides of the agent API; another written form is a subclass with another `spelling`."""
+
+    name = "agentscope"
+    card = CARD
+    surface = (Endpoint("POST", "/process", Operation.RUN), Endpoint("GET", "/health", Operation.HEALTH))
+    front_options = FrontOptions
+    back_options = BackOptions
+    spelling = PYTHON
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        return decode_request(wire, context)
+
+    def encoder(self, context: Context) -> Encoder:
+        return Encoder(context, self.spelling)
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        """The terminal response object, which holds the whole answer; a failed run is its error response."""
+        last = events[-1]
+        if isinstance(last, RunFailed):
+            return self.encode_error(last.error)
+        frame = self.encoder(context).encode(events)[-1]
+        return json_response(frame if isinstance(frame, bytes) else frame.data)
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return errors.encode_error(failure)
+
+    def encode_health(self, alive: bool) -> WireResponse:
+        said = ("healthy", "ready") if alive else ("unhealthy", "not_ready")
+        body = {"status": said[0], "mode": "daemon_thread", "runner": said[1]}
+        return json_response(dumps(body), 200 if alive else 503)
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        message = {"role": "user", "type": "message", "content": [{"type": "text", "text": text}]}
+        body = {"input": [message], "session_id": "example", "stream": stream}
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        return WireRequest("POST", "/process", headers, body=dumps(body))
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, request: Request, context: Context) -> WireRequest:
+        return encode_request(request, context)
+
+    def decoder(self, context: Context) -> Decoder:
+        return Decoder(context)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        """A JSON body is the terminal response, whatever its status says (section 17, rule 12)."""
+        decoder = self.decoder(context)
+        if wire.status >= 400:
+            return decoder.close(self.decode_error(wire))
+        try:
+            body = loads(wire.body)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            text = "The backend's answer is neither an event stream nor a JSON object."
+            return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+        if "detail" in body and "output" not in body:
+            return decoder.close(self.decode_error(WireResponse(502, wire.headers, wire.body)))
+        response = plain(body)
+        if "output" in response and response.get("status") not in _ENDED:
+            response = {**response, "status": "completed"}
+        return [*decoder.feed([dumps(response)]), *decoder.close()]
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return errors.decode_error(wire)
+
+
+dialect = AgentScope()

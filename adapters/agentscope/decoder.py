@@ -1,0 +1,334 @@
+"""AgentScope stream -> events, for one run: all three written forms and the habits of real servers (section 17).
+
+The wire says most things several times - as deltas, as a completed content, in the completed message, in the
+response's output - and every server leaves some of them out. So each content remembers what was passed on, and
+every later telling only adds what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.codec import Context, FrameLike
+from bridge.codec.jsontext import dumps, loads, loads_ragged
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, FinishReason, Heartbeat, Interrupted, MessageStatus, Raw
+
+from .contents import NAME, foreign_metadata
+from .errors import failure_of
+from .fields import bare_failure, is_error, kind_of, object_of, role_of, too_deep
+from .objects import usage_report
+from .reading import Content, Message, Writer
+from .spelling import plain, seconds
+
+_TERMINAL: dict[str, FinishReason | None] = {
+    "completed": None,
+    "failed": None,
+    "rejected": FinishReason.CONTENT_FILTER,
+    "canceled": FinishReason.CANCELED,
+    "incomplete": FinishReason.LENGTH,
+}
+_NOTED = {"length": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
+_ENDS: dict[str, MessageStatus] = {
+    "completed": MessageStatus.COMPLETED,
+    "incomplete": MessageStatus.INCOMPLETE,
+    "failed": MessageStatus.FAILED,
+    "rejected": MessageStatus.FAILED,
+    "canceled": MessageStatus.CANCELED,
+}
+
+
+class Decoder:
+    """Never raises on wire data: what is no event is skipped, what is no JSON fails the run."""
+
+    def __init__(self, context: Context) -> None:
+        self._builder = context.builder()
+        self._writer = Writer(self._builder, context.make_id)
+        self._messages: dict[str, Message] = {}
+        self._seen: list[Message] = []
+        self._implicit: Message | None = None
+        self._noted: Failure | None = None
+        self._reason: FinishReason | None = None
+        self._last: tuple[Content, object, object] | None = None
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        for frame in frames:
+            payload = frame if isinstance(frame, bytes) else frame.data
+            try:
+                event = loads(payload)
+            except ValueError:
+                self._odd(payload)
+                continue
+            if type(event) is dict and not self._more(event):
+                self._event(event, payload)
+        return self._builder.take()
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        self._end(failure)
+        return self._builder.take()
+
+    def _end(self, failure: Failure | None = None) -> None:
+        """No more input: what was whole but held back is still worth passing on."""
+        if not self._builder.done:
+            self._writer.flush_held()
+            self._builder.close(failure)
+
+    # ------------------------------------------------------------------ one payload
+
+    def _more(self, event: dict[str, Any]) -> bool:
+        """The common case: another piece of the text that the last event belonged to."""
+        last = self._last
+        if last is None or event.get("delta") is not True:
+            return False
+        content, msg_id, index = last
+        text = event.get("text")
+        if type(text) is not str or event.get("msg_id") != msg_id or event.get("index") != index:
+            return False
+        content.pieces.append(text)
+        self._builder.delta(content, text)
+        return True
+
+    def _odd(self, payload: bytes) -> None:
+        """What the fast reader refused: lone surrogates, `[DONE]`, or no JSON at all."""
+        if payload.strip() == b"[DONE]":
+            self._end()
+            return
+        try:
+            event = loads_ragged(payload)
+        except ValueError:
+            self._fail("The backend's stream holds an event that is not JSON.")
+            return
+        if too_deep(event, payload):
+            self._fail("An event of the backend is nested too deep.")
+        elif isinstance(event, dict):
+            text = event.get("text")
+            self._event(loads(dumps(event)), payload, text if isinstance(text, str) else None)
+
+    def _fail(self, message: str) -> None:
+        self._end(Failure(ErrorCode.BACKEND_PROTOCOL, message))
+
+    def _event(self, event: dict[str, Any], payload: bytes, ragged: str | None = None) -> None:
+        if self._builder.done:
+            return
+        if too_deep(event, payload):
+            self._fail("An event of the backend is nested too deep.")
+            return
+        self._last = None
+        event = plain(event)
+        match object_of(event):
+            case "content":
+                self._on_content(event, ragged)
+            case "message":
+                self._on_message(event)
+            case "response":
+                self._on_response(event)
+            case "error":
+                self._writer.flush_held()
+                self._builder.fail(bare_failure(event), {NAME: {"bare": True}})
+            case _:
+                pass
+
+    # ------------------------------------------------------------------ contents
+
+    def _on_content(self, event: dict[str, Any], ragged: str | None) -> None:
+        message = self._owner(event)
+        if message.done:
+            return
+        content = message.content(event)
+        if content is None:
+            return
+        if content.visible:
+            self._noted = None
+        self._writer.tell(message, content, event, ragged)
+        if content.streams and not content.done and ragged is None:
+            self._last = (content, event.get("msg_id"), event.get("index"))
+
+    def _owner(self, event: dict[str, Any]) -> Message:
+        """The message of a content; one that was never opened is opened by what the content is (rule 6)."""
+        msg_id = event.get("msg_id")
+        if not isinstance(msg_id, str) or not msg_id:
+            # Current Java never sends the messages of its texts (capture `java_snakecase_tool`).
+            if self._implicit is None:
+                self._implicit = self._new(None, "message", "assistant")
+            return self._implicit
+        known = self._messages.get(msg_id)
+        if known is not None:
+            return known
+        data = event.get("data") if event.get("type") == "data" else None
+        kind = "message"
+        if isinstance(data, dict) and "arguments" in data:
+            kind = "plugin_call"
+        elif isinstance(data, dict) and "output" in data:
+            kind = "plugin_call_output"
+        return self._new(msg_id, kind, "assistant")
+
+    def _new(self, msg_id: str | None, kind: str, role: str) -> Message:
+        """A message not seen before; whatever an earlier one holds back has come as far as it will."""
+        self._writer.flush_held()
+        message = Message(msg_id, kind, role)
+        self._seen.append(message)
+        if msg_id is not None:
+            self._messages[msg_id] = message
+        return message
+
+    def _end_implicit(self) -> None:
+        if self._implicit is not None:
+            message, self._implicit = self._implicit, None
+            self._finish(message, MessageStatus.COMPLETED)
+
+    # ------------------------------------------------------------------ messages
+
+    def _on_message(self, event: dict[str, Any]) -> None:
+        kind = kind_of(event)
+        if kind == "heartbeat":
+            self._builder.emit(Heartbeat())
+            return
+        msg_id = event.get("id")
+        msg_id = msg_id if isinstance(msg_id, str) and msg_id else None
+        message = self._messages.get(msg_id) if msg_id else None
+        if message is None and self._implicit and kind == "message" and event.get("status") == "completed":
+            # The message whose contents came without its id.
+            message, self._implicit = self._implicit, None
+        self._end_implicit()
+        self._tell(message or self._new(msg_id, kind, role_of(event)), event)
+
+    def _tell(self, message: Message, event: dict[str, Any]) -> None:
+        """What a message object says, on its own or inside the response's output."""
+        self._note(event)
+        if message.done:
+            return
+        metadata = event.get("metadata")
+        if isinstance(metadata, dict):
+            message.metadata.update(metadata)
+        if is_error(message, event):
+            self._error(message, event)
+            return
+        if message.kind == "message" and not message.contents:
+            message.role = role_of(event)
+        status = event.get("status")
+        if isinstance(status, str) and status in _ENDS:
+            self._complete(message, event, _ENDS[status])
+
+    def _note(self, event: dict[str, Any]) -> None:
+        report = usage_report(event.get("usage"))
+        if report is not None:
+            self._builder.usage(report)
+        metadata = event.get("metadata")
+        reason = metadata.get("finish_reason") if isinstance(metadata, dict) else None
+        if isinstance(reason, str):
+            self._reason = _NOTED.get(reason, self._reason)
+
+    def _error(self, message: Message, event: dict[str, Any]) -> None:
+        """The agent reports an error by itself: the run has failed unless visible content follows (section 10)."""
+        error = event.get("error")
+        self._noted = failure_of(error if isinstance(error, dict) else event)
+        message.done = True
+        self._builder.emit(Raw(NAME, {**event, "type": "error"}))
+
+    def _complete(self, message: Message, event: dict[str, Any], status: MessageStatus) -> None:
+        """The completed message: contents not seen before are passed on, others get what is missing (rule 8)."""
+        items = event.get("content")
+        items = items if isinstance(items, list) else []
+        if not message.known:
+            # A type that nobody here understands passes whole; an empty list means what was accumulated.
+            message.done = True
+            self._builder.emit(Raw(NAME, {**event, "type": message.kind, "content": items or message.raw}))
+            return
+        for place, item in enumerate(items):
+            if isinstance(item, dict):
+                self._item(message, place, plain(item))
+        self._finish(message, status)
+
+    def _item(self, message: Message, place: int, item: dict[str, Any]) -> None:
+        index = item.get("index")
+        place = index if isinstance(index, int) and not isinstance(index, bool) else place
+        content = message.content({**item, "index": place})
+        if content is not None:
+            if content.visible:
+                self._noted = None
+            self._writer.tell(message, content, {**item, "delta": False, "status": "completed"}, None)
+
+    def _finish(self, message: Message, status: MessageStatus) -> None:
+        message.done = True
+        self._writer.finish(message, complete=status is not MessageStatus.FAILED)
+        if message.kind == "mcp_approval_request":
+            self._approval(message)
+        rest = foreign_metadata(message.metadata)
+        self._builder.end_message(message, status, None, {NAME: {"metadata": rest}} if rest else None)
+
+    def _approval(self, message: Message) -> None:
+        for content in message.contents.values():
+            data = content.value if isinstance(content.value, dict) else {}
+            said, noted = data.get("id"), message.metadata.get("interrupt")
+            found = said if isinstance(said, str) and said else self._writer.make_id("interrupt")
+            noted = noted if isinstance(noted, dict) else {"reason": "approval", "payload": data}
+            reason, payload = noted.get("reason"), noted.get("payload")
+            call_id = data.get("call_id")
+            self._builder.interrupt(
+                Interrupted(
+                    found,
+                    reason if isinstance(reason, str) else None,
+                    payload,
+                    call_id if isinstance(call_id, str) else None,
+                    {NAME: {"id": message.id}} if message.id else None,
+                )
+            )
+
+    # ------------------------------------------------------------------ the response
+
+    def _on_response(self, event: dict[str, Any]) -> None:
+        self._begin(event)
+        self._end_implicit()
+        status = event.get("status")
+        if not isinstance(status, str) or status not in _TERMINAL:
+            return
+        self._output(event.get("output"))
+        report = usage_report(event.get("usage"))
+        if report is not None:
+            self._builder.usage(report)
+        if status == "failed":
+            self._writer.flush_held()
+            failure = failure_of(event.get("error"))
+            self._builder.fail(failure, {NAME: {"code": failure.backend_code}})
+            return
+        for message in self._seen:
+            if not message.done:
+                self._tell_end(message)
+        if self._noted is not None and status == "completed":
+            self._builder.fail(self._noted, {NAME: {"code": self._noted.backend_code}})
+            return
+        self._builder.finish(_TERMINAL[status] or self._reason)
+        self._builder.end()
+
+    def _begin(self, event: dict[str, Any]) -> None:
+        wire_id, session = event.get("id"), event.get("session_id")
+        self._builder.begin(
+            created_at=seconds(event.get("created_at")),
+            thread_id=session if isinstance(session, str) else None,
+            extras={NAME: {"id": wire_id}} if isinstance(wire_id, str) else None,
+        )
+        self._builder.start()
+
+    def _tell_end(self, message: Message) -> None:
+        """A message still open when the response is complete counts as complete; an unused one leaves no trace."""
+        if message.known:
+            self._finish(message, MessageStatus.COMPLETED)
+        elif message.raw:
+            self._complete(message, {"object": "message", "id": message.id, "role": message.role}, _ENDS["completed"])
+
+    def _output(self, output: object) -> None:
+        """Messages that only the response tells, matched by id, else by position (rule 9)."""
+        items = [plain(i) for i in output if isinstance(i, dict)] if isinstance(output, list) else []
+        ids = {i["id"] for i in items if isinstance(i.get("id"), str)}
+        seen = [m for m in self._seen if m.contents or m.done]
+        for place, item in enumerate(items):
+            item_id, kind = item.get("id"), kind_of(item)
+            if kind == "heartbeat":
+                continue
+            known = self._messages.get(item_id) if isinstance(item_id, str) else None
+            if known is None and place < len(seen) and seen[place].id not in ids and seen[place].kind == kind:
+                known = seen[place]
+            if known is None:
+                known = self._new(item_id if isinstance(item_id, str) and item_id else None, kind, role_of(item))
+            self._tell(known, {**item, "status": item.get("status") or "completed"})

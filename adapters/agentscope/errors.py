@@ -1,0 +1,189 @@
+"""Failures in AgentScope's words and back (protocol page, section 10), before a stream and inside one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bridge.codec import WireResponse, json_response
+from bridge.codec.jsontext import dumps, loads
+from bridge.errors import ErrorCode, Failure
+
+# Our code -> AgentScope's word. What is not here is said as the last resort below.
+_WORDS: dict[ErrorCode, str] = {
+    ErrorCode.INVALID_REQUEST: "INVALID_PARAMETER",
+    ErrorCode.UNSUPPORTED: "INVALID_PARAMETER",
+    ErrorCode.TOO_LARGE: "INVALID_PARAMETER",
+    ErrorCode.UNAUTHORIZED: "AUTH_FAILED",
+    ErrorCode.FORBIDDEN: "PERMISSION_DENIED",
+    ErrorCode.NOT_FOUND: "RESOURCE_NOT_FOUND",
+    ErrorCode.RATE_LIMITED: "RATE_LIMIT_EXCEEDED",
+    ErrorCode.OVERLOADED: "EXTERNAL_SERVICE_ERROR",
+    ErrorCode.CONTEXT_LENGTH: "MODEL_CONTEXT_LENGTH_EXCEEDED",
+    ErrorCode.CONTENT_FILTER: "RESPONSE_ERROR",
+    ErrorCode.BACKEND_AUTH: "CONFIGURATION_ERROR",
+    ErrorCode.BACKEND_UNAVAILABLE: "NETWORK_ERROR",
+    ErrorCode.BACKEND_TIMEOUT: "MODEL_TIMEOUT",
+    ErrorCode.BACKEND_PROTOCOL: "RESPONSE_ERROR",
+    ErrorCode.TRUNCATED_STREAM: "NETWORK_ERROR",
+    ErrorCode.RUN_TIMEOUT: "TIMEOUT",
+    ErrorCode.CANCELED: "CANCELED",
+}
+_UNKNOWN = "AGENT_UNKNOWN_ERROR"
+
+# AgentScope's word -> our code; every other word, the Java runtime's "500" among them, is an error of the backend.
+# AUTH_FAILED and its like speak of what the agent called, so they are never the client's 401.
+_CODES: dict[str, ErrorCode] = {
+    "MODEL_TIMEOUT": ErrorCode.BACKEND_TIMEOUT,
+    "TIMEOUT": ErrorCode.BACKEND_TIMEOUT,
+    "MODEL_UNAUTHORIZED_ACCESS": ErrorCode.BACKEND_AUTH,
+    "AUTH_FAILED": ErrorCode.BACKEND_AUTH,
+    "TOKEN_EXPIRED": ErrorCode.BACKEND_AUTH,
+    "INVALID_TOKEN": ErrorCode.BACKEND_AUTH,
+    "CONFIGURATION_ERROR": ErrorCode.BACKEND_AUTH,
+    "MODEL_QUOTA_EXCEEDED": ErrorCode.RATE_LIMITED,
+    "RATE_LIMIT_EXCEEDED": ErrorCode.RATE_LIMITED,
+    "MODEL_CONTEXT_LENGTH_EXCEEDED": ErrorCode.CONTEXT_LENGTH,
+    "NETWORK_ERROR": ErrorCode.BACKEND_UNAVAILABLE,
+    "INVALID_PARAMETER": ErrorCode.INVALID_REQUEST,
+    "MISSING_PARAMETER": ErrorCode.INVALID_REQUEST,
+    "PARAMETER_VALIDATION": ErrorCode.INVALID_REQUEST,
+    "CANCELED": ErrorCode.CANCELED,
+}
+_STATUSES: dict[int, ErrorCode] = {
+    400: ErrorCode.INVALID_REQUEST,
+    404: ErrorCode.NOT_FOUND,
+    408: ErrorCode.BACKEND_TIMEOUT,
+    409: ErrorCode.CONFLICT,
+    413: ErrorCode.TOO_LARGE,
+    422: ErrorCode.INVALID_REQUEST,
+    429: ErrorCode.RATE_LIMITED,
+    499: ErrorCode.CANCELED,
+    502: ErrorCode.BACKEND_UNAVAILABLE,
+    503: ErrorCode.OVERLOADED,
+    504: ErrorCode.BACKEND_TIMEOUT,
+}
+_INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
+_OWN_CODES = frozenset(map(str, ErrorCode))
+_AUTH_TEXT = "The backend refused the bridge's credentials."
+_KEYS = re.compile(
+    r"(?i:bearer\s+\S+)"
+    r"|\b(?:sk|pk|rk|ak)-[A-Za-z0-9_\-*.]{6,}"
+    r"|\b(?:LTAI|AKIA)[A-Za-z0-9]{12,}"
+    r"|\bgh[pousr]_[A-Za-z0-9]{16,}"
+    r"|\beyJ[\w\-]{8,}\.[\w\-]+\.[\w\-]*"
+    r"|(?i:(?<=api_key=)|(?<=api-key=)|(?<=apikey=)|(?<=api_key: )|(?<=api key: ))[^\s,;'\"]+"
+)
+_LONGEST = 2000
+
+
+def clean(text: str) -> str:
+    """A backend's text that may be shown: nothing that looks like a key, and not endlessly long."""
+    shown = _KEYS.sub("***", text)
+    return shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "..."
+
+
+# ------------------------------------------------------------------ inside a stream
+
+
+def error_object(failure: Failure, word: str | None = None) -> dict[str, Any]:
+    """`error` of a failed response. `word` is what an AgentScope backend called it.
+
+    Where the word says less than we know, `reason` names our own code; clients read `code` and `message` only.
+    """
+    chosen = word if word and _CODES.get(word, ErrorCode.BACKEND_ERROR) is failure.code else None
+    chosen = chosen or _WORDS.get(failure.code, _UNKNOWN)
+    error = {"code": chosen, "message": failure.message}
+    if _CODES.get(chosen, ErrorCode.BACKEND_ERROR) is not failure.code:
+        error["reason"] = str(failure.code)
+    return error
+
+
+def failure_of(error: object, fallback: str = "The backend reported an error.") -> Failure:
+    """What an `error` inside a stream means: an object with `code` and `message`, or only a text."""
+    if isinstance(error, dict):
+        word, text, own = error.get("code"), error.get("message"), error.get("reason")
+    else:
+        word, text, own = None, error, None
+    word = str(word) if isinstance(word, (str, int)) and not isinstance(word, bool) else None
+    code = _CODES.get(word or "", ErrorCode.BACKEND_ERROR)
+    if isinstance(own, str) and own in _OWN_CODES:
+        code = ErrorCode(own)
+    message = clean(text) if isinstance(text, str) and text else fallback
+    return Failure(code, message, backend_code=word)
+
+
+# ------------------------------------------------------------------ before a stream
+
+
+def encode_error(failure: Failure) -> WireResponse:
+    """FastAPI's shape, which is the real server's. Invalid requests are 422 as there."""
+    status = failure.status or (422 if failure.code in _INVALID else failure.http_status)
+    item = {"type": _kind(failure), "loc": ["body", *_location(failure.param)], "msg": failure.message}
+    return json_response(dumps({"detail": [item]}), status, dict(failure.headers))
+
+
+def _kind(failure: Failure) -> str:
+    if failure.code is not ErrorCode.INVALID_REQUEST:
+        return str(failure.code)
+    if "not valid JSON" in failure.message:
+        return "json_invalid"
+    return "missing" if ": required," in failure.message else "value_error"
+
+
+def _location(param: str | None) -> list[str | int]:
+    """`input[0].content` as the pieces `input`, 0, `content`."""
+    return [int(p) if p.isdigit() else p for p in re.split(r"[.\[\]]+", param or "") if p]
+
+
+def decode_error(wire: WireResponse) -> Failure:
+    """What an error status means. A refused key is told in our own words; a page of HTML is not repeated."""
+    headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+    if wire.status in (401, 403):
+        return Failure(ErrorCode.BACKEND_AUTH, _AUTH_TEXT, headers=headers)
+    body = _json(wire.body)
+    text, kind = _detail(body)
+    default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
+    code = _STATUSES.get(wire.status, default)
+    if wire.status == 405:
+        code = ErrorCode.BACKEND_PROTOCOL
+    if kind in _OWN_CODES:
+        code = ErrorCode(kind)
+    message = clean(text) if text else f"The backend answered with HTTP status {wire.status}."
+    return Failure(code, message, backend_code=kind or None, headers=headers)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return loads(body)
+    except ValueError:
+        return None
+
+
+def _detail(body: Any) -> tuple[str, str]:
+    """The text of an error body and its kind, each empty when there is none."""
+    if not isinstance(body, dict):
+        return "", ""
+    detail = body.get("detail") or body.get("error") or body.get("message")
+    if isinstance(detail, str):
+        return detail, _string(body.get("code"))
+    if isinstance(detail, dict):
+        return _string(detail.get("message") or detail.get("msg")), _string(detail.get("code"))
+    if not isinstance(detail, list):
+        return "", ""
+    items = [d for d in detail if isinstance(d, dict)]
+    kind = _string(items[0].get("type")) if items else ""
+    return "; ".join(t for t in map(_item, items) if t), kind
+
+
+def _item(item: dict[str, Any]) -> str:
+    """One entry of FastAPI's list. Our own messages name the place already."""
+    text, place = _string(item.get("msg")), item.get("loc")
+    pieces = [str(p) for p in place if p != "body"] if isinstance(place, list) else []
+    where = ".".join(pieces)
+    own = pieces and text.startswith(pieces[0])
+    return f"{where}: {text}" if where and text and not own else text
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""

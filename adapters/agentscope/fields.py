@@ -1,0 +1,78 @@
+"""What single fields of an event mean, where servers leave them out or write them their own way (section 17)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.errors import Failure
+
+from .errors import failure_of
+from .reading import Message
+from .spelling import message_type
+
+_DEEPEST = 200
+_SHALLOW = 400  # a payload of so few bytes cannot be nested dangerously deep
+
+
+def object_of(event: dict[str, Any]) -> str:
+    """Which object an event is; inferred where the field is missing (rule 2)."""
+    said = event.get("object")
+    if isinstance(said, str) and said:
+        return said
+    if "output" in event or "created_at" in event:
+        return "response"
+    if "msg_id" in event or "delta" in event:
+        return "content"
+    wire_id = event.get("id")
+    if "role" in event or (isinstance(wire_id, str) and wire_id.startswith("msg_")):
+        return "message"
+    return "error" if event.get("error") is not None else ""
+
+
+def bare_failure(event: dict[str, Any]) -> Failure:
+    """A bare error: `{"error": "<text>"}`, with `code` and `message` beside it where a bridge wrote it."""
+    error = event["error"]
+    if not isinstance(error, dict) and "code" in event:
+        error = {"code": event["code"], "message": event.get("message") or error}
+    return failure_of(error)
+
+
+def kind_of(event: dict[str, Any]) -> str:
+    """The type of a message; current Java sends results as approval answers (section 14)."""
+    kind = message_type(event.get("type"))
+    if kind != "mcp_approval_response":
+        return kind
+    contents = event.get("content")
+    first = contents[0] if isinstance(contents, list) and contents else None
+    data = first.get("data") if isinstance(first, dict) else None
+    if event.get("role") == "tool" or (isinstance(data, dict) and "output" in data):
+        return "mcp_call_output"
+    return kind
+
+
+def role_of(event: dict[str, Any]) -> str:
+    role = event.get("role")
+    return role if role in ("user", "system") else "assistant"
+
+
+def is_error(message: Message, event: dict[str, Any]) -> bool:
+    """Whether a message reports an error; one of type `error` may open before it says which."""
+    if message.kind == "error":
+        return event.get("status") not in (None, "created", "in_progress") or event.get("code") is not None
+    return event.get("status") == "failed" and isinstance(event.get("error"), dict)
+
+
+def too_deep(event: object, payload: bytes) -> bool:
+    """Whether a value is nested so deep that writing it again could fail."""
+    if len(payload) < _SHALLOW or payload.count(b"[") + payload.count(b"{") <= _DEEPEST:
+        return False
+    level: list[Any] = [event]
+    for _ in range(_DEEPEST):
+        level = [v for item in level for v in (item.values() if isinstance(item, dict) else item) if _nests(v)]
+        if not level:
+            return False
+    return True
+
+
+def _nests(value: object) -> bool:
+    return isinstance(value, (dict, list))

@@ -1,0 +1,137 @@
+"""The three objects of the wire with all their fields in order (section 4), and usage (section 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.model import UsageReported
+
+
+def content_object(
+    number: int | None, status: str, kind: str, index: int, delta: bool, msg_id: str, payload: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "sequence_number": number,
+        "object": "content",
+        "status": status,
+        "error": None,
+        "type": kind,
+        "index": index,
+        "delta": delta,
+        "msg_id": msg_id,
+        **payload,
+    }
+
+
+@dataclass(slots=True)
+class WireMessage:
+    """A message on the wire while it is written. `owner` is the message of ours whose parts it carries."""
+
+    id: str
+    kind: str
+    role: str
+    owner: str
+    contents: list[dict[str, Any]] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    usage: dict[str, Any] | None = None
+    status: str = "completed"
+    ended: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def opening(self, number: int) -> dict[str, Any]:
+        return self._object(number, "in_progress", None, None)
+
+    def closing(self, number: int) -> dict[str, Any]:
+        return self._object(number, self.status, self.contents, self.usage)
+
+    def _object(
+        self, number: int, status: str, content: list[dict[str, Any]] | None, usage: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        return {
+            "sequence_number": number,
+            "object": "message",
+            "status": status,
+            "error": None,
+            "id": self.id,
+            "type": self.kind,
+            "role": self.role,
+            "content": content,
+            "code": None,
+            "message": None,
+            "usage": usage,
+            "metadata": self.metadata or None,
+            **self.extra,
+        }
+
+
+@dataclass(slots=True)
+class WireResponse:
+    """What stays the same in all response events of one run."""
+
+    id: str
+    created_at: int
+    session_id: str
+
+    def event(
+        self,
+        number: int,
+        status: str,
+        *,
+        output: list[dict[str, Any]] | None = None,
+        usage: dict[str, Any] | None = None,
+        completed_at: int | None = None,
+        error: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        return {
+            "sequence_number": number,
+            "object": "response",
+            "status": status,
+            "error": error,
+            "id": self.id,
+            "created_at": self.created_at,
+            "completed_at": completed_at,
+            "output": output,
+            "usage": usage,
+            "session_id": self.session_id,
+        }
+
+
+def usage_object(report: UsageReported) -> dict[str, Any] | None:
+    """`usage`: what the web frontend shows, and details spelled as the OpenAI Responses API spells them."""
+    total = report.total
+    if total is None and report.input is not None and report.output is not None:
+        total = report.input + report.output
+    counts = {"input_tokens": report.input, "output_tokens": report.output, "total_tokens": total}
+    usage: dict[str, Any] = {k: v for k, v in counts.items() if v is not None}
+    if report.cached is not None:
+        usage["input_tokens_details"] = {"cached_tokens": report.cached}
+    if report.reasoning is not None:
+        usage["output_tokens_details"] = {"reasoning_tokens": report.reasoning}
+    return usage or None
+
+
+def usage_report(usage: object) -> UsageReported | None:
+    """Token counts in either spelling (section 9); None when there are none."""
+    if not isinstance(usage, dict):
+        return None
+    report = UsageReported(
+        _count(usage, "input_tokens", "prompt_tokens"),
+        _count(usage, "output_tokens", "completion_tokens"),
+        _count(usage, "total_tokens"),
+        _count(_details(usage, "input_tokens_details", "prompt_tokens_details"), "cached_tokens"),
+        _count(_details(usage, "output_tokens_details", "completion_tokens_details"), "reasoning_tokens"),
+    )
+    return None if report == UsageReported() else report
+
+
+def _count(values: dict[str, Any], *names: str) -> int | None:
+    for name in names:
+        value = values.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**53:
+            return int(value)
+    return None
+
+
+def _details(usage: dict[str, Any], *names: str) -> dict[str, Any]:
+    return next((usage[n] for n in names if isinstance(usage.get(n), dict)), {})

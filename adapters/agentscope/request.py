@@ -1,0 +1,273 @@
+"""AgentRequest -> Request: the body of `POST /process`, checked in one walk (protocol page, section 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec import Context, WireRequest
+from bridge.codec.check import Node
+from bridge.codec.jsontext import read_body
+from bridge.errors import RequestError
+from bridge.model import (
+    HistoryMode,
+    Message,
+    Part,
+    Request,
+    ResponseFormat,
+    Resume,
+    Sampling,
+    Text,
+    Tool,
+    ToolChoice,
+    ToolMode,
+)
+
+from .contents import CALLS, CONTENT_TYPES, NAME, OUTPUTS, call_of, part_of, reasoning_of, result_of
+from .options import front
+from .spelling import message_type, plain
+
+_ROLES = frozenset({"user", "assistant", "system", "tool"})
+# What only this dialect's own agents understand, or what a model has no use for; passed on to them as it came.
+_ASIDE = frozenset({"mcp_approval_request", "mcp_approval_response", "mcp_list_tools", "heartbeat", "error"})
+_ASIDE_PREFIX = "a2ui_"
+_FIELDS = frozenset(
+    {
+        "input", "stream", "id", "response_id", "model", "top_p", "temperature", "frequency_penalty",
+        "presence_penalty", "max_tokens", "stop", "n", "seed", "tools", "session_id", "user_id",
+    }
+)  # fmt: skip
+_PAYLOADS = ("text", "refusal", "image_url", "video_url", "file_url", "file_id", "file_data", "filename", "file_name")
+
+
+def decode_request(wire: WireRequest, context: Context) -> Request:
+    """Unknown top-level fields travel in `extras`; the frontend sends what is new, so the history is a DELTA."""
+    said = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said and said != "application/json" and not said.endswith("+json"):
+        raise RequestError(f"content-type: expected application/json, got {said[:40]!r}.", param="content-type")
+    body = Node(plain(read_body(wire.body)))
+    reader = _Reader()
+    reader.read(body)
+    streams = body.boolean("stream") is not False or not front(context).honour_stream
+    rest = body.rest(_FIELDS)
+    request = Request(
+        reader.messages,
+        model=body.string("model"),
+        thread_id=body.string("session_id"),
+        run_id=body.string("id") or body.string("response_id"),
+        user_id=body.string("user_id"),
+        stream=streams,
+        history=HistoryMode.DELTA,
+        sampling=_sampling(body),
+        resume=reader.resume,
+    )
+    _tools(body, request, rest)
+    _openai_fields(rest, request)
+    if reader.aside:
+        rest["input"] = reader.aside
+    request.extras = {NAME: rest} if rest else None
+    return request
+
+
+def _sampling(body: Node) -> Sampling:
+    return Sampling(
+        temperature=body.number("temperature", convert=True),
+        top_p=body.number("top_p", convert=True),
+        max_tokens=body.integer("max_tokens", convert=True),
+        stop=body.strings("stop"),
+        seed=body.integer("seed", convert=True),
+        n=body.integer("n", convert=True, least=1, most=5),
+        frequency_penalty=body.number("frequency_penalty", convert=True),
+        presence_penalty=body.number("presence_penalty", convert=True),
+    )
+
+
+def _tools(body: Node, request: Request, rest: dict[str, Any]) -> None:
+    """Functions in OpenAI's shape; any other object is kept for the same dialect, as the real server keeps it."""
+    tools, others = [], []
+    for node in body.objects("tools"):
+        function = node.get("function")
+        tool = _function(function) if isinstance(function, dict) else None
+        if tool is None:
+            others.append(node.value)
+        else:
+            tools.append(tool)
+    request.tools = tools or None
+    if others:
+        rest["tools"] = others
+
+
+def _function(function: dict[str, Any]) -> Tool | None:
+    name, description = function.get("name"), function.get("description")
+    parameters, strict = function.get("parameters"), function.get("strict")
+    if not isinstance(name, str) or not name:
+        return None
+    return Tool(
+        name,
+        description if isinstance(description, str) else None,
+        parameters if isinstance(parameters, dict) else None,
+        strict if isinstance(strict, bool) else None,
+    )
+
+
+# ------------------------------------------------------------------ fields that agents know from OpenAI
+
+
+def _openai_fields(rest: dict[str, Any], request: Request) -> None:
+    """Fields that this protocol has no word for and keeps (section 18); in another shape they stay as they came."""
+    choice, wanted = _tool_choice(rest.get("tool_choice")), _format(rest.get("response_format"))
+    if choice is not None:
+        request.tool_choice = choice
+        del rest["tool_choice"]
+    if wanted is not None:
+        request.response_format = wanted
+        del rest["response_format"]
+    if isinstance(rest.get("parallel_tool_calls"), bool):
+        request.parallel_tool_calls = rest.pop("parallel_tool_calls")
+    if isinstance(rest.get("reasoning_effort"), str):
+        request.reasoning_effort = rest.pop("reasoning_effort")
+    if isinstance(rest.get("metadata"), dict):
+        request.metadata = rest.pop("metadata")
+
+
+def _tool_choice(value: object) -> ToolChoice | None:
+    if isinstance(value, str):
+        return ToolChoice(ToolMode(value)) if value in ("auto", "none", "required") else None
+    if not isinstance(value, dict):
+        return None
+    if value.get("type") == "allowed_tools" and isinstance(value.get("allowed_tools"), dict):
+        allowed = value["allowed_tools"]
+        tools, mode = allowed.get("tools"), allowed.get("mode")
+        names = [n for n in map(_named, tools) if n] if isinstance(tools, list) else []
+        return ToolChoice(ToolMode(mode), names) if mode in ("auto", "required") and names else None
+    name = _named(value)
+    return ToolChoice(ToolMode.REQUIRED, [name]) if name else None
+
+
+def _named(value: object) -> str | None:
+    function = value.get("function") if isinstance(value, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def _format(value: object) -> ResponseFormat | None:
+    if not isinstance(value, dict):
+        return None
+    if value.get("type") in ("text", "json_object"):
+        return ResponseFormat("json" if value["type"] == "json_object" else "text")
+    said = value.get("json_schema")
+    if value.get("type") != "json_schema" or not isinstance(said, dict) or not isinstance(said.get("schema"), dict):
+        return None
+    name, strict, description = said.get("name"), said.get("strict"), said.get("description")
+    return ResponseFormat(
+        "json_schema",
+        name if isinstance(name, str) else None,
+        said["schema"],
+        strict if isinstance(strict, bool) else None,
+        description if isinstance(description, str) else None,
+    )
+
+
+# ------------------------------------------------------------------ input
+
+
+class _Reader:
+    """Walks `input` once; every mistake is named with its place."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.resume: list[Resume] = []
+        self.aside: list[dict[str, Any]] = []
+        self._made: list[str] = []
+
+    def read(self, body: Node) -> None:
+        for place, value in enumerate(body.need_array("input")):
+            path = f"input[{place}]"
+            Node.of(value, path)
+            self._message(Node(plain(value), path))
+        for entry in self.aside:
+            # Counted from the end: a stored history is put in front of what came.
+            entry["followed_by"] = len(self.messages) - entry.pop("after")
+
+    def _message(self, node: Node) -> None:
+        role, said = node.one_of("role", _ROLES), node.string("type")
+        kind, metadata = message_type(said), node.object("metadata")
+        name = node.string("name") or _string(metadata.get("original_name") if metadata else None)
+        contents = [Node(plain(c.value), c.path) for c in node.objects("content")]
+        for content in contents:
+            _check(content)
+        if kind == "mcp_approval_response" and (role == "tool" or any("output" in _data(c) for c in contents)):
+            kind = "mcp_call_output"
+        if kind in _ASIDE or kind.startswith(_ASIDE_PREFIX):
+            self._aside(kind, node, contents)
+            return
+        notes = metadata.value if metadata else {}
+        java = said is not None and said != said.lower()
+        parts = self._parts(kind, contents, notes, java)
+        if kind in CALLS or kind == "reasoning":
+            role = "assistant"
+        elif kind in OUTPUTS:
+            role = "tool"
+        self.messages.append(Message(role or "assistant", parts, node.string("id"), name, notes))
+
+    def _aside(self, kind: str, node: Node, contents: list[Node]) -> None:
+        self.aside.append({"after": len(self.messages), "message": node.value})
+        if kind == "mcp_approval_response":
+            for content in contents:
+                self._approval(Node(_data(content), f"{content.path}.data"))
+
+    def _approval(self, data: Node) -> None:
+        wanted = data.string("approval_request_id") or data.need_string("id")
+        decision = "resolved" if data.boolean("approve") else "cancelled"
+        self.resume.append(Resume(wanted, decision, data.value))
+
+    def _parts(self, kind: str, contents: list[Node], metadata: dict[str, Any], java: bool) -> list[Part]:
+        parts: list[Part] = []
+        for content in contents:
+            part = self._part(kind, content, metadata, java)
+            if part is not None:
+                parts.append(part)
+        # The web frontend puts a text first even when it is empty, and some backends refuse empty texts.
+        kept = [p for p in parts if not isinstance(p, Text) or p.text]
+        return kept or parts[:1]
+
+    def _part(self, kind: str, content: Node, metadata: dict[str, Any], java: bool) -> Part | None:
+        is_data = content.get("type") == "data" and "wrapped" not in content.value
+        if kind in CALLS and is_data:
+            call = call_of(kind, _data(content), metadata, self._call_id(content, java))
+            self._made.append(call.call_id)
+            return call
+        if kind in OUTPUTS and is_data:
+            return result_of(kind, _data(content), metadata, self._call_id(content, java, answers=True))
+        if kind == "reasoning" and content.get("type") == "text":
+            return reasoning_of(content.string("text") or "", metadata)
+        return part_of(content.value)
+
+    def _call_id(self, content: Node, java: bool, *, answers: bool = False) -> str:
+        """The call id, which the agent needs; the Java form leaves it out of calls (section 14)."""
+        data = Node(_data(content), f"{content.path}.data")
+        if java and not data.string("call_id"):
+            return self._made.pop(0) if answers and self._made else f"call_{len(self._made) + 1}"
+        return data.need_string("call_id")
+
+
+def _check(content: Node) -> None:
+    """Each content needs a type that is known, and strings where strings belong."""
+    content.need_string("type")
+    content.value = {**content.value, "type": content.value["type"].lower()}
+    content.one_of("type", CONTENT_TYPES)
+    for name in _PAYLOADS:
+        content.string(name)
+    if content.value["type"] == "audio":
+        content.string("data")
+        content.string("format")
+    elif content.value["type"] == "data":
+        content.object("data")
+
+
+def _data(content: Node) -> dict[str, Any]:
+    value = content.get("data")
+    return value if isinstance(value, dict) else {}
+
+
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None

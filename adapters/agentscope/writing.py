@@ -1,0 +1,223 @@
+"""Request -> AgentRequest: what is asked of a backend of this dialect (protocol page, sections 3 and 18)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.jsontext import dumps
+from bridge.errors import Unsupported
+from bridge.model import (
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Request,
+    ResponseFormat,
+    Resume,
+    Text,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolMode,
+    ToolResult,
+)
+
+from .contents import call_data, call_type, content_of, origin_note, output_of, own, reasoning_note
+from .options import back
+
+_SAMPLING = ("top_p", "temperature", "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed")
+# OpenAI fields without a counterpart, carried as extra fields of the same name (section 18).
+_CARRIED = ("logprobs", "logit_bias", "store")
+_EMPTY_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def encode_request(request: Request, context: Context) -> WireRequest:
+    """The session id is always sent: two anonymous requests at once collide in the real server (section 12)."""
+    n = request.sampling.n
+    if n is not None and not 1 <= n <= 5:
+        raise Unsupported(f"n: expected a number from 1 to 5, got {n}.", param="n")
+    if request.context:
+        context.lost.add(Feature.CONTEXT)
+    if request.state is not None:
+        context.lost.add(Feature.STATE)
+    body: dict[str, Any] = {"input": _input(request, context), "stream": True}
+    fields = {
+        "id": request.run_id,
+        "model": context.model or request.model,
+        **{name: getattr(request.sampling, name) for name in _SAMPLING},
+        "tools": _tools(request),
+        "session_id": context.thread_id or request.thread_id or context.run_id,
+        "user_id": request.user_id,
+        **_extra(request),
+    }
+    body.update((k, v) for k, v in fields.items() if v is not None)
+    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    return WireRequest("POST", back(context).path, headers, body=dumps(body))
+
+
+def _extra(request: Request) -> dict[str, Any]:
+    """What the protocol keeps without knowing it, and what came from a frontend of this dialect."""
+    openai = request.extra("openai-chat")
+    same = {k: v for k, v in own(request.extras).items() if k not in ("input", "tools")}
+    return {
+        "tool_choice": _choice(request.tool_choice),
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "response_format": _format(request.response_format),
+        "reasoning_effort": request.reasoning_effort,
+        "metadata": request.metadata or None,
+        **{name: openai[name] for name in _CARRIED if name in openai},
+        **same,
+    }
+
+
+def _tools(request: Request) -> list[dict[str, Any]] | None:
+    others = own(request.extras).get("tools")
+    tools = [_tool(t) for t in request.tools or ()] + (others if isinstance(others, list) else [])
+    return tools or None
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description or "",
+        "parameters": _EMPTY_PARAMETERS if tool.parameters is None else tool.parameters,
+    }
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: ToolChoice | None) -> Any:
+    if choice is None:
+        return None
+    named = [{"type": "function", "function": {"name": n}} for n in choice.names]
+    if not named:
+        return str(choice.mode)
+    if choice.mode is ToolMode.REQUIRED and len(named) == 1:
+        return named[0]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": str(choice.mode), "tools": named}}
+
+
+def _format(wanted: ResponseFormat | None) -> dict[str, Any] | None:
+    if wanted is None:
+        return None
+    if wanted.kind != "json_schema":
+        return {"type": "json_object" if wanted.kind == "json" else "text"}
+    schema: dict[str, Any] = {"name": wanted.name or "answer", "schema": wanted.schema or {}}
+    if wanted.strict is not None:
+        schema["strict"] = wanted.strict
+    if wanted.description is not None:
+        schema["description"] = wanted.description
+    return {"type": "json_schema", "json_schema": schema}
+
+
+# ------------------------------------------------------------------ input
+
+
+def _input(request: Request, context: Context) -> list[dict[str, Any]]:
+    """The messages, with what a frontend of this dialect sent beside them put back in its place."""
+    names: dict[str, str] = {}
+    ordinary = back(context).call_type
+    blocks = [_Writer(message, names, ordinary).write() for message in request.messages]
+    aside = own(request.extras).get("input")
+    entries = aside if isinstance(aside, list) else []
+    out: list[dict[str, Any]] = []
+    for place in range(len(blocks) + 1):
+        out += [e["message"] for e in entries if e["followed_by"] == len(blocks) - place]
+        if place < len(blocks):
+            out += blocks[place]
+    if not entries:
+        out += [_approval(r) for r in request.resume]
+    return out
+
+
+def _approval(resume: Resume) -> dict[str, Any]:
+    payload = resume.payload if isinstance(resume.payload, dict) else {}
+    approve = resume.decision == "resolved" and payload.get("approve") is not False
+    reason = payload.get("reason")
+    data = {
+        "approve": approve,
+        "id": resume.interrupt_id,
+        "approval_request_id": resume.interrupt_id,
+        "reason": reason if isinstance(reason, str) else None,
+    }
+    return {"type": "mcp_approval_response", "role": "user", "content": [{"type": "data", "data": data}]}
+
+
+class _Writer:
+    """One message of ours as one or several of theirs: reasoning, calls and outputs have their own (section 18)."""
+
+    def __init__(self, message: Message, names: dict[str, str], ordinary: str) -> None:
+        self._message = message
+        self._names = names
+        self._ordinary = ordinary
+        self._out: list[dict[str, Any]] = []
+        self._contents: list[dict[str, Any]] | None = None
+
+    def write(self) -> list[dict[str, Any]]:
+        for part in self._message.parts:
+            self._part(part)
+        if not self._out and self._message.role != "tool":
+            # `content: null` breaks the agent; an empty list does not (section 3).
+            self._start("message", self._role, [])
+        return self._out
+
+    @property
+    def _role(self) -> str:
+        role = self._message.role
+        return "system" if role == "developer" else role
+
+    def _part(self, part: Part) -> None:
+        match part:
+            case ToolCall():
+                self._call(part)
+            case ToolResult():
+                self._result(part)
+            case Reasoning():
+                text = [{"type": "text", "text": part.text}]
+                self._start("reasoning", "assistant", text, reasoning_note(part.signature, part.redacted))
+            case _:
+                self._content(part)
+
+    def _content(self, part: Part) -> None:
+        if self._contents is None:
+            # Only a result may stand under role tool; a stray text there is the user's side of the talk.
+            role = "user" if self._role == "tool" else self._role
+            self._contents = self._start("message", role, [])
+        kind, payload = content_of(Text(part.text) if isinstance(part, Refusal) else part, request=True)
+        self._contents.append({"type": kind, **{k: v for k, v in payload.items() if v is not None}})
+
+    def _call(self, call: ToolCall) -> None:
+        kind = call_type(call.origin, call.extras, self._ordinary)
+        self._names[call.call_id] = f"{kind} {call.name}"
+        data = call_data(kind, call.call_id, call.name, call.arguments or "{}", call.server_label)
+        self._start(kind, "assistant", [{"type": "data", "data": data}], origin_note(call.origin, kind))
+        self._contents = None
+
+    def _result(self, result: ToolResult) -> None:
+        kind, _, name = self._names.get(result.call_id, f"{self._ordinary} ").partition(" ")
+        said = own(result.extras).get("type") if result.call_id not in self._names else None
+        kind = said if isinstance(said, str) else f"{kind}_output"
+        output = output_of(result.parts, result.extras)
+        data = {"call_id": result.call_id, "name": result.name or name or None, "output": output}
+        note = {"is_error": True} if result.is_error else {}
+        self._start(kind, "tool", [{"type": "data", "data": data}], note)
+        self._contents = None
+
+    def _start(
+        self, kind: str, role: str, contents: list[dict[str, Any]], note: dict[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Adds a wire message. Ids differ: the agent joins messages that share one."""
+        message: dict[str, Any] = {"type": kind, "role": role, "content": contents}
+        ours, metadata = self._message, {**self._message.metadata, **(note or {})}
+        if ours.id:
+            message["id"] = f"{ours.id}-{len(self._out)}" if self._out else ours.id
+        if ours.name:
+            message["name"] = ours.name
+            metadata["original_name"] = ours.name
+        if metadata:
+            message["metadata"] = metadata
+        self._out.append(message)
+        self._contents = None
+        return contents
