@@ -157,6 +157,10 @@ def parse_data_url(url: str) -> tuple[str | None, str] | None:
         from urllib.parse import unquote_to_bytes
 
         body = base64.b64encode(unquote_to_bytes(body)).decode()
+    elif "%" in body:
+        from urllib.parse import unquote
+
+        body = unquote(body)  # `%3D` for the padding, `%2B` for a plus
     return mime or None, body
 
 

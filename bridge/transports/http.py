@@ -90,6 +90,7 @@ class HttpBackend:
             **{k.lower(): v for k, v in (headers or {}).items()},
         }
         self._forward = frozenset(h.lower() for h in forward_headers)
+        self._addresses: dict[str, URL] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -128,12 +129,14 @@ class HttpBackend:
         wire.headers = {**wire.headers, **extra, **info.forwarded, **self._headers}
         return HttpCall(self, wire, context)
 
-    def address(self, wire: WireRequest) -> URL:
-        """Base URL and the dialect's path; a base that names the endpoint already is taken as it is."""
-        base = str(self.url).rstrip("/")
-        path = wire.path
-        url = URL(base if path and self.url.path.rstrip("/").endswith(path) else base + path, encoded=True)
-        return url.update_query(wire.query) if wire.query else url
+    def address(self, path: str) -> URL:
+        """Base URL and the dialect's path, with the base's query; a base that ends in the path is taken as it is."""
+        known = self._addresses.get(path)
+        if known is None:
+            base = self.url.path.rstrip("/")
+            whole = self.url.path if not path or base.endswith(path) else base + path
+            known = self._addresses[path] = self.url.with_path(whole, encoded=True).with_query(self.url.query)
+        return known
 
     async def models(self) -> list[ModelInfo]:
         wire = self.dialect.models_request()
@@ -260,7 +263,8 @@ class HttpCall:
 def _ask(backend: HttpBackend, wire: WireRequest) -> aiohttp.client._BaseRequestContextManager[aiohttp.ClientResponse]:
     return backend.session.request(
         wire.method,
-        backend.address(wire),
+        backend.address(wire.path),
+        params=wire.query or None,
         data=wire.body or None,
         headers=wire.headers,
         allow_redirects=False,
