@@ -45,6 +45,7 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
         names=names,
         headers=dict(section.headers),
         forward_headers=section.forward_headers,
+        max_event=section.max_event,
         timeouts=timeouts,
         retry=Retry(section.retry.attempts, section.retry.backoff, section.retry.max_backoff),
         options=section.options,

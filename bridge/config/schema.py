@@ -265,6 +265,7 @@ class Backend(Section):
     headers: Headers = Field(default_factory=dict, description="headers sent always", repr=False)
     forward_headers: tuple[HeaderName, ...] = Field(default=(), description="client headers let through")
     fetch_urls: tuple[str, ...] = Field(default=(), description="hosts from which parts may be fetched as bytes")
+    max_event: Size = Field(default=64 * 2**20, description="largest event of a stream, or answer in one piece")
     timeouts: Timeouts = Field(default_factory=Timeouts, description="how long to wait")
     retry: Retry = Field(default_factory=Retry, description="when and how often to try again")
     breaker: Annotated[Breaker | None, _OrOff] = Field(

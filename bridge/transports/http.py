@@ -29,7 +29,6 @@ log = logging.getLogger("bridge.http")
 
 USER_AGENT = "dialect-bridge"
 MAX_ERROR_BODY = 64 * 1024
-MAX_BODY = 64 * 1024 * 1024
 _DRAIN_SECONDS = 0.25
 _DRAIN_BYTES = 64 * 1024
 
@@ -70,6 +69,7 @@ class HttpBackend:
         names: ModelNames | None = None,
         headers: dict[str, str] | None = None,
         forward_headers: tuple[str, ...] = (),
+        max_event: int = sse.MAX_EVENT,
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         options: Options | None = None,
@@ -79,6 +79,7 @@ class HttpBackend:
         self.card: Card = dialect.card
         self.url = URL(url)
         self.names = names or ModelNames()
+        self.max_event = max_event
         self.timeouts = timeouts or Timeouts()
         self.retry = retry or Retry()
         self.options = options if options is not None else dialect.back_options()
@@ -145,7 +146,7 @@ class HttpBackend:
         wire.headers = {**wire.headers, **self._headers}
         try:
             async with asyncio.timeout(self.timeouts.first_event), _ask(self, wire) as response:
-                answer = WireResponse(response.status, _headers_of(response), await _bounded(response, MAX_BODY))
+                answer = WireResponse(response.status, _headers_of(response), await _bounded(response, self.max_event))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise BackendError.of(failure_of(error)) from None
         if answer.status >= 300:
@@ -163,7 +164,7 @@ class HttpCall:
         self._backend = backend
         self._wire = wire
         self._decoder = backend.dialect.decoder(context)
-        self._splitter = sse.Splitter()
+        self._splitter = sse.Splitter(backend.max_event)
         self._response: aiohttp.ClientResponse | None = None
         self._stream: bool | None = None
         self._over = False
@@ -210,7 +211,7 @@ class HttpCall:
             if self._stream is None:
                 self._stream = _looks_like_stream(response, data)
             if not self._stream:
-                data += await _bounded(response, MAX_BODY - len(data))
+                data += await _bounded(response, self._backend.max_event - len(data))
                 events = self._whole(response, data)
             elif data:
                 self.frames = self._splitter.feed(data)

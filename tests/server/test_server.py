@@ -360,6 +360,23 @@ async def test_a_backend_that_cannot_be_reached() -> None:
     assert (reply.status, reply.json) == (502, {"wrong": "The backend is not available: the connection was refused."})
 
 
+@pytest.mark.parametrize("whole", [True, False])
+async def test_an_answer_over_the_limit_ends_the_run(whole: bool) -> None:
+    async def script(exchange: Exchange) -> None:
+        with contextlib.suppress(ConnectionError):
+            await exchange.head(content_type="application/json" if whole else "text/event-stream")
+            await exchange.send(b"{" if whole else SAID)
+            for _ in range(200):
+                await exchange.send(b'"' + b"x" * 1000 if whole else b"data: " + b"x" * 1000)
+            await exchange.left()
+
+    async with fake_backend() as backend, serving(config(backend.url, {"max_event": "10KiB"})) as base:
+        backend.plays(script)
+        reply = await post(f"{base}/toy/ask", {"ask": "x"})
+        assert b"the limit of" in reply.body
+        await asyncio.wait_for(backend.seen[0].gone.wait(), 1)
+
+
 async def test_a_backend_that_does_not_speak_http() -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.raw(b"\x00\x01garbage\r\n\r\n")

@@ -151,7 +151,9 @@ def test_logprobs_travel_with_their_text() -> None:
 def test_annotations_survive() -> None:
     entry = next(e for e in STREAMS if e["name"] == "openai-annotations")
     events = decode([encode(decode([read(entry)]))])
-    lists = [e.value["delta"]["annotations"] for e in events if isinstance(e, Raw) and "annotations" in e.value["delta"]]
+    lists = [
+        e.value["delta"]["annotations"] for e in events if isinstance(e, Raw) and "annotations" in e.value["delta"]
+    ]
     assert [a["url_citation"]["url"] for each in lists for a in each] == entry["expect"]["annotations"]
 
 

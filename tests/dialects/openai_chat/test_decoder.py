@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from adapters.openai_chat import dialect
 from adapters.openai_chat.think import ThinkSplitter
 from bridge.codec import Frame
 from bridge.errors import ErrorCode, Failure
+from bridge.framing.sse import join
 from bridge.model import (
     Answer,
     FinishReason,
@@ -25,7 +27,7 @@ from bridge.model import (
     url_of,
 )
 
-from .helpers import answer, back, chunk, decode, decode_chunks, encode, join
+from .helpers import answer, back, chunk, decode, decode_chunks, encode
 
 
 def read(*chunks: Any, done: bool = True, **options: Any) -> Answer:
@@ -50,7 +52,10 @@ def function(name: Any = None, arguments: Any = None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fragments", "expected"),
     [
-        ([{"id": "a", "function": function("f", '{"x"')}, {"function": function(None, ":1}")}], [("a", "f", '{"x":1}')]),
+        (
+            [{"id": "a", "function": function("f", '{"x"')}, {"function": function(None, ":1}")}],
+            [("a", "f", '{"x":1}')],
+        ),
         (
             [{"id": "a", "function": function("f", "{}")}, {"id": "b", "function": function("g", "{}")}],
             [("a", "f", "{}"), ("b", "g", "{}")],
@@ -72,6 +77,15 @@ def function(name: Any = None, arguments: Any = None) -> dict[str, Any]:
                 {"index": 0, "id": "b", "function": function("g", "{}")},
             ],
             [("a", "f", "{}"), ("b", "g", "{}")],
+        ),
+        (
+            [
+                {"index": 0, "id": "a", "function": function("f", "")},
+                {"index": 0, "function": function(None, "[1]")},
+                {"index": 0, "id": "b", "function": function("g", "")},
+                {"index": 0, "function": function(None, "[2]")},
+            ],
+            [("a", "f", "[1]"), ("b", "g", "[2]")],
         ),
         (
             [
@@ -98,7 +112,7 @@ def function(name: Any = None, arguments: Any = None) -> dict[str, Any]:
         ([{"index": 0, "id": "a", "function": function("f", {"x": [1]})}], [("a", "f", '{"x":[1]}')]),
         ([{"index": 0, "id": "a", "function": {"name": "f", "arguments": None}}], [("a", "f", "")]),
         ([{"index": 0, "id": "a", "function": None}, {"index": 0, "function": function("f", "1")}], [("a", "f", "1")]),
-        ([{"index": 0, "id": 5, "function": function("f", "{}")}], [("call_run1", "f", "{}")]),
+        ([{"index": 0, "id": 5, "function": function("f", "{}")}], [("call_run12", "f", "{}")]),
         (
             [{"id": "a", "function": function("f", "{}")}, {"id": "a", "function": function("f", "")}],
             [("a", "f", "{}")],
@@ -107,11 +121,24 @@ def function(name: Any = None, arguments: Any = None) -> dict[str, Any]:
         ([{}, {"index": True}], []),
     ],
     ids=[
-        "no-index-continues-last", "no-index-new-id", "empty-id-continues", "new-id-per-fragment", "same-index-two-calls",
-        "gaps", "id-and-name-repeated", "name-late", "object", "arguments-null", "function-null", "no-usable-id",
-        "known-id-again", "no-name-ever", "nothing",
+        "no-index-continues-last",
+        "no-index-new-id",
+        "empty-id-continues",
+        "new-id-per-fragment",
+        "same-index-two-calls",
+        "same-index-two-calls-in-pieces",
+        "gaps",
+        "id-and-name-repeated",
+        "name-late",
+        "object",
+        "arguments-null",
+        "function-null",
+        "no-usable-id",
+        "known-id-again",
+        "no-name-ever",
+        "nothing",
     ],
-)  # fmt: skip
+)
 def test_call_fragments(fragments: list[Any], expected: list[tuple[str, str, str]]) -> None:
     """Each fragment in a chunk of its own, and all in one chunk."""
     assert [c[1:] for c in calls(*[call(**f) for f in fragments])] == [e[1:] for e in expected]
@@ -161,6 +188,12 @@ def test_a_complete_call_ends_when_the_next_thing_begins() -> None:
     kinds = [type(e).__name__ for e in events if isinstance(e, (PartStarted, PartEnded))]
     assert kinds[:3] == ["PartStarted", "PartEnded", "PartStarted"]
     assert [c.arguments for c in fold(events).calls] == ["{}", "{}"]
+
+
+def test_a_complete_call_ends_when_text_begins() -> None:
+    events = decode_chunks(call(index=0, id="a", function=function("f", "{}")), chunk({"content": "x"}))
+    places = {type(e).__name__: i for i, e in reversed(list(enumerate(events)))}
+    assert places["PartEnded"] < places["TextDelta"]
 
 
 def test_extras_of_a_call_that_come_late() -> None:
@@ -214,7 +247,9 @@ def test_images_of_a_model_go_back_as_they_came() -> None:
     assert again.text == "See"
 
 
-@pytest.mark.parametrize("pieces", [["<think>abc</think>ok"], list("<think>abc</think>ok"), ["<thi", "nk>abc</", "think>ok"]])
+@pytest.mark.parametrize(
+    "pieces", [["<think>abc</think>ok"], list("<think>abc</think>ok"), ["<thi", "nk>abc</", "think>ok"]]
+)
 def test_think_tags(pieces: list[str]) -> None:
     got = read(*[chunk({"content": p}) for p in pieces], think_tags="reasoning")
     assert (got.reasoning, got.text) == ("abc", "ok")
@@ -328,17 +363,26 @@ def test_the_run_starts_with_the_first_fact_and_the_first_id() -> None:
 
 def test_a_role_alone_is_no_content() -> None:
     """Until content came a failed try may be repeated elsewhere."""
-    from adapters.openai_chat import dialect
-
     decoder = dialect.decoder(back())
     assert decoder.feed([json.dumps(chunk({"role": "assistant", "content": ""})).encode()]) == []
 
 
 @pytest.mark.parametrize(
     "noise",
-    [b"", b"  ", b"{}", b'{"type":"ping"}', b"null", b"[]", b"7", b'"x"', b'{"choices":null}', b'{"choices":[null,3]}',
-     b'{"choices":[{"index":0,"content_filter_offsets":{}}],"object":""}'],
-)  # fmt: skip
+    [
+        b"",
+        b"  ",
+        b"{}",
+        b'{"type":"ping"}',
+        b"null",
+        b"[]",
+        b"7",
+        b'"x"',
+        b'{"choices":null}',
+        b'{"choices":[null,3]}',
+        b'{"choices":[{"index":0,"content_filter_offsets":{}}],"object":""}',
+    ],
+)
 def test_noise_means_nothing(noise: bytes) -> None:
     got = fold(decode_chunks(chunk({"content": "a"}), noise, chunk({"content": "b"}), noise))
     assert (got.text, got.failure) == ("ab", None)
@@ -388,8 +432,16 @@ def test_halves_in_arguments_are_joined() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [b'{"choices":[', b"<html>", b"\xff\xfe", b'{"choices":NaN}', b"[" * 100_000, b'{"choices":' + b"[" * 600 + b"]" * 600 + b"}"]
-)  # fmt: skip
+    "broken",
+    [
+        b'{"choices":[',
+        b"<html>",
+        b"\xff\xfe",
+        b'{"choices":NaN}',
+        b"[" * 100_000,
+        b'{"choices":' + b"[" * 600 + b"]" * 600 + b"}",
+    ],
+)
 def test_broken_json_fails_the_run_after_what_came(broken: bytes) -> None:
     got = fold(decode_chunks(chunk({"content": "x"}), broken, chunk({"content": "y"})))
     assert got.failure is not None
@@ -422,8 +474,6 @@ def test_errors_in_the_stream(error: dict[str, Any], code: ErrorCode, text: str)
 
 
 def test_an_error_event() -> None:
-    from adapters.openai_chat import dialect
-
     decoder = dialect.decoder(back())
     events = decoder.feed([Frame(b'{"message":"boom","status":503}', "error")])
     failure = fold(events).failure

@@ -1,0 +1,257 @@
+"""Whole answers: events -> one completion object, and one completion object -> events (section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapters.openai_chat.decoder import ChatDecoder
+from adapters.openai_chat.errors import decode_error, encode_error, error_in, failure_of, read_json
+from adapters.openai_chat.options import BackOptions, FrontOptions
+from adapters.openai_chat.shape import CANCELED, audio_of, feature_of, finish_word, first_keys, id_of, model_of
+from adapters.openai_chat.wire import NAME, merge, own, write_usage
+from bridge.codec import Context, Feature, WireResponse, json_response
+from bridge.codec.jsontext import dumps
+from bridge.errors import ErrorCode, Failure
+from bridge.model import (
+    Answer,
+    Custom,
+    Event,
+    FinishReason,
+    Message,
+    MessageStarted,
+    Origin,
+    Part,
+    PartStarted,
+    Raw,
+    Reasoning,
+    Refusal,
+    RunStarted,
+    StateChanged,
+    StepEnded,
+    StepStarted,
+    Text,
+    TextDelta,
+    ToolCall,
+    as_text,
+    fold,
+)
+
+_LOST: dict[type, Feature] = {
+    StateChanged: Feature.STATE,
+    StepStarted: Feature.STEP,
+    StepEnded: Feature.STEP,
+    Custom: Feature.CUSTOM,
+    Raw: Feature.RAW,
+}
+
+# ------------------------------------------------------------------ towards clients
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One choice while it is put together."""
+
+    index: int
+    texts: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    more: dict[str, Any] = field(default_factory=dict)
+    beside: dict[str, Any] = field(default_factory=dict)
+    reason: FinishReason | None = None
+    spoken: bool = False
+
+
+def assemble(events: Sequence[Event], context: Context, options: FrontOptions) -> WireResponse:
+    """The completion that a whole stream amounts to; a run that failed or was canceled is its error response."""
+    answer = fold(events)
+    if answer.reason is FinishReason.CANCELED:
+        context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+    failure = answer.failure or (CANCELED if answer.reason is FinishReason.CANCELED else None)
+    if failure is not None:
+        return encode_error(failure)
+    return json_response(dumps(_Assembler(answer, events, context, options).completion()))
+
+
+class _Assembler:
+    """Says each part of an answer where the completion object has its place."""
+
+    def __init__(self, answer: Answer, events: Sequence[Event], context: Context, options: FrontOptions) -> None:
+        self._answer = answer
+        self._context = context
+        self._options = options
+        self._choices: dict[int, _Choice] = {}
+        self._top: dict[str, Any] = {}
+        self._choice(0)
+        for message in answer.messages:
+            self._message(message)
+        self._collect(events)
+        for interrupt in answer.interrupts[:1]:
+            context.lost.add(Feature.INTERRUPT, interrupt.reason or "")
+
+    def completion(self) -> dict[str, Any]:
+        answer = self._answer
+        started = RunStarted(
+            answer.run_id, answer.thread_id, answer.model, answer.created_at, answer.metadata, answer.extras
+        )
+        out: dict[str, Any] = {
+            "id": id_of(started),
+            "object": "chat.completion",
+            "created": int(answer.created_at),
+            "model": model_of(started, self._context),
+            "choices": [self._wire(self._choices[index]) for index in sorted(self._choices)],
+        }
+        if answer.usage is not None:
+            out["usage"] = write_usage(answer.usage)
+        for name, value in {**own(answer.extras), **self._top}.items():
+            out.setdefault(name, value)
+        return out
+
+    def _choice(self, index: int) -> _Choice:
+        return self._choices.setdefault(index, _Choice(index))
+
+    def _message(self, message: Message) -> None:
+        if message.role == "tool":
+            self._context.lost.add(Feature.TOOL_RESULT)
+            return
+        choice = self._choice(self._answer.choice_of(message))
+        ending = self._answer.endings.get(message.id or "")
+        choice.reason = (ending.reason if ending else None) or choice.reason
+        speaks = any(isinstance(p, Text) for p in message.parts)
+        if choice.spoken and speaks:
+            choice.texts.append(self._options.message_separator)
+        choice.spoken = choice.spoken or speaks
+        for part in message.parts:
+            self._part(choice, part)
+
+    def _part(self, choice: _Choice, part: Part) -> None:
+        match part:
+            case Text():
+                choice.texts.append(part.text)
+            case Refusal():
+                choice.refusals.append(part.text)
+            case Reasoning():
+                choice.reasoning.append(part.text)
+                if part.signature or part.redacted:
+                    self._context.lost.add(Feature.REASONING_SIGNATURE)
+            case ToolCall():
+                choice.calls.append(self._call(part))
+            case _:
+                self._medium(choice, part)
+
+    def _medium(self, choice: _Choice, part: Part) -> None:
+        """Pictures of a chat backend and its audio go back as they came, the rest as the option says."""
+        extras = own(part.extras)
+        if extras.get("streamed"):
+            return  # put together from its pieces, which came as Raw
+        if "image" in extras:
+            merge(choice.more, {"images": [extras["image"]]})
+        elif audio := audio_of(part):
+            choice.more["audio"] = audio
+        else:
+            kept = self._options.media == "text"
+            if kept:
+                choice.texts.append(as_text(part))
+            self._context.lost.add(feature_of(part), "told as text" if kept else "")
+
+    def _call(self, call: ToolCall) -> dict[str, Any]:
+        if call.origin is not Origin.FUNCTION:
+            self._context.lost.add(Feature.TOOL_ORIGIN)
+        extras = own(call.extras)
+        more = extras.get("function")
+        if extras.get("type") == "custom":
+            kind, inner = "custom", {"name": call.name, "input": call.arguments}
+        else:
+            kind, inner = "function", {"name": call.name, "arguments": call.arguments or "{}"}
+        inner.update(more if isinstance(more, dict) else {})
+        return {"id": call.call_id, "type": kind, kind: inner, **first_keys(extras)}
+
+    # -------------------------------------------------------------- what folding leaves out
+
+    def _collect(self, events: Sequence[Event]) -> None:
+        """Fields beside deltas (logprobs) and everything that only this dialect understands."""
+        messages: dict[str, int] = {}
+        parts: dict[str, int] = {}
+        for event in events:
+            match event:
+                case MessageStarted():
+                    messages[event.message_id] = event.choice
+                case PartStarted():
+                    parts[event.part_id] = messages[event.message_id]
+                case TextDelta() if event.extras:
+                    merge(self._choice(parts[event.part_id]).beside, own(event.extras))
+                case Raw() if event.dialect == NAME and isinstance(event.value, dict):
+                    self._raw(event.value)
+                case _:
+                    self._lose(event)
+
+    def _raw(self, value: dict[str, Any]) -> None:
+        choice = self._choice(value.get("index", 0))
+        merge(choice.more, value.get("delta") or {})
+        merge(choice.beside, value.get("choice") or {})
+        merge(self._top, value.get("chunk") or {})
+
+    def _lose(self, event: Event) -> None:
+        feature = _LOST.get(type(event))
+        if feature is not None:
+            self._context.lost.add(feature)
+
+    def _wire(self, choice: _Choice) -> dict[str, Any]:
+        content = "".join(choice.texts)
+        silent = choice.calls or choice.refusals or "audio" in choice.more
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": None if not content and silent else content,
+            "refusal": "".join(choice.refusals) or None,
+        }
+        if choice.reasoning:
+            name = self._options.reasoning_field
+            for each in ("reasoning_content", "reasoning") if name == "both" else (name,):
+                message[each] = "".join(choice.reasoning)
+        if choice.calls:
+            message["tool_calls"] = choice.calls
+        reason = self._answer.reason if choice.index == 0 else choice.reason
+        return {
+            "index": choice.index,
+            "message": {**message, **choice.more},
+            "logprobs": None,
+            **choice.beside,
+            "finish_reason": finish_word(reason, bool(choice.calls)),
+        }
+
+
+# ------------------------------------------------------------------ from backends
+
+
+def parse_response(wire: WireResponse, context: Context, options: BackOptions) -> list[Event]:
+    """The run that a response with a body in one piece tells of; what is no completion is a run that failed."""
+    if wire.status >= 400:
+        return _failed(decode_error(wire), context)
+    if wire.content_type == "text/event-stream" or wire.body[:5] == b"data:":
+        return _collected(wire.body, context, options)
+    value = read_json(wire.body)
+    if isinstance(value, dict):
+        choices = value.get("choices")
+        if isinstance(choices, list) and any(isinstance(c, dict) for c in choices):
+            return ChatDecoder(context, options, streamed=False).whole(value)
+    error = error_in(value)
+    if error is not None:
+        return _failed(failure_of(error), context)
+    text = "The backend's answer is neither a chat completion nor an error object."
+    return _failed(Failure(ErrorCode.BACKEND_PROTOCOL, text), context)
+
+
+def _failed(failure: Failure, context: Context) -> list[Event]:
+    builder = context.builder()
+    builder.fail(failure)
+    return builder.take()
+
+
+def _collected(body: bytes, context: Context, options: BackOptions) -> list[Event]:
+    """An event stream in answer to `stream: false` is seen too. Its lines are all here, so splitting them is simple."""
+    decoder = ChatDecoder(context, options)
+    lines = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    events = decoder.feed([line[5:].strip() for line in lines if line.startswith(b"data:")])
+    return events + decoder.close()

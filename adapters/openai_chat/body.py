@@ -1,0 +1,129 @@
+"""`Request` -> the body for a backend (section 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.openai_chat.history import MessageWriter
+from adapters.openai_chat.options import BackOptions
+from adapters.openai_chat.wire import NAME, own
+from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.jsontext import dumps
+from bridge.model import Request, ResponseFormat, Tool, ToolChoice, ToolMode
+
+_METADATA_PAIRS = 16
+_HELD = ("context", "state", "resume")
+
+
+def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
+    """What the backend gets. Raises `Unsupported` for a medium that the wire cannot carry."""
+    extras = dict(request.extra(NAME))
+    body: dict[str, Any] = {
+        "model": context.model or request.model or "",
+        "messages": MessageWriter(context, options).write(request.messages),
+        "stream": request.stream,
+    }
+    _set(body, request, options)
+    _set_metadata(body, request, context)
+    stream_options = extras.pop("stream_options", None)
+    if request.stream and options.include_usage:
+        asked = stream_options if isinstance(stream_options, dict) else {}
+        body["stream_options"] = {**asked, "include_usage": True}
+    _record_losses(request, context)
+    body.update(extras)
+    accept = "text/event-stream" if request.stream else "application/json"
+    headers = {"content-type": "application/json", "accept": accept}
+    return WireRequest("POST", "/chat/completions", headers, body=dumps(body))
+
+
+def _set(body: dict[str, Any], request: Request, options: BackOptions) -> None:
+    """The fields that the request says something about; nothing is invented for the others."""
+    sampling = request.sampling
+    fields = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "n": sampling.n,
+        "seed": sampling.seed,
+        "stop": sampling.stop,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        options.max_tokens_field: sampling.max_tokens,
+        # An empty list is refused by OpenAI, and so are the two fields about tools without any.
+        "tools": [_tool(t) for t in request.tools] if request.tools else None,
+        "tool_choice": _tool_choice(request.tool_choice, request.tools or []) if request.tools else None,
+        "parallel_tool_calls": request.parallel_tool_calls if request.tools else None,
+        "response_format": _response_format(request.response_format),
+        "reasoning_effort": request.reasoning_effort,
+        "user": request.user_id,
+    }
+    body.update((name, value) for name, value in fields.items() if value is not None)
+
+
+def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> None:
+    """OpenAI takes 16 pairs of strings and refuses anything else, so what another dialect calls metadata stays here."""
+    metadata = request.metadata
+    if not metadata:
+        return
+    fits = len(metadata) <= _METADATA_PAIRS and all(isinstance(v, str) for v in metadata.values())
+    if fits or NAME in (request.extras or {}):
+        body["metadata"] = metadata
+    else:
+        context.lost.add(Feature.METADATA, f"only {_METADATA_PAIRS} pairs of strings can be sent")
+
+
+def _record_losses(request: Request, context: Context) -> None:
+    for name in _HELD:
+        if getattr(request, name):
+            context.lost.add(Feature(name))
+    if request.thread_id is not None and request.thread_id not in request.metadata.values():
+        context.lost.add(Feature.THREAD_ID)
+    if any(name != NAME and fields for name, fields in (request.extras or {}).items()):
+        context.lost.add(Feature.EXTRAS, "fields of other dialects")
+
+
+# ------------------------------------------------------------------ tools
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    extras = dict(own(tool.extras))
+    if "whole" in extras:
+        return dict(extras["whole"])
+    function: dict[str, Any] = {"name": tool.name}
+    for name in ("description", "parameters", "strict"):
+        value = getattr(tool, name)
+        if value is not None:
+            function[name] = value
+    function.update(extras.pop("function", {}))
+    return {"type": "function", "function": function, **extras}
+
+
+def _named(name: str, tools: list[Tool]) -> dict[str, Any]:
+    """The reference to one tool, which differs by its kind."""
+    whole = next((own(t.extras).get("whole") for t in tools if t.name == name), None)
+    kind = "custom" if isinstance(whole, dict) and whole.get("type") == "custom" else "function"
+    return {"type": kind, kind: {"name": name}}
+
+
+def _tool_choice(choice: ToolChoice | None, tools: list[Tool]) -> str | dict[str, Any] | None:
+    if choice is None:
+        return None
+    if not choice.names or choice.mode is ToolMode.NONE:
+        return str(choice.mode)
+    if choice.mode is ToolMode.REQUIRED and len(choice.names) == 1:
+        return _named(choice.names[0], tools)
+    allowed = {"mode": str(choice.mode), "tools": [_named(name, tools) for name in choice.names]}
+    return {"type": "allowed_tools", "allowed_tools": allowed}
+
+
+def _response_format(wanted: ResponseFormat | None) -> dict[str, Any] | None:
+    if wanted is None:
+        return None
+    if wanted.kind != "json_schema":
+        return {"type": "json_object" if wanted.kind == "json" else "text"}
+    # The wire requires a name; dialects without one mean "whatever you call it"
+    schema: dict[str, Any] = {"name": wanted.name or "answer"}
+    for name in ("schema", "strict", "description"):
+        value = getattr(wanted, name)
+        if value is not None:
+            schema[name] = value
+    return {"type": "json_schema", "json_schema": schema}

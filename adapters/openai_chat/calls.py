@@ -1,0 +1,186 @@
+"""Which call does this fragment belong to? The one place that decides it (section 5).
+
+The official wire counts calls by `index`, sends `id` and `name` once and then pieces of the arguments. Others leave
+out the index, repeat the id, give each fragment a new one, give two calls the same index, or send a call whole. The
+key is the index, else the id, else the position.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.openai_chat.wire import noted, without_empty
+from bridge.codec.jsontext import loads
+from bridge.model import Builder, PartKind, json_text
+
+_CALL_KEYS = frozenset({"index", "id", "type", "function"})
+_FUNCTION_KEYS = frozenset({"name", "arguments"})
+
+
+class _Call:
+    """One call while it is open. Its part opens when its name is known, since the model wants it at the start."""
+
+    __slots__ = ("call_id", "extras", "ids", "key", "late", "name", "opened", "pieces")
+
+    def __init__(self, key: tuple[int, int]) -> None:
+        self.key = key
+        self.call_id = ""
+        self.ids: set[str] = set()
+        self.name = ""
+        self.opened = False
+        self.pieces: list[str] = []
+        self.extras: dict[str, Any] = {}
+        self.late = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the arguments are complete: an object whose end has come can only be followed by another call."""
+        text = "".join(self.pieces).strip()
+        if not text.startswith("{") or not text.endswith("}"):
+            return False
+        try:
+            loads(text)
+        except ValueError:
+            return False
+        return True
+
+
+class Calls:
+    """The tool calls of one choice; `open` holds those that may still grow."""
+
+    def __init__(self, builder: Builder, choice: int) -> None:
+        self._builder = builder
+        self._choice = choice
+        self._all: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._last: _Call | None = None
+        self.open: list[_Call] = []
+
+    def feed(self, fragments: list[Any]) -> None:
+        """The `tool_calls` of one delta."""
+        for place, fragment in enumerate(fragments):
+            if isinstance(fragment, dict):
+                self._fragment(fragment, place)
+
+    def feed_old(self, fragment: dict[str, Any]) -> None:
+        """The `function_call` of one delta: one call without id and index."""
+        self._fragment({"index": 0, "function": fragment}, 0)
+
+    def settle(self) -> None:
+        """Something else begins: ends the calls whose arguments are complete, so that clients can run them."""
+        for call in [c for c in self.open if c.opened and c.whole]:
+            self._end(call)
+
+    def close(self) -> None:
+        """The answer is over: nothing more can come for any call."""
+        for call in list(self.open):
+            if not call.opened and (call.call_id or call.pieces):
+                self._begin(call)
+            self._end(call)
+
+    # -------------------------------------------------------------- inside
+
+    def _fragment(self, fragment: dict[str, Any], place: int) -> None:
+        function = fragment.get("function")
+        kind = fragment.get("type")
+        if kind == "custom" and isinstance(fragment.get("custom"), dict):
+            custom = fragment["custom"]
+            function = {**custom, "arguments": custom.get("input")}
+            function.pop("input", None)
+        if not isinstance(function, dict):
+            function = {}
+        call_id, name = _text(fragment.get("id")), _text(function.get("name"))
+        arguments = _arguments(function.get("arguments"))
+        call = self._find(fragment.get("index"), call_id, name, arguments, place)
+        if call is None:
+            return
+        if call_id:
+            call.ids.add(call_id)
+        # The first non-empty id and name count: fragments repeat them (capture tool-name-and-id-repeated)
+        call.call_id = call.call_id or call_id
+        call.name = call.name or name
+        self._note(call, fragment, function)
+        self._grow(call, function.get("arguments"), arguments)
+
+    def _grow(self, call: _Call, raw: Any, arguments: str) -> None:
+        if not call.opened and call.name:
+            self._begin(call)
+        if not arguments or (call.pieces and not isinstance(raw, str)):
+            return  # an object that is repeated grows nothing
+        call.pieces.append(arguments)
+        if call.opened:
+            write = self._builder.delta if arguments.isascii() else self._builder.ragged
+            write(call.key, arguments)
+
+    def _find(self, index: Any, call_id: str, name: str, arguments: str, place: int) -> _Call | None:
+        if type(index) is int:
+            call = self._by_index.get(index)
+            if call is None or self._is_another(call, call_id, name, arguments):
+                call = self._by_index[index] = self._new()
+            return call
+        if call_id:
+            known = next((c for c in reversed(self._all) if call_id in c.ids), None)
+            if known is None or self._is_another(known, call_id, name, arguments):
+                return self._new()
+            return known
+        last = self._last
+        if last is None or (name and (place > 0 or self._is_another(last, call_id, name, arguments))):
+            return self._new() if name or arguments else None
+        return last
+
+    @staticmethod
+    def _is_another(call: _Call, call_id: str, name: str, arguments: str) -> bool:
+        """Two calls under one index or id: each with its own id and name, or whole ones one after the other."""
+        if call_id and name and call.ids and call_id not in call.ids:
+            return bool(call.name)
+        return bool(name and arguments[:1] == "{" and call.whole)
+
+    def _new(self) -> _Call:
+        self.settle()
+        call = self._last = _Call((self._choice, len(self._all)))
+        self._all.append(call)
+        self.open.append(call)
+        return call
+
+    def _begin(self, call: _Call) -> None:
+        call.opened = True
+        self._builder.open_part(
+            call.key,
+            self._choice,
+            PartKind.TOOL_CALL,
+            call_id=call.call_id or None,
+            name=call.name,
+            extras=noted(dict(call.extras)),
+        )
+        for piece in call.pieces:
+            self._builder.ragged(call.key, piece)
+
+    def _end(self, call: _Call) -> None:
+        self.open.remove(call)
+        self._builder.end_part(call.key, extras=noted(dict(call.extras)) if call.late else None)
+
+    def _note(self, call: _Call, fragment: dict[str, Any], function: dict[str, Any]) -> None:
+        """Keeps what only chat knows (Gemini's thought signature, capture gemini-tool-no-index)."""
+        known = _CALL_KEYS if fragment.get("type") != "custom" else _CALL_KEYS | {"custom"}
+        if known.issuperset(fragment) and _FUNCTION_KEYS.issuperset(function):
+            if fragment.get("type") == "custom":
+                call.extras["type"] = "custom"
+            return
+        more = without_empty({k: v for k, v in fragment.items() if k not in known})
+        if inner := without_empty({k: v for k, v in function.items() if k not in _FUNCTION_KEYS}):
+            more["function"] = inner
+        if fragment.get("type") == "custom":
+            more["type"] = "custom"
+        call.late = call.late or (call.opened and any(call.extras.get(k) != v for k, v in more.items()))
+        call.extras.update(more)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _arguments(value: Any) -> str:
+    """A piece of the arguments string; an object (Ollama's own API, capture tool-arguments-object) is written once."""
+    if isinstance(value, str):
+        return value
+    return json_text(value) if isinstance(value, (dict, list)) else ""

@@ -1,0 +1,59 @@
+"""What chat completions can carry, and what becomes of the rest."""
+
+from __future__ import annotations
+
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, entries
+from bridge.codec.card import RunsTools
+from bridge.model import HistoryMode
+
+_AS_MARKDOWN = "Markdown in the content; option media: drop"
+_NO_FIELD = "the wire has no field for it"
+_NO_EVENT = "the wire has no event for it"
+
+CARD = Card(
+    answers=entries(
+        ANSWER_FEATURES,
+        text={
+            Feature.IMAGE: _AS_MARKDOWN,
+            Feature.AUDIO: _AS_MARKDOWN + "; audio of a chat backend stays audio",
+            Feature.VIDEO: _AS_MARKDOWN,
+            Feature.FILE: _AS_MARKDOWN,
+            Feature.DATA: "JSON in the content; option media: drop",
+        },
+        drop={
+            Feature.REASONING_SIGNATURE: _NO_FIELD,
+            Feature.TOOL_ORIGIN: "every call is a function call",
+            Feature.TOOL_RESULT: "answers have no results; option server_tools tells them otherwise",
+            Feature.INTERRUPT: "a run that waits ends as after its tool calls, else as stop",
+            Feature.STATE: _NO_EVENT,
+            Feature.STEP: _NO_EVENT,
+            Feature.CUSTOM: _NO_EVENT,
+            Feature.RAW: "that of other dialects; its own passes unchanged",
+            Feature.PART_BORDERS: "texts that follow each other become one; option message_separator",
+        },
+        refuse={Feature.FINISH_CANCELED: "told as an error with the code canceled, never as a finish"},
+    ),
+    requests=entries(
+        REQUEST_FEATURES,
+        text={Feature.DATA: "JSON as a text part"},
+        drop={
+            Feature.REASONING_HISTORY: "sent as reasoning_content with tool calls; option reasoning_history",
+            Feature.TOOL_ORIGIN: "every call is a function call",
+            Feature.THREAD_ID: "the wire has no threads; every request carries the whole talk",
+            Feature.CONTEXT: _NO_FIELD,
+            Feature.STATE: _NO_FIELD,
+            Feature.RESUME: _NO_FIELD,
+        },
+        refuse={
+            Feature.AUDIO_URL: "the wire takes bytes only; option unsupported_media: text",
+            Feature.VIDEO_URL: "no part for it; option unsupported_media: text",
+            Feature.VIDEO_INLINE: "no part for it; option unsupported_media: text",
+            Feature.FILE_URL: "the wire takes ids and bytes only; option unsupported_media: text",
+        },
+    ),
+    history=HistoryMode.FULL,
+    keeps_history=False,
+    eager_start=False,
+    client_runs_calls=True,
+    runs_tools=RunsTools.NEVER,
+)

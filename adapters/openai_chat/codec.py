@@ -1,0 +1,101 @@
+"""The dialect `openai-chat`: chat completions, as every server that calls itself OpenAI-compatible speaks them.
+
+Rule of thumb: accept everything, emit only the strict form. A bridge that copies a backend's quirks to its clients
+fails with the real SDK, mostly silently. Section numbers in this folder's docstrings are those of README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from adapters.openai_chat import answer, body, errors, models, request
+from adapters.openai_chat.card import CARD
+from adapters.openai_chat.decoder import ChatDecoder
+from adapters.openai_chat.encoder import ChatEncoder
+from adapters.openai_chat.options import BackOptions, FrontOptions
+from adapters.openai_chat.wire import NAME
+from bridge.codec import (
+    Context,
+    Decoder,
+    Dialect,
+    Encoder,
+    Endpoint,
+    ModelInfo,
+    Operation,
+    Options,
+    WireRequest,
+    WireResponse,
+)
+from bridge.codec.jsontext import dumps
+from bridge.errors import Failure
+from bridge.model import Event, Request
+
+_O = TypeVar("_O", bound=Options)
+
+
+class OpenAIChat(Dialect):
+    """Both sides of chat completions."""
+
+    name = NAME
+    card = CARD
+    surface = (
+        Endpoint("POST", "/chat/completions", Operation.RUN),
+        Endpoint("GET", "/models", Operation.MODELS),
+        Endpoint("GET", "/models/{id:.+}", Operation.MODELS),
+    )
+    front_options = FrontOptions
+    back_options = BackOptions
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, context)
+
+    def encoder(self, context: Context) -> Encoder:
+        return ChatEncoder(context, _options(context.options, FrontOptions))
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        return answer.assemble(events, context, _options(context.options, FrontOptions))
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return errors.encode_error(failure)
+
+    def encode_models(self, infos: Sequence[ModelInfo]) -> WireResponse:
+        return models.encode_models(infos)
+
+    def encode_model(self, model: ModelInfo) -> WireResponse:
+        return models.encode_model(model)
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        message = {"role": "user", "content": text}
+        value = {"model": "default", "messages": [message], "stream": stream}
+        return WireRequest("POST", "/chat/completions", {"content-type": "application/json"}, body=dumps(value))
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, wanted: Request, context: Context) -> WireRequest:
+        return body.encode_request(wanted, context, _options(context.options, BackOptions))
+
+    def decoder(self, context: Context) -> Decoder:
+        return ChatDecoder(context, _options(context.options, BackOptions))
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        return answer.parse_response(wire, context, _options(context.options, BackOptions))
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return errors.decode_error(wire)
+
+    def models_request(self) -> WireRequest | None:
+        return WireRequest("GET", "/models", {"accept": "application/json"})
+
+    def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
+        return models.decode_models(wire)
+
+
+def _options(given: Any, kind: type[_O]) -> _O:
+    """The options of this side; a context made without any means the defaults."""
+    return given if isinstance(given, kind) else kind()
+
+
+dialect = OpenAIChat()

@@ -1,0 +1,377 @@
+"""Chunks of a backend -> events. Accepts everything of section 5 and never raises on wire data.
+
+The terminal event waits for `[DONE]` or the end of the input, because usage may follow the finish reason. Either of
+the two is a clean end, neither is truncation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from adapters.openai_chat.audio import audio_from
+from adapters.openai_chat.calls import Calls
+from adapters.openai_chat.errors import error_in, failure_of, mended_body
+from adapters.openai_chat.options import BackOptions
+from adapters.openai_chat.think import ThinkSplitter
+from adapters.openai_chat.wire import (
+    FINISH,
+    MAX_DEPTH,
+    NAME,
+    REASONING_FIELDS,
+    deeper_than,
+    is_number,
+    noted,
+    read_usage,
+    without_empty,
+)
+from bridge.codec import Context, FrameLike
+from bridge.codec.jsontext import loads, too_deep
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
+
+_CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
+# The same on every chunk of OpenAI: read once, at the head.
+_USUAL_KEYS = _CHUNK_KEYS | {"system_fingerprint", "service_tier"}
+_CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason"})
+_USUAL_CHOICE_KEYS = _CHOICE_KEYS | {"logprobs"}
+_TEXT = PartKind.TEXT  # reading a member off its enumeration costs as much as making half an event
+_PLAIN = frozenset({"content", "role"})
+_DELTA_KEYS = frozenset(
+    {"content", "role", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning", "audio", "images"}
+)
+_PARTS = {"text": PartKind.TEXT, "output_text": PartKind.TEXT, "thinking": PartKind.REASONING}
+
+
+class _Lane:
+    """What is known of one choice."""
+
+    __slots__ = ("audio", "calls", "finished", "think")
+
+    def __init__(self, calls: Calls, think: ThinkSplitter | None) -> None:
+        self.calls = calls
+        self.think = think
+        self.audio: list[dict[str, Any]] = []
+        self.finished: FinishReason | None = None
+
+
+class ChatDecoder:
+    """One per run. `streamed` is False for a completion in one piece, whose audio then comes once."""
+
+    def __init__(self, context: Context, options: BackOptions, *, streamed: bool = True) -> None:
+        asked = context.request.extra(NAME).get("audio") if context.request else None
+        self._audio_format = asked.get("format") if isinstance(asked, dict) else None
+        self._split_think = options.think_tags == "reasoning"
+        self._streamed = streamed
+        self._builder = context.builder()
+        self._put = self._builder.flow
+        self._lanes: dict[int, _Lane] = {}
+        self._started = False
+        self._error_word = False
+        self._known: dict[str, Any] = {}
+        self._beside: dict[str, Any] = {}
+
+    # -------------------------------------------------------------- the contract
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        for frame in frames:
+            if self._builder.done:
+                break
+            if type(frame) is bytes:
+                self._payload(frame)
+            else:
+                self._payload(frame.data, frame.event)  # type: ignore[union-attr]
+        return self._builder.take()
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        if not self._builder.done:
+            self._flush()
+            if self._lanes and all(lane.finished for lane in self._lanes.values()):
+                self._finish()
+            self._builder.close(failure)
+        return self._builder.take()
+
+    def whole(self, completion: dict[str, Any]) -> list[Event]:
+        """The events of a completion in one piece, which is over even when it does not say why."""
+        self._chunk(completion)
+        self._done()
+        return self._builder.take()
+
+    # -------------------------------------------------------------- frames
+
+    def _payload(self, data: bytes, event: str | None = None) -> None:
+        try:
+            chunk = loads(data)
+        except ValueError:
+            self._odd(data)
+            return
+        if type(chunk) is not dict:
+            return
+        if len(data) > 2 * MAX_DEPTH and too_deep(data) and deeper_than(chunk, MAX_DEPTH):
+            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
+        elif event == "error":
+            self._fail(failure_of(error_in(chunk) or chunk))
+        else:
+            self._chunk(chunk)
+
+    def _odd(self, data: bytes) -> None:
+        """What is not JSON for orjson: the end mark, nothing, lone surrogates - or no JSON at all."""
+        text = data.strip()
+        if text == b"[DONE]":
+            self._done()
+            return
+        if not text:
+            return
+        try:
+            chunk = mended_body(data)
+        except ValueError:
+            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
+            return
+        if isinstance(chunk, dict):
+            self._put = self._builder.ragged_flow
+            self._chunk(chunk)
+            self._put = self._builder.flow
+
+    def _chunk(self, chunk: dict[str, Any]) -> None:
+        if not self._started:
+            self._head(chunk)
+        choices = chunk.get("choices")
+        if type(choices) is list:
+            for choice in choices:
+                if type(choice) is dict:
+                    self._choice(choice)
+        usage = chunk.get("usage")
+        if type(usage) is dict and usage:
+            self._usage(usage)
+        if not _USUAL_KEYS.issuperset(chunk):
+            self._rest(chunk, choices)
+        if self._error_word:
+            self._fail(Failure(ErrorCode.BACKEND_ERROR, "The backend ended its answer with an error."))
+
+    def _head(self, chunk: dict[str, Any]) -> None:
+        """Id, model and time from the first chunk that has them: Azure's first has none (capture azure-empty-first)."""
+        known = self._known
+        for name in ("id", "model"):
+            value = chunk.get(name)
+            if name not in known and isinstance(value, str) and value:
+                known[name] = value
+        created = chunk.get("created")
+        if "created" not in known and is_number(created) and created > 0:
+            known["created"] = float(created)
+        if "choices" in chunk:
+            self._beside.update(_unknown(chunk))
+
+    def _begin(self) -> None:
+        """The first real fact: what is known of the run goes out with it."""
+        self._started = True
+        extras = {"id": self._known["id"], **self._beside} if "id" in self._known else dict(self._beside)
+        self._builder.begin(model=self._known.get("model"), created_at=self._known.get("created"), extras=noted(extras))
+
+    def _usage(self, usage: dict[str, Any]) -> None:
+        """Running totals on every chunk are seen (capture vllm-usage-every-chunk): the last one counts."""
+        report = read_usage(usage)
+        if report is not None:
+            self._builder.usage(report)
+
+    def _rest(self, chunk: dict[str, Any], choices: Any) -> None:
+        """Errors, which may stand beside choices (capture openrouter-error-midstream), and unknown fields."""
+        if "error" in chunk or choices is None:
+            error = error_in(chunk)
+            if error is not None:
+                self._fail(failure_of(error))
+                return
+        if choices is None:
+            return  # pings and other objects that are no chunks
+        news = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._beside.get(k) != v}
+        if news and self._started:
+            self._beside.update(news)
+            self._builder.emit(Raw(NAME, {"chunk": news}))
+
+    # -------------------------------------------------------------- choices
+
+    def _choice(self, choice: dict[str, Any]) -> None:
+        index = choice.get("index")
+        if type(index) is not int or index < 0:
+            index = 0
+        delta = choice.get("delta")
+        if type(delta) is not dict:
+            delta = choice.get("message")
+        extras = None
+        if choice.get("logprobs") is not None or not _USUAL_CHOICE_KEYS.issuperset(choice):
+            extras = _choice_extras(choice)
+        if type(delta) is dict:
+            content = delta.get("content")
+            plain = len(delta) == 1 or _PLAIN.issuperset(delta)
+            if type(content) is str and content and plain and not self._split_think:
+                lane = self._lanes.get(index) or self._open(index)
+                if lane.calls.open:
+                    lane.calls.settle()
+                self._put(index, _TEXT, content, extras)
+                extras = None
+            elif delta:
+                extras = self._delta(index, delta, extras)
+        if extras is not None:
+            self._open(index)
+            self._builder.emit(Raw(NAME, {"index": index, "choice": extras[NAME]}))
+        finish = choice.get("finish_reason")
+        if finish and type(finish) is str:
+            self._end_choice(index, finish, choice)
+
+    def _open(self, index: int) -> _Lane:
+        lane = self._lanes.get(index)
+        if lane is None:
+            if not self._started:
+                self._begin()
+            self._builder.message(index, choice=index)
+            lane = _Lane(Calls(self._builder, index), ThinkSplitter() if self._split_think else None)
+            self._lanes[index] = lane
+        return lane
+
+    def _delta(self, index: int, delta: dict[str, Any], extras: Extras | None) -> Extras | None:
+        """A delta with more than plain text, in the order in which it must be read; returns extras nobody took."""
+        for name in REASONING_FIELDS:
+            reasoning = delta.get(name)
+            if type(reasoning) is str and reasoning:
+                self._flow(index, PartKind.REASONING, reasoning)
+                break
+        content = delta.get("content")
+        if type(content) is str and content:
+            extras = self._text(index, content, extras)
+        elif type(content) is list:
+            for part in content:
+                extras = self._content_part(index, part, extras)
+        refusal = delta.get("refusal")
+        if type(refusal) is str and refusal:
+            self._flow(index, PartKind.REFUSAL, refusal, extras)
+            extras = None
+        self._whole_parts(index, delta)
+        self._calls(index, delta)
+        if not _DELTA_KEYS.issuperset(delta):
+            self._raw(index, without_empty({k: v for k, v in delta.items() if k not in _DELTA_KEYS}))
+        return extras
+
+    def _flow(self, index: int, kind: PartKind, text: str, extras: Extras | None = None) -> None:
+        lane = self._open(index)
+        if lane.calls.open:
+            lane.calls.settle()
+        self._put(index, kind, text, extras)
+
+    def _text(self, index: int, text: str, extras: Extras | None) -> Extras | None:
+        """Content, which may hold think tags; returns extras that no text took."""
+        think = self._open(index).think
+        if think is None:
+            self._flow(index, PartKind.TEXT, text, extras)
+            return None
+        for kind, piece in think.feed(text):
+            self._flow(index, kind, piece, extras)
+            extras = None
+        return extras
+
+    def _content_part(self, index: int, part: Any, extras: Extras | None) -> Extras | None:
+        """A part of a content list (capture mistral-content-parts); `thinking` holds a text or a list of texts."""
+        if not isinstance(part, dict):
+            return self._text(index, part, extras) if isinstance(part, str) and part else extras
+        name = part.get("type")
+        kind = _PARTS.get(name) if isinstance(name, str) else None
+        if kind is None:
+            if not self._image(index, part):
+                self._raw(index, {"content": [part]})
+            return extras
+        inner = part.get("text") if kind is PartKind.TEXT else part.get("thinking")
+        for text in inner if isinstance(inner, list) else [inner]:
+            text = text.get("text") if isinstance(text, dict) else text
+            if not isinstance(text, str) or not text:
+                continue
+            if kind is PartKind.TEXT:
+                extras = self._text(index, text, extras)
+            else:
+                self._flow(index, kind, text)
+        return extras
+
+    def _calls(self, index: int, delta: dict[str, Any]) -> None:
+        fragments = delta.get("tool_calls")
+        if type(fragments) is list and fragments:
+            self._open(index).calls.feed(fragments)
+        old = delta.get("function_call")
+        if type(old) is dict and old:
+            self._open(index).calls.feed_old(old)
+
+    def _whole_parts(self, index: int, delta: dict[str, Any]) -> None:
+        audio, images = delta.get("audio"), delta.get("images")
+        if type(audio) is dict and audio:
+            self._open(index).audio.append(audio)
+            if self._streamed:
+                self._raw(index, {"audio": audio})
+        for image in images if type(images) is list else ():
+            if not self._image(index, image):
+                self._raw(index, {"images": [image]})
+
+    def _image(self, index: int, part: Any) -> bool:
+        """A picture that the model made (OpenRouter's `images`); other dialects get the picture, chat the entry."""
+        holder = part.get("image_url") if isinstance(part, dict) else None
+        url = holder.get("url") if isinstance(holder, dict) else holder
+        if not isinstance(url, str) or not url:
+            return False
+        source, mime = source_of(url)
+        self._open(index)
+        self._builder.add(index, Media(MediaKind.IMAGE, source, mime, extras=noted({"image": part})))
+        return True
+
+    def _raw(self, index: int, delta: dict[str, Any]) -> None:
+        if delta:
+            self._open(index)
+            self._builder.emit(Raw(NAME, {"index": index, "delta": delta}))
+
+    # -------------------------------------------------------------- the end
+
+    def _end_choice(self, index: int, word: str, choice: dict[str, Any]) -> None:
+        """The first finish word counts. Calls stay open: some servers send more after it."""
+        if word == "error":
+            beside = error_in(choice)
+            if beside is not None:
+                self._fail(failure_of(beside))
+            self._error_word = True  # the text may stand at the end of the chunk
+            return
+        lane = self._open(index)
+        if lane.finished is None:
+            lane.finished = FINISH.get(word, FinishReason.STOP)
+            self._builder.end_reason(index, lane.finished)
+
+    def _done(self) -> None:
+        if not self._builder.done:
+            self._flush()
+            self._finish()
+            self._builder.end()
+
+    def _finish(self) -> None:
+        """A run ends as its first choice does."""
+        if not self._started:
+            self._begin()
+        lanes = [self._lanes[index] for index in sorted(self._lanes)]
+        self._builder.finish(next((lane.finished for lane in lanes if lane.finished), FinishReason.STOP))
+
+    def _fail(self, failure: Failure) -> None:
+        if not self._started:
+            self._begin()
+        self._flush()
+        self._builder.fail(failure)
+
+    def _flush(self) -> None:
+        """Gives out what was kept back: half a tag, calls without a name, the audio as one medium."""
+        if not self._started:
+            self._begin()
+        for index, lane in self._lanes.items():
+            for kind, piece in lane.think.close() if lane.think else ():
+                self._put(index, kind, piece)
+            lane.calls.close()
+            if lane.audio:
+                self._builder.add(index, audio_from(lane.audio, self._audio_format, self._streamed))
+
+
+def _unknown(chunk: dict[str, Any]) -> dict[str, Any]:
+    return without_empty({k: v for k, v in chunk.items() if k not in _CHUNK_KEYS and k != "error"})
+
+
+def _choice_extras(choice: dict[str, Any]) -> Extras | None:
+    """Fields beside the delta (logprobs, vLLM's stop_reason): they travel on the text they came with."""
+    return noted(without_empty({k: v for k, v in choice.items() if k not in _CHOICE_KEYS and k != "error"}))

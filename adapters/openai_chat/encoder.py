@@ -1,0 +1,366 @@
+"""Events -> chunks, in the strict form of section 4 and nothing else.
+
+Real clients join, add and overwrite what they get, so each fact is said once, in the order they expect. Per token only
+the text is dumped; the bytes around it are made when the part begins (docs/architecture.md, "Where speed matters").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapters.openai_chat.errors import error_object
+from adapters.openai_chat.options import FrontOptions
+from adapters.openai_chat.shape import (
+    CANCELED,
+    audio_of,
+    feature_of,
+    finish_word,
+    first_keys,
+    id_of,
+    model_of,
+    wants_usage,
+)
+from adapters.openai_chat.wire import NAME, own, write_usage
+from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec.jsontext import dumps
+from bridge.model import (
+    ArgsDelta,
+    ContentAdded,
+    Custom,
+    Event,
+    FinishReason,
+    Heartbeat,
+    Interrupted,
+    MessageEnded,
+    MessageStarted,
+    Origin,
+    PartEnded,
+    PartKind,
+    PartStarted,
+    Raw,
+    ReasoningDelta,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Sequencer,
+    StateChanged,
+    StepEnded,
+    StepStarted,
+    TextDelta,
+    ToolResulted,
+    UsageReported,
+    as_text,
+)
+
+_FIELDS = {PartKind.TEXT: "content", PartKind.REFUSAL: "refusal"}
+_LOST: dict[type, Feature] = {
+    ToolResulted: Feature.TOOL_RESULT,
+    StateChanged: Feature.STATE,
+    StepStarted: Feature.STEP,
+    StepEnded: Feature.STEP,
+    Custom: Feature.CUSTOM,
+    Interrupted: Feature.INTERRUPT,
+}
+_CONSTANT = ("system_fingerprint", "service_tier")
+
+
+@dataclass(slots=True)
+class _Choice:
+    """What a client has been told of one choice."""
+
+    calls: int = 0
+    reason: FinishReason | None = None
+    text_in: str | None = None
+    entries: dict[str, int] = field(default_factory=dict)
+    numbers: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Part:
+    """An open part: the bytes before and after its next piece. `twin` stands between two copies of the piece."""
+
+    choice: int
+    before: bytes
+    after: bytes
+    twin: bytes | None = None
+    call: int | None = None
+    bare: bool = False
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+class ChatEncoder:
+    """One per run."""
+
+    def __init__(self, context: Context, options: FrontOptions) -> None:
+        self._context = context
+        self._options = options
+        self._usage: UsageReported | None = None
+        self._sequencer = Sequencer({PartKind.TOOL_CALL})
+        self._head = b""
+        self._first: dict[str, Any] = {}
+        self._choices: dict[int, _Choice] = {}
+        self._messages: dict[str, int] = {}
+        self._parts: dict[str, _Part] = {}
+        self._handlers: dict[type, Callable[[Any, list[FrameLike]], None]] = {
+            TextDelta: self._delta,
+            ReasoningDelta: self._delta,
+            ArgsDelta: self._delta,
+            RunStarted: self._run_started,
+            MessageStarted: self._message_started,
+            MessageEnded: self._message_ended,
+            PartStarted: self._part_started,
+            PartEnded: self._part_ended,
+            ContentAdded: self._content,
+            UsageReported: self._usage_reported,
+            Raw: self._raw,
+            Heartbeat: self._heartbeat,
+            RunFailed: self._failed,
+            RunFinished: self._finished,
+            **dict.fromkeys(_LOST, self._lose),
+        }
+
+    # -------------------------------------------------------------- the contract
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        out: list[FrameLike] = []
+        handlers = self._handlers
+        for event in self._sequencer.feed(events):  # type: ignore[arg-type]
+            handlers[type(event)](event, out)
+        return out
+
+    def close(self) -> list[FrameLike]:
+        """Nothing: `[DONE]` goes out with the terminal event, in the same write."""
+        return []
+
+    # -------------------------------------------------------------- per token
+
+    def _delta(self, event: TextDelta | ReasoningDelta | ArgsDelta, out: list[FrameLike]) -> None:
+        part = self._parts[event.part_id]
+        text = event.text
+        if event.extras:
+            self._with_extras(event, part, out)
+        elif text:
+            piece = dumps(text)
+            if part.twin is None:
+                out.append(part.before + piece + part.after)
+            else:
+                out.append(part.before + piece + part.twin + piece + part.after)
+            part.bare = False
+
+    def _with_extras(self, event: TextDelta | ReasoningDelta | ArgsDelta, part: _Part, out: list[FrameLike]) -> None:
+        """A piece with fields of the choice beside its delta, such as logprobs."""
+        beside = own(event.extras)
+        if event.text:
+            after = part.after
+            if beside:
+                usual = b'},"logprobs":null,"finish_reason":null}]}'
+                fields = {"logprobs": None, **beside, "finish_reason": None}
+                after = after.removesuffix(usual) + b"}," + dumps(fields)[1:] + b"]}"
+            piece = dumps(event.text)
+            out.append(part.before + piece + (part.twin + piece if part.twin is not None else b"") + after)
+            part.bare = False
+        elif beside:
+            out.append(self._chunk(part.choice, {}, beside))
+
+    # -------------------------------------------------------------- chunks
+
+    def _around(self, choice: int, open_delta: str, close_delta: str = "") -> tuple[bytes, bytes]:
+        """The constant bytes of a chunk before and after a piece of text."""
+        before = self._head + f'"choices":[{{"index":{choice},"delta":{{{open_delta}'.encode()
+        return before, f'{close_delta}}},"logprobs":null,"finish_reason":null}}]}}'.encode()
+
+    def _chunk(self, choice: int, delta: dict[str, Any], beside: dict[str, Any] | None = None) -> bytes:
+        entry = {"index": choice, "delta": delta, "logprobs": None, "finish_reason": None, **(beside or {})}
+        return self._head + dumps({"choices": [entry]})[1:]
+
+    def _open(self, choice: int, out: list[FrameLike], content: str | None = "") -> _Choice:
+        """The role chunk of a choice, once and before all else of it; the first chunk of all is choice 0's."""
+        known = self._choices.get(choice)
+        if known is not None:
+            return known
+        if choice != 0 and 0 not in self._choices:
+            self._open(0, out)
+        first = dumps({"role": "assistant", "content": content})[1:-1]
+        before, after = self._around(choice, first.decode())
+        if self._first:
+            after = after[:-1] + b"," + dumps(self._first)[1:]
+            self._first = {}
+        out.append(before + after)
+        made = self._choices[choice] = _Choice()
+        return made
+
+    # -------------------------------------------------------------- run and messages
+
+    def _run_started(self, event: RunStarted, out: list[FrameLike]) -> None:
+        extras = dict(own(event.extras))
+        extras.pop("id", None)
+        head: dict[str, Any] = {
+            "id": id_of(event),
+            "object": "chat.completion.chunk",
+            "created": int(event.created_at),
+            "model": model_of(event, self._context),
+        }
+        head.update((name, extras.pop(name)) for name in _CONSTANT if name in extras)
+        self._head = dumps(head)[:-1] + b","
+        self._first = {k: v for k, v in extras.items() if k not in (*head, "choices", "usage", "error")}
+
+    def _message_started(self, event: MessageStarted, out: list[FrameLike]) -> None:
+        self._messages[event.message_id] = event.choice
+
+    def _message_ended(self, event: MessageEnded, out: list[FrameLike]) -> None:
+        choice = self._open(self._messages[event.message_id], out)
+        choice.reason = event.reason or choice.reason
+
+    # -------------------------------------------------------------- parts
+
+    def _part_started(self, event: PartStarted, out: list[FrameLike]) -> None:
+        index = self._messages[event.message_id]
+        if event.kind is PartKind.TOOL_CALL:
+            self._call_started(event, index, out)
+            return
+        choice = self._open(index, out)
+        if event.kind is PartKind.REASONING:
+            self._parts[event.part_id] = self._reasoning(index)
+            return
+        if event.kind is PartKind.TEXT:
+            self._separate(choice, index, event.message_id, out)
+        before, after = self._around(index, f'"{_FIELDS[event.kind]}":')
+        self._parts[event.part_id] = _Part(index, before, after)
+
+    def _separate(self, choice: _Choice, index: int, message_id: str, out: list[FrameLike]) -> None:
+        separator = self._options.message_separator
+        if separator and choice.text_in not in (None, message_id):
+            out.append(self._chunk(index, {"content": separator}))
+        choice.text_in = message_id
+
+    def _reasoning(self, index: int) -> _Part:
+        name = self._options.reasoning_field
+        if name != "both":
+            return _Part(index, *self._around(index, f'"{name}":'))
+        return _Part(index, *self._around(index, '"reasoning_content":'), twin=b',"reasoning":')
+
+    def _call_started(self, event: PartStarted, index: int, out: list[FrameLike]) -> None:
+        """The first fragment: index, id, type and name, each said once; the rest is arguments only."""
+        if event.origin is not Origin.FUNCTION:
+            self._context.lost.add(Feature.TOOL_ORIGIN)
+        choice = self._open(index, out, None)
+        extras = own(event.extras)
+        kind = "custom" if extras.get("type") == "custom" else "function"
+        field_name = "input" if kind == "custom" else "arguments"
+        number = choice.calls
+        choice.calls += 1
+        more = extras.get("function")
+        inner = {"name": event.name or "", field_name: "", **(more if isinstance(more, dict) else {})}
+        call = {"index": number, "id": event.call_id, "type": kind, kind: inner, **first_keys(extras)}
+        out.append(self._chunk(index, {"tool_calls": [call]}))
+        before, after = self._around(
+            index, f'"tool_calls":[{{"index":{number},"{kind}":{{"{field_name}":', close_delta="}}]"
+        )
+        self._parts[event.part_id] = _Part(index, before, after, None, number, kind == "function", extras)
+
+    def _part_ended(self, event: PartEnded, out: list[FrameLike]) -> None:
+        part = self._parts.pop(event.part_id)
+        if event.signature or event.redacted:
+            self._context.lost.add(Feature.REASONING_SIGNATURE)
+        if part.call is None:
+            return
+        if part.bare:
+            # Strict clients parse the arguments: "" is no JSON (capture tool-empty-arguments)
+            out.append(part.before + b'"{}"' + part.after)
+        late = {k: v for k, v in first_keys(own(event.extras)).items() if part.extras.get(k) != v}
+        if late:
+            out.append(self._chunk(part.choice, {"tool_calls": [{"index": part.call, **late}]}))
+
+    def _content(self, event: ContentAdded, out: list[FrameLike]) -> None:
+        index = self._messages[event.message_id]
+        part = event.part
+        extras = own(part.extras)
+        if extras.get("streamed"):
+            return  # its pieces went by as Raw (capture openai-audio)
+        choice = self._open(index, out)
+        if "image" in extras:
+            out.append(self._chunk(index, self._numbered(choice, {"images": [extras["image"]]})))
+        elif audio := audio_of(part):
+            out.append(self._chunk(index, {"audio": audio}))
+        elif self._options.media == "text":
+            out.append(self._chunk(index, {"content": as_text(part)}))
+            self._context.lost.add(feature_of(part), "told as text")
+        else:
+            self._context.lost.add(feature_of(part))
+
+    # -------------------------------------------------------------- the rest
+
+    def _usage_reported(self, event: UsageReported, out: list[FrameLike]) -> None:
+        self._usage = event
+
+    def _lose(self, event: Event, out: list[FrameLike]) -> None:
+        self._context.lost.add(_LOST[type(event)])
+
+    def _raw(self, event: Raw, out: list[FrameLike]) -> None:
+        if event.dialect != NAME or not isinstance(event.value, dict):
+            self._context.lost.add(Feature.RAW, event.dialect)
+            return
+        value = event.value
+        index = value.get("index", 0)
+        choice = self._open(index, out)
+        if isinstance(delta := value.get("delta"), dict):
+            if delta := self._numbered(choice, delta):
+                out.append(self._chunk(index, delta))
+        elif isinstance(beside := value.get("choice"), dict):
+            out.append(self._chunk(index, {}, beside))
+        elif isinstance(fields := value.get("chunk"), dict):
+            out.append(self._chunk(0, {})[:-1] + b"," + dumps(fields)[1:])
+
+    def _numbered(self, choice: _Choice, delta: dict[str, Any]) -> dict[str, Any]:
+        """A delta as the SDK's helper can add it up: list entries need an `index`, a number may come once only."""
+        out: dict[str, Any] = {}
+        for key, value in delta.items():
+            if isinstance(value, list):
+                out[key] = [self._entry(choice, key, entry) for entry in value]
+            elif isinstance(value, (int, float)):
+                if key not in choice.numbers:
+                    choice.numbers.add(key)
+                    out[key] = value
+            else:
+                out[key] = value
+        return out
+
+    @staticmethod
+    def _entry(choice: _Choice, key: str, entry: Any) -> Any:
+        if not isinstance(entry, dict) or type(entry.get("index")) is int:
+            return entry
+        number = choice.entries.get(key, 0)
+        choice.entries[key] = number + 1
+        return {**entry, "index": number}
+
+    def _heartbeat(self, event: Heartbeat, out: list[FrameLike]) -> None:
+        mode = self._options.keepalive
+        if mode == "comment":
+            out.append(KEEPALIVE)
+        elif mode == "chunk" and self._head:
+            self._open(0, out)
+            out.append(self._chunk(0, {}))
+
+    # -------------------------------------------------------------- the end
+
+    def _failed(self, event: RunFailed, out: list[FrameLike]) -> None:
+        """The error event ends the stream: no finish, no usage, no `[DONE]` after it."""
+        out.append(dumps({"error": error_object(event.error)}))
+
+    def _finished(self, event: RunFinished, out: list[FrameLike]) -> None:
+        if event.reason is FinishReason.CANCELED:
+            # The wire has no word for it, and `stop` would be a lie
+            self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+            out.append(dumps({"error": error_object(CANCELED)}))
+            return
+        self._open(0, out)
+        for index in sorted(self._choices):
+            choice = self._choices[index]
+            known = event.reason if index == 0 else choice.reason
+            word = finish_word(known, choice.calls > 0)
+            out.append(self._chunk(index, {}, {"finish_reason": word}))
+        if self._usage is not None and wants_usage(self._context):
+            out.append(self._head + dumps({"choices": [], "usage": write_usage(self._usage)})[1:])
+        out.append(b"[DONE]")

@@ -1,0 +1,273 @@
+"""Messages of the model -> `messages` for a backend.
+
+Order is kept and ids are never touched, but what other dialects tell in several assistant messages (reasoning, text,
+one message for each call) becomes the one message that chat backends insist on: all calls of a turn stand in one
+assistant message, before their results.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.openai_chat.options import BackOptions
+from adapters.openai_chat.wire import NAME, merge, own
+from bridge.codec import Context, Feature
+from bridge.errors import Unsupported
+from bridge.model import (
+    Data,
+    FileRef,
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Origin,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Url,
+    as_text,
+    json_text,
+    result_text,
+    url_of,
+)
+
+Wire = dict[str, Any]
+
+_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
+# The first bytes of pictures, base64-encoded: a data URL without its media type is refused by most servers.
+_PICTURES = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+
+
+class MessageWriter:
+    """Writes the messages of one request; what cannot be said is recorded in the context."""
+
+    def __init__(self, context: Context, options: BackOptions) -> None:
+        self._lost = context.lost
+        self._options = options
+
+    def write(self, messages: list[Message]) -> list[Wire]:
+        out: list[Wire] = []
+        for place, message in _join_turns(messages):
+            out.extend(self._message(message, f"messages[{place}]"))
+        return out
+
+    def _message(self, message: Message, path: str) -> list[Wire]:
+        """One message; results inside it become messages of their own, after the calls and before a user's words."""
+        results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
+        others: list[tuple[int, Part]] = [(n, p) for n, p in enumerate(message.parts) if not isinstance(p, ToolResult)]
+        if message.role == "tool":
+            for _, part in others:
+                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is no result")
+            if results:
+                results[0].update(own(message.extras))
+            return results
+        if message.role == "assistant":
+            return [*([self._assistant(message, others)] if others or not results else []), *results]
+        if results and not others:
+            return results
+        return [*results, self._other(message, others, path)]
+
+    def _head(self, message: Message, role: str) -> Wire:
+        head: Wire = {"role": role, "content": None}
+        if message.name:
+            head["name"] = message.name
+        head.update(own(message.extras))
+        return head
+
+    def _other(self, message: Message, parts: list[tuple[int, Part]], path: str) -> Wire:
+        role = message.role
+        if role == "developer" and self._options.developer_role == "system":
+            role = "system"
+        written = [self._part(part, role, f"{path}.content[{place}]") for place, part in parts]
+        wire = self._head(message, role)
+        wire["content"] = _shortest([w for w in written if w is not None]) or ""
+        return wire
+
+    # -------------------------------------------------------------- assistant and tool
+
+    def _assistant(self, message: Message, parts: list[tuple[int, Part]]) -> Wire:
+        calls = [self._call(p) for _, p in parts if isinstance(p, ToolCall)]
+        wire = self._head(message, "assistant")
+        self._add_reasoning(wire, [p for _, p in parts if isinstance(p, Reasoning)], bool(calls))
+        spoken = [p for _, p in parts if not isinstance(p, (ToolCall, Reasoning))]
+        refusals = [p for p in spoken if isinstance(p, Refusal)]
+        if len(refusals) == 1 and spoken[-1] is refusals[0] and not refusals[0].extras:
+            wire["refusal"] = spoken.pop().text  # type: ignore[union-attr]
+        content = _shortest([self._spoken(p) for p in spoken])
+        if not content and not calls and "refusal" not in wire and "audio" not in wire:
+            content = ""
+        wire["content"] = content
+        if calls:
+            wire["tool_calls"] = calls
+        return wire
+
+    def _add_reasoning(self, wire: Wire, parts: list[Reasoning], has_calls: bool) -> None:
+        """DeepSeek answers 400 without it inside a tool loop, others refuse the field: the option decides."""
+        wanted = self._options.reasoning_history
+        if any(p.signature or p.redacted for p in parts):
+            self._lost.add(Feature.REASONING_HISTORY, "signatures")
+        text = "".join(p.text for p in parts)
+        if not text:
+            return
+        if wanted == "always" or (wanted == "tool_turns" and has_calls):
+            wire[own(parts[0].extras).get("field", "reasoning_content")] = text
+        else:
+            self._lost.add(Feature.REASONING_HISTORY, f"option reasoning_history: {wanted}")
+
+    def _spoken(self, part: Part) -> Wire:
+        """Assistants can only have spoken text here; a picture they made is told as our own frontend tells it."""
+        if isinstance(part, Refusal):
+            return {"type": "refusal", "refusal": part.text, **own(part.extras)}
+        if isinstance(part, Data) and own(part.extras).get("part"):
+            return dict(part.value)
+        if isinstance(part, Media):
+            self._lost.add(_feature(part), "in an assistant's message, told as text")
+        return {"type": "text", "text": as_text(part), **(own(part.extras) if isinstance(part, Text) else {})}
+
+    def _call(self, call: ToolCall) -> Wire:
+        if call.origin is not Origin.FUNCTION:
+            self._lost.add(Feature.TOOL_ORIGIN)
+        extras = dict(own(call.extras))
+        kind = extras.pop("type", "function")
+        inner = {"name": call.name, "input" if kind == "custom" else "arguments": call.arguments}
+        more = extras.pop("function", None)
+        if isinstance(more, dict):
+            inner.update(more)
+        return {"id": call.call_id, "type": kind, kind: inner, **extras}
+
+    def _result(self, result: ToolResult) -> Wire:
+        if result.is_error:
+            self._lost.add(Feature.TOOL_HISTORY, "that a result is an error")
+        content: str | list[Wire] = result_text(result.parts)
+        if any(own(p.extras) for p in result.parts) and all(isinstance(p, Text) for p in result.parts):
+            content = [{"type": "text", "text": as_text(p), **own(p.extras)} for p in result.parts]
+        return {"role": "tool", "tool_call_id": result.call_id, "content": content}
+
+    # -------------------------------------------------------------- parts of users and systems
+
+    def _part(self, part: Part, role: str, path: str) -> Wire | None:
+        match part:
+            case Text():
+                return {"type": "text", "text": part.text, **own(part.extras)}
+            case Data():
+                if own(part.extras).get("part"):
+                    return dict(part.value)
+                self._lost.add(Feature.DATA, "told as text")
+                return {"type": "text", "text": json_text(part.value)}
+            case Media():
+                wire = _media(part) if role == "user" else None
+                return wire if wire is not None else self._refuse(part, path)
+            case Refusal():
+                return {"type": "text", "text": part.text}
+            case Reasoning():
+                self._lost.add(Feature.REASONING_HISTORY, f"in a message of role {role}")
+            case _:
+                self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
+        return None
+
+    def _refuse(self, media: Media, path: str) -> Wire:
+        if self._options.unsupported_media == "text":
+            self._lost.add(_feature(media), "told as text")
+            return {"type": "text", "text": as_text(media)}
+        raise Unsupported(
+            f"{path}: this backend takes no {media.kind} {_SOURCES[type(media.source)]}. The option "
+            "unsupported_media: text sends it as text.",
+            param=path,
+        )
+
+
+_SOURCES: dict[type, str] = {Url: "by URL", Inline: "as bytes", FileRef: "by file id"}
+
+
+def _feature(media: Media) -> Feature:
+    if isinstance(media.source, FileRef):
+        return Feature.FILE_REF
+    return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
+
+
+def _media(media: Media) -> Wire | None:
+    """The part of the wire for a medium, None when there is no such part."""
+    extras = dict(own(media.extras))
+    marked = extras.pop("type", None)
+    if media.kind is MediaKind.IMAGE and not isinstance(media.source, FileRef):
+        url = url_of(media, _picture_type(media.source))
+        return _wire_part("image_url", {"url": url}, extras)
+    if marked in ("audio_url", "video_url"):
+        return _wire_part(marked, {"url": url_of(media)}, extras)
+    if media.kind is MediaKind.AUDIO and isinstance(media.source, Inline):
+        mime = media.mime or "audio/wav"
+        audio_format = _FORMATS.get(mime) or mime.partition("/")[2] or mime
+        return _wire_part("input_audio", {"data": media.source.base64, "format": audio_format}, extras)
+    if media.kind is MediaKind.FILE:
+        return _file(media, marked, extras)
+    return None
+
+
+def _file(media: Media, marked: str | None, extras: Wire) -> Wire | None:
+    named = {"filename": media.filename} if media.filename else {}
+    match media.source:
+        case FileRef(file_id=file_id):
+            return _wire_part("file", {"file_id": file_id, **named}, extras)
+        case Inline():
+            # The API wants a name beside bytes and takes the type from it
+            return _wire_part("file", {"filename": "file", **named, "file_data": url_of(media)}, extras)
+        case Url(url=url):
+            return _wire_part("file", {"file_url": url, **named}, extras) if marked == "file_url" else None
+
+
+def _wire_part(kind: str, inner: Wire, extras: Wire) -> Wire:
+    more = extras.pop(kind, None)
+    return {"type": kind, kind: {**inner, **(more if isinstance(more, dict) else {})}, **extras}
+
+
+def _picture_type(source: Url | Inline | FileRef) -> str:
+    if isinstance(source, Inline):
+        for start, mime in _PICTURES.items():
+            if source.base64.startswith(start):
+                return mime
+    return "image/png"
+
+
+def _shortest(parts: list[Wire]) -> str | list[Wire] | None:
+    """One plain text is written as a string, which every server knows; lists are for what needs them."""
+    if not parts:
+        return None
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
+        return str(parts[0]["text"])
+    return parts
+
+
+# ------------------------------------------------------------------ one message per turn
+
+
+def _join_turns(messages: list[Message]) -> list[tuple[int, Message]]:
+    """The messages, each with its first place, where reasoning, a text and the calls after it have become one."""
+    out: list[tuple[int, Message]] = []
+    for place, message in enumerate(messages):
+        if out and _continues(out[-1][1], message):
+            before, last = out[-1]
+            extras = dict(own(last.extras))
+            merge(extras, own(message.extras))
+            name = last.name or message.name
+            parts = last.parts + message.parts
+            joined = Message("assistant", parts, last.id, name, last.metadata, {NAME: extras} if extras else None)
+            out[-1] = (before, joined)
+        else:
+            out.append((place, message))
+    return out
+
+
+def _continues(last: Message, message: Message) -> bool:
+    """Calls join the assistant message before them; anything an assistant says joins the reasoning before it."""
+    if last.role != "assistant" or message.role != "assistant" or not message.parts or not last.parts:
+        return False
+    if any(isinstance(p, ToolResult) for p in last.parts + message.parts):
+        return False
+    if all(isinstance(p, Reasoning) for p in last.parts):
+        return True
+    return all(isinstance(p, (ToolCall, Reasoning)) for p in message.parts) and any(
+        isinstance(p, ToolCall) for p in message.parts
+    )

@@ -1,0 +1,213 @@
+"""Messages and their parts, as clients send them (section 2, "Messages")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adapters.openai_chat.wire import REASONING_FIELDS, noted, own
+from bridge.codec.check import Node, wrong
+from bridge.model import (
+    Data,
+    FileRef,
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    json_text,
+    source_of,
+)
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_MIMES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
+
+
+class MessageReader:
+    """Reads the messages of one request in order; it remembers calls, since results name them only by id."""
+
+    def __init__(self, make_id: Callable[[str], str]) -> None:
+        self._make_id = make_id
+        self._names: dict[str, str] = {}
+        self._old_call: str | None = None
+
+    def read(self, node: Node) -> Message:
+        node.need_string("role")
+        role = node.one_of("role", ROLES) or ""
+        if role == "assistant":
+            return self._assistant(node)
+        if role in ("tool", "function"):
+            return self._result(node, role)
+        if node.get("content") is None:
+            wrong(node.at("content"), "a string or a list of parts", None, missing="content" not in node.value)
+        rest = node.rest({"role", "content", "name"})
+        return Message(role, read_content(node), None, node.string("name"), extras=noted(rest))
+
+    def _assistant(self, node: Node) -> Message:
+        known = {"role", "content", "name", "refusal", "tool_calls", "function_call"}
+        parts: list[Part] = []
+        for field in REASONING_FIELDS:
+            if text := node.string(field):
+                known.add(field)
+                # vLLM reads `reasoning`, DeepSeek `reasoning_content`: the client's choice goes back with the text
+                parts = [Reasoning(text, extras=noted({"field": field}))]
+                break
+        parts += read_content(node)
+        if refusal := node.string("refusal"):
+            parts.append(Refusal(refusal))
+        calls: list[Part] = [self._call(call) for call in node.objects("tool_calls")]
+        if node.get("function_call") is not None:
+            calls.append(self._function_call(node.need_object("function_call")))
+        return Message("assistant", parts + calls, None, node.string("name"), extras=noted(node.rest(known)))
+
+    def _call(self, node: Node) -> ToolCall:
+        call_id = node.need_string("id")
+        kind = node.one_of("type", ("function", "custom")) or "function"
+        inner = node.need_object(kind)
+        field = "input" if kind == "custom" else "arguments"
+        name = node_name(inner)
+        self._names[call_id] = name
+        extras = node.rest({"id", "type", "function", "custom", "index"})
+        if kind == "custom":
+            extras["type"] = kind
+        if more := inner.rest({"name", field}):
+            extras["function"] = more
+        return ToolCall(call_id, name, _arguments(inner, field), extras=noted(extras))
+
+    def _function_call(self, node: Node) -> ToolCall:
+        """The old form has no id; the `function` message that follows answers it by position."""
+        self._old_call = self._make_id("call")
+        name = self._names[self._old_call] = node_name(node)
+        return ToolCall(self._old_call, name, _arguments(node, "arguments"))
+
+    def _result(self, node: Node, role: str) -> Message:
+        if role == "function":
+            call_id = self._old_call or self._make_id("call")
+            name: str | None = node_name(node)
+        else:
+            call_id = node.need_string("tool_call_id")
+            name = node.string("name") or self._names.get(call_id)
+        result = ToolResult(call_id, read_content(node), name)
+        rest = node.rest({"role", "content", "name", "tool_call_id"})
+        return Message("tool", [result], extras=noted(rest))
+
+
+def node_name(node: Node) -> str:
+    """The mandatory name of a function."""
+    return node.need_string("name")
+
+
+def _arguments(node: Node, field: str) -> str:
+    """The string as it is, valid JSON or not. Some clients send the object itself: it is written once."""
+    value = node.get(field)
+    if isinstance(value, dict):
+        return json_text(value)
+    return node.string(field) or ""
+
+
+# ------------------------------------------------------------------ parts
+
+
+def read_content(node: Node) -> list[Part]:
+    """`content`: a string, a list of parts, or nothing."""
+    value = node.get("content")
+    if value is None or value == "":
+        return []
+    if isinstance(value, str):
+        return [Text(value)]
+    if not isinstance(value, list):
+        wrong(node.at("content"), "a string or a list of parts", value)
+    return [_part(part) for part in node.objects("content")]
+
+
+def _part(node: Node) -> Part:
+    kind = node.need_string("type")
+    reader = _READERS.get(kind)
+    # A kind that only some servers know: other dialects see its JSON, this one sends it on as it came.
+    return reader(node) if reader else Data(node.value, noted({"part": True}))
+
+
+def _text(node: Node) -> Part:
+    return Text(node.need_string("text"), noted(node.rest({"type", "text"})))
+
+
+def _refusal(node: Node) -> Part:
+    return Refusal(node.need_string("refusal"), noted(node.rest({"type", "refusal"})))
+
+
+def _image(node: Node) -> Part:
+    return _by_url(node, "image_url", MediaKind.IMAGE)
+
+
+def _audio_url(node: Node) -> Part:
+    return _marked(_by_url(node, "audio_url", MediaKind.AUDIO))
+
+
+def _video_url(node: Node) -> Part:
+    return _marked(_by_url(node, "video_url", MediaKind.VIDEO))
+
+
+def _by_url(node: Node, field: str, kind: MediaKind) -> Media:
+    """`{"image_url": {"url": ...}}`; the bare string is seen too."""
+    extras = node.rest({"type", field})
+    if isinstance(node.get(field), str):
+        url = node.need_string(field)
+    else:
+        inner = node.need_object(field)
+        url = inner.need_string("url")
+        if more := inner.rest({"url"}):
+            extras[field] = more
+    source, mime = source_of(url)
+    return Media(kind, source, mime, extras=noted(extras))
+
+
+def _marked(media: Media) -> Media:
+    """Notes that a chat client sent this part, so that a chat backend may get it although OpenAI has no such part."""
+    media.extras = noted({**own(media.extras), "type": f"{media.kind}_url"})
+    return media
+
+
+def _input_audio(node: Node) -> Part:
+    inner = node.need_object("input_audio")
+    data, audio_format = inner.need_string("data"), inner.string("format")
+    extras: dict[str, Any] = node.rest({"type", "input_audio"})
+    if more := inner.rest({"data", "format"}):
+        extras["input_audio"] = more
+    source, mime = source_of(data) if data[:5].lower() == "data:" else (Inline(data), None)
+    if audio_format:
+        mime = _MIMES.get(audio_format, f"audio/{audio_format}")
+    return Media(MediaKind.AUDIO, source, mime, extras=noted(extras))
+
+
+def _file(node: Node) -> Part:
+    inner = node.need_object("file")
+    extras = node.rest({"type", "file"})
+    if more := inner.rest({"file_id", "file_data", "file_url", "filename"}):
+        extras["file"] = more
+    filename = inner.string("filename")
+    if file_id := inner.string("file_id"):
+        return Media(MediaKind.FILE, FileRef(file_id), None, filename, noted(extras))
+    if url := inner.string("file_url"):
+        source, mime = source_of(url)
+        return Media(MediaKind.FILE, source, mime, filename, noted({**extras, "type": "file_url"}))
+    data = inner.string("file_data")
+    if not data:
+        wrong(inner.at("file_data"), "file_id or file_data", data, missing=True)
+    source, mime = source_of(data) if data[:5].lower() == "data:" else (Inline(data), None)
+    return Media(MediaKind.FILE, source, mime, filename, noted(extras))
+
+
+_READERS: dict[str, Callable[[Node], Part]] = {
+    "text": _text,
+    "refusal": _refusal,
+    "image_url": _image,
+    "audio_url": _audio_url,
+    "video_url": _video_url,
+    "input_audio": _input_audio,
+    "file": _file,
+}

@@ -1,0 +1,56 @@
+"""What may be configured on a route (front) or a backend (back) of this dialect."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from bridge.codec import Options
+
+
+class FrontOptions(Options):
+    """Options of a route whose clients speak chat completions."""
+
+    reasoning_field: Literal["reasoning_content", "reasoning", "both"] = Field(
+        "reasoning_content", description="Name of the field in which clients get the model's reasoning."
+    )
+    keepalive: Literal["comment", "chunk", "off"] = Field(
+        "comment", description="What keeps a silent stream warm: an SSE comment, an empty chunk, or nothing."
+    )
+    message_separator: str = Field("", description="Text put between the texts of two messages of one answer.")
+    media: Literal["text", "drop"] = Field(
+        "text", description="Pictures, files and data in an answer: told as Markdown or JSON text, or left out."
+    )
+    server_tools: Literal["drop", "text", "reasoning"] = Field(
+        "drop", description="Tools that the backend ran itself: withheld, or told as text or as reasoning."
+    )
+
+    @field_validator("keepalive", mode="before")
+    @classmethod
+    def _yaml_off(cls, value: Any) -> Any:
+        """YAML reads a bare `off` as false."""
+        return "off" if value is False else value
+
+
+class BackOptions(Options):
+    """Options of a backend that speaks chat completions."""
+
+    include_usage: bool = Field(
+        True, description="Ask for token counts in streams; off for servers that refuse stream_options."
+    )
+    developer_role: Literal["keep", "system"] = Field(
+        "keep", description="Send the role developer as it is, or as system to servers that do not know it."
+    )
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens", description="Name of the field that limits the length of an answer."
+    )
+    reasoning_history: Literal["tool_turns", "always", "never"] = Field(
+        "tool_turns", description="Which earlier reasoning goes back: that of messages with tool calls, all, or none."
+    )
+    think_tags: Literal["text", "reasoning"] = Field(
+        "text", description="Leave <think>...</think> in the text, or read it as reasoning."
+    )
+    unsupported_media: Literal["refuse", "text"] = Field(
+        "refuse", description="Media that this wire cannot carry: refuse the request, or tell it as text."
+    )

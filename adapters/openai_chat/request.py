@@ -1,0 +1,201 @@
+"""Request bodies -> `Request` (section 2), checked in the same walk.
+
+Every wrong field is a `RequestError` that names its place. Unknown fields are kept, at top level and inside messages,
+tools, calls and parts, so that a chat -> chat route loses none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.openai_chat.messages import MessageReader
+from adapters.openai_chat.wire import NAME, noted
+from bridge.codec import Context, WireRequest
+from bridge.codec.check import Node, wrong
+from bridge.codec.jsontext import read_body
+from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
+
+# Fields with a place in our model; all others travel in `Request.extras`.
+KNOWN = frozenset(
+    {
+        "model",
+        "messages",
+        "stream",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "functions",
+        "function_call",
+        "response_format",
+        "reasoning_effort",
+        "user",
+        "metadata",
+        "temperature",
+        "top_p",
+        "n",
+        "seed",
+        "stop",
+        "presence_penalty",
+        "frequency_penalty",
+        "max_tokens",
+        "max_completion_tokens",
+    }
+)
+
+
+def decode_request(wire: WireRequest, context: Context) -> Request:
+    """The request of a client. Raises `RequestError`."""
+    body = Node(read_body(wire.body))
+    model = body.need_string("model")
+    places = body.need_array("messages")
+    if not places:
+        wrong("messages", "at least one message", places)
+    reader = MessageReader(context.make_id)
+    extras = body.rest(KNOWN)
+    _check_stream_options(body)
+    return Request(
+        messages=[reader.read(node) for node in body.objects("messages")],
+        tools=_tools(body),
+        tool_choice=_tool_choice(body),
+        parallel_tool_calls=body.boolean("parallel_tool_calls"),
+        model=model,
+        thread_id=_thread_id(body, wire),
+        user_id=body.string("user"),
+        stream=body.boolean("stream") or False,
+        history=HistoryMode.FULL,
+        sampling=_sampling(body),
+        response_format=_response_format(body, extras),
+        reasoning_effort=body.string("reasoning_effort"),
+        metadata=dict(metadata.value) if (metadata := body.object("metadata")) else {},
+        extras={NAME: extras},
+    )
+
+
+def _check_stream_options(body: Node) -> None:
+    """Our own encoder reads this one, so it is checked although it travels as an extra."""
+    options = body.object("stream_options")
+    if options is not None:
+        options.boolean("include_usage")
+
+
+def _thread_id(body: Node, wire: WireRequest) -> str | None:
+    """The wire has no threads; clients that have them put one into the metadata or a header."""
+    metadata = body.get("metadata")
+    if isinstance(metadata, dict):
+        for name in ("session_id", "thread_id"):
+            value = metadata.get(name)
+            if isinstance(value, str) and value:
+                return value
+    return wire.headers.get("x-session-id") or None
+
+
+def _sampling(body: Node) -> Sampling:
+    longest = body.integer("max_completion_tokens")
+    older = body.integer("max_tokens")
+    return Sampling(
+        temperature=body.number("temperature"),
+        top_p=body.number("top_p"),
+        max_tokens=older if longest is None else longest,
+        stop=body.strings("stop"),
+        seed=body.integer("seed"),
+        n=body.integer("n", least=1),
+        frequency_penalty=body.number("frequency_penalty"),
+        presence_penalty=body.number("presence_penalty"),
+    )
+
+
+def _response_format(body: Node, extras: dict[str, Any]) -> ResponseFormat | None:
+    """Formats that only some servers know (`grammar`, `regex`) travel on as they are."""
+    node = body.object("response_format")
+    if node is None:
+        return None
+    kind = node.need_string("type")
+    if kind == "json_schema":
+        schema = node.need_object("json_schema")
+        inner = schema.object("schema")
+        return ResponseFormat(
+            "json_schema",
+            schema.string("name"),
+            inner.value if inner else None,
+            schema.boolean("strict"),
+            schema.string("description"),
+        )
+    if kind in ("text", "json_object"):
+        return ResponseFormat("json" if kind == "json_object" else "text")
+    extras["response_format"] = node.value
+    return None
+
+
+# ------------------------------------------------------------------ tools
+
+
+def _tools(body: Node) -> list[Tool] | None:
+    tools = None if body.get("tools") is None else [_tool(node) for node in body.objects("tools")]
+    if body.get("functions") is None:
+        return tools
+    return [*(tools or []), *(_function(node, {}) for node in body.objects("functions"))]
+
+
+def _tool(node: Node) -> Tool:
+    """A function, or any other kind (`custom`, `web_search`), which is kept whole under a name for the others."""
+    kind = node.string("type") or "function"
+    if kind == "function":
+        return _function(node.need_object("function"), node.rest({"type", "function"}))
+    inner = node.get(kind)
+    inner = inner if isinstance(inner, dict) else {}
+    name, description = inner.get("name"), inner.get("description")
+    return Tool(
+        name if isinstance(name, str) and name else kind,
+        description if isinstance(description, str) else None,
+        extras=noted({"whole": node.value}),
+    )
+
+
+def _function(node: Node, beside: dict[str, Any]) -> Tool:
+    parameters = node.object("parameters")
+    inner = node.rest({"name", "description", "parameters", "strict"})
+    return Tool(
+        node.need_string("name"),
+        node.string("description"),
+        parameters.value if parameters else None,
+        node.boolean("strict"),
+        noted({**beside, **({"function": inner} if inner else {})}),
+    )
+
+
+_MODES = {str(mode): mode for mode in ToolMode}
+
+
+def _tool_choice(body: Node) -> ToolChoice | None:
+    value = body.get("tool_choice")
+    if value is None:
+        return _function_choice(body)
+    if isinstance(value, str):
+        return ToolChoice(_MODES[body.one_of("tool_choice", _MODES) or "auto"])
+    if not isinstance(value, dict):
+        wrong("tool_choice", "none, auto, required or an object", value)
+    node = Node(value, "tool_choice")
+    kind = node.need_string("type")
+    if kind == "allowed_tools":
+        return _allowed(node)
+    if kind not in ("function", "custom"):
+        wrong("tool_choice.type", "one of allowed_tools, custom, function", kind)
+    return ToolChoice(ToolMode.REQUIRED, [node.need_object(kind).need_string("name")])
+
+
+def _allowed(node: Node) -> ToolChoice:
+    inner = node.need_object("allowed_tools")
+    inner.need_array("tools")
+    mode = inner.one_of("mode", ("auto", "required")) or "auto"
+    names = [tool.need_object(tool.string("type") or "function").need_string("name") for tool in inner.objects("tools")]
+    return ToolChoice(_MODES[mode], names)
+
+
+def _function_choice(body: Node) -> ToolChoice | None:
+    """The old field: `none`, `auto`, or `{"name"}`."""
+    value = body.get("function_call")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return ToolChoice(_MODES[body.one_of("function_call", ("none", "auto")) or "auto"])
+    return ToolChoice(ToolMode.REQUIRED, [body.need_object("function_call").need_string("name")])

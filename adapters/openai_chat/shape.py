@@ -1,0 +1,63 @@
+"""The shape of answers that the stream and the completion object have in common: names, words, whole parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.openai_chat.wire import NAME, own
+from bridge.codec import Context, Feature
+from bridge.errors import ErrorCode, Failure
+from bridge.model import FinishReason, Inline, Media, MediaKind, RunStarted
+
+CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
+"""What a canceled run is told as: the wire has no word for it, and a finish of `stop` would be a lie."""
+
+
+def first_keys(extras: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a fragment's own that stand beside `id` and `function` (Gemini's `extra_content`)."""
+    return {k: v for k, v in extras.items() if k not in ("function", "type")}
+
+
+def wants_usage(context: Context) -> bool:
+    """Whether the client asked for the usage chunk; a translation without its request must lose nothing."""
+    if context.request is None:
+        return True
+    options = context.request.extra(NAME).get("stream_options")
+    return isinstance(options, dict) and bool(options.get("include_usage"))
+
+
+def model_of(started: RunStarted, context: Context) -> str:
+    """The model a client is shown: never null, the SDK's type says so."""
+    asked = context.request.model if context.request else None
+    return started.model or context.model or asked or ""
+
+
+def id_of(started: RunStarted) -> str:
+    """The backend's id, so that its operators find the answer again; else one made of the run's."""
+    known = own(started.extras).get("id")
+    return known if isinstance(known, str) and known else f"chatcmpl-{started.run_id}"
+
+
+def finish_word(reason: FinishReason | None, has_calls: bool) -> str:
+    """The wire's word: one of its four, never null. A run that waits for a person ends as after its calls."""
+    if reason in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER):
+        return str(reason)
+    return "tool_calls" if has_calls else "stop"
+
+
+def audio_of(part: Any) -> dict[str, Any] | None:
+    """The `audio` object for audio that a chat backend made, None for any other part."""
+    extras = own(part.extras)
+    if not isinstance(part, Media) or part.kind is not MediaKind.AUDIO or "id" not in extras:
+        return None
+    if not isinstance(part.source, Inline):
+        return None
+    return {**{k: v for k, v in extras.items() if k != "streamed"}, "data": part.source.base64}
+
+
+_MEDIA_FEATURES = {kind: Feature(str(kind)) for kind in MediaKind}
+
+
+def feature_of(part: Any) -> Feature:
+    """The feature of the card that a whole part belongs to."""
+    return _MEDIA_FEATURES[part.kind] if isinstance(part, Media) else Feature.DATA

@@ -1,0 +1,145 @@
+"""Words and small readers that both directions of the wire share."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from bridge.model import Extras, FinishReason, UsageReported
+from bridge.model.builder import mend
+
+NAME = "openai-chat"
+
+FINISH: dict[str, FinishReason] = {
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "model_length": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+}
+"""Finish words of backends; every other word (`stop`, `eos`, `end_turn`) is a normal end."""
+
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Servers use either (section 6); when one delta holds both, the first non-empty one is read."""
+
+
+def own(extras: Extras | None) -> dict[str, Any]:
+    """What this dialect noted on a part or an event; an empty dict when it noted nothing."""
+    return extras.get(NAME) or {} if extras else {}
+
+
+def noted(values: dict[str, Any]) -> Extras | None:
+    """`extras` that hold these values for this dialect, None when there are none."""
+    return {NAME: values} if values else None
+
+
+def without_empty(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields that say something: null, empty strings, lists and objects are left out, 0 and false are kept."""
+    return {k: v for k, v in values.items() if v is not None and v != "" and v != [] and v != {}}
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether this JSON value is a number that arithmetic can be trusted with."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
+
+
+# ------------------------------------------------------------------ usage
+
+
+_DETAILS = (
+    ("input", "prompt_tokens"),
+    ("output", "completion_tokens"),
+    ("total", "total_tokens"),
+)
+
+
+def read_usage(value: dict[str, Any]) -> UsageReported | None:
+    """A usage object with numbers in it; None for `{}` and for one of nulls only, which servers send as well.
+
+    What has no field of ours (audio tokens, cost, ...) is noted, so that a chat client gets it back.
+    """
+    counts = {ours: _count(value, theirs) for ours, theirs in _DETAILS}
+    if not any(c is not None for c in counts.values()):
+        return None
+    cached = _count(value.get("prompt_tokens_details"), "cached_tokens")
+    if cached is None:
+        cached = _count(value, "prompt_cache_hit_tokens")  # DeepSeek, capture deepseek-reasoning
+    reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
+    rest = without_empty(value)
+    for _, theirs in _DETAILS:
+        rest.pop(theirs, None)
+    return UsageReported(**counts, cached=cached, reasoning=reasoning, extras=noted(rest))
+
+
+def _count(value: Any, name: str) -> int | None:
+    count = value.get(name) if isinstance(value, dict) else None
+    return int(count) if is_number(count) else None
+
+
+def write_usage(usage: UsageReported) -> dict[str, Any]:
+    """The usage object of the wire, whose three counts are never absent (the SDK's type says so)."""
+    taken, given = usage.input or 0, usage.output or 0
+    out: dict[str, Any] = {
+        "prompt_tokens": taken,
+        "completion_tokens": given,
+        "total_tokens": taken + given if usage.total is None else usage.total,
+        **own(usage.extras),
+    }
+    for group, name, count in (
+        ("prompt_tokens_details", "cached_tokens", usage.cached),
+        ("completion_tokens_details", "reasoning_tokens", usage.reasoning),
+    ):
+        if count is not None:
+            known = out.get(group)
+            out[group] = {**(known if isinstance(known, dict) else {}), name: count}
+    return out
+
+
+# ------------------------------------------------------------------ JSON from servers
+
+
+MAX_DEPTH = 200
+"""Deeper values are not passed on: orjson writes 254 levels, stdlib json a few hundred before it gives up."""
+
+_PIECES = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text", "thinking"})
+
+
+def deeper_than(value: Any, limit: int) -> bool:
+    """Whether objects and lists are nested deeper than `limit`. Walks level by level, so depth costs no stack."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            v
+            for item in level
+            if isinstance(item, (dict, list))
+            for v in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def mended(value: Any) -> Any:
+    """The value with lone surrogates replaced, but for streamed texts, whose halves the builder joins."""
+    if isinstance(value, str):
+        return mend(value)
+    if isinstance(value, list):
+        return [mended(v) for v in value]
+    if isinstance(value, dict):
+        return {mend(k): v if k in _PIECES and isinstance(v, str) else mended(v) for k, v in value.items()}
+    return value
+
+
+def merge(total: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Adds a delta to what came before, as clients do: strings and lists grow, objects merge, the rest is replaced."""
+    for key, value in delta.items():
+        known: Any = total.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            total[key] = dict(known)
+            merge(total[key], value)
+        else:
+            total[key] = known + value if _grow_together(known, value) else value
+
+
+def _grow_together(known: Any, value: Any) -> bool:
+    return isinstance(known, (str, list)) and type(known) is type(value)

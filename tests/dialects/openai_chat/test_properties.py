@@ -1,0 +1,170 @@
+"""Generated runs survive the trip as the card says; no wire value whatever makes a codec raise."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters.openai_chat import dialect
+from adapters.openai_chat.options import FrontOptions
+from bridge.codec import Outline, WireRequest, WireResponse, outline, project
+from bridge.errors import BridgeError, RequestError
+from bridge.framing.sse import Splitter, join
+from bridge.model import Answer, Event, fold, verify
+from bridge.model.builder import mend
+
+from . import strategies as our
+from .helpers import back, decode, encode, front
+
+
+def expected(answer: Answer, choice: int) -> Outline:
+    """The projection, and two things that it cannot know of this wire.
+
+    A call whose result is dropped ends the run as a call does, and a canceled run is told as an error.
+    """
+    wanted = project(answer, dialect.card, choice)
+    if answer.reason == "canceled":
+        wanted.reason, wanted.error, wanted.usage, wanted.details = None, "canceled", None, None
+    if answer.failure is not None:
+        wanted.usage = wanted.details = None
+    if wanted.reason in ("stop", "tool_calls"):
+        has_calls = any(item[0] == "tool_call" for item in project(answer, dialect.card, 0).items)
+        wanted.reason = "tool_calls" if has_calls else "stop"
+    return wanted
+
+
+@settings(max_examples=300, deadline=None)
+@given(our.runs())
+def test_a_run_comes_back_as_its_projection(events: list[Event]) -> None:
+    verify(events)
+    again = fold(decode([encode(events)]))
+    before = fold(events)
+    for choice in (0, 1):
+        assert outline(again, choice) == expected(before, choice)
+    assert again.model == "m"
+
+
+@settings(max_examples=100, deadline=None)
+@given(our.runs(), st.lists(st.integers(0, 4000), max_size=6))
+def test_reads_and_batches_do_not_matter(events: list[Event], cuts: list[int]) -> None:
+    data = encode(events)
+    encoder = dialect.encoder(front())
+    assert join([f for e in events for f in encoder.encode([e])]) == data
+    places = sorted(min(c, len(data)) for c in cuts)
+    reads = [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
+    assert decode(reads) == decode([data])
+
+
+@settings(max_examples=150, deadline=None)
+@given(our.runs())
+def test_one_piece_says_what_the_stream_says(events: list[Event]) -> None:
+    """But for the order of text, reasoning and calls, which the completion object does not have."""
+    wire = dialect.assemble(events, front())
+    again = fold(verify(dialect.parse_response(wire, back())))
+    for choice in (0, 1):
+        wanted, got = expected(fold(events), choice), outline(again, choice)
+        if wanted.error:
+            assert got.error == wanted.error
+            return
+        assert sorted_items(got) == sorted_items(wanted)
+        assert (got.reason, got.usage, got.details) == (wanted.reason, wanted.usage, wanted.details)
+
+
+def sorted_items(seen: Outline) -> list[Any]:
+    texts = {k: "".join(i[1] for i in seen.items if i[0] == k) for k in ("text", "refusal", "reasoning")}
+    return [texts, [i for i in seen.items if i[0] == "tool_call"]]
+
+
+def written(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(our.chunks | our.chunks_without_errors | our.json_values, max_size=5), st.booleans())
+def test_no_chunk_makes_the_decoder_raise(values: list[Any], think: bool) -> None:
+    context = back({"think_tags": "reasoning"} if think else None)
+    decoder = dialect.decoder(context)
+    events = decoder.feed([written(v) for v in values])
+    events += decoder.close()
+    verify(events)
+    for options in (FrontOptions(), FrontOptions(media="drop", reasoning_field="both", message_separator="-")):
+        out = front()
+        out.options = options
+        for frame in Splitter().feed(encode(events, out)):
+            assert isinstance(frame, bytes)
+            assert frame == b"[DONE]" or isinstance(json.loads(frame), dict)
+        json.loads(dialect.assemble(events, out).body)
+
+
+@settings(max_examples=300, deadline=None)
+@given(our.chunks | our.json_values, st.sampled_from([200, 400, 401, 404, 429, 500, 503]))
+def test_no_body_makes_the_readers_raise(value: Any, status: int) -> None:
+    wire = WireResponse(status, {"content-type": "application/json"}, written(value))
+    verify(dialect.parse_response(wire, back()))
+    json.loads(dialect.encode_error(dialect.decode_error(wire)).body)
+    with suppress(BridgeError):
+        dialect.decode_models(wire)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=60))
+def test_no_bytes_make_the_readers_raise(data: bytes) -> None:
+    decode([data])
+    decode([b"data: " + data + b"\n\ndata: [DONE]\n\n"])
+    wire = WireResponse(200, {}, data)
+    verify(dialect.parse_response(wire, back()))
+    dialect.decode_error(wire)
+
+
+request_bodies = st.fixed_dictionaries(
+    {
+        "model": our.words,
+        "messages": st.lists(
+            st.fixed_dictionaries(
+                {"role": st.sampled_from(["system", "user", "assistant", "tool"])},
+                optional={
+                    "content": our.content | our.json_values,
+                    "tool_calls": st.lists(our.fragments, max_size=2),
+                    "tool_call_id": our.words,
+                    "refusal": our.any_text,
+                    "reasoning": our.any_text,
+                    "odd": our.json_values,
+                },
+            ),
+            max_size=3,
+        ),
+    },
+    optional={
+        "tools": st.lists(our.json_values, max_size=2),
+        "tool_choice": our.json_values,
+        "stop": our.json_values,
+        "n": our.json_values,
+        "metadata": our.json_values,
+        "response_format": our.json_values,
+        "odd": our.json_values,
+    },
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(request_bodies | our.json_values)
+def test_a_request_is_read_or_refused(body: Any) -> None:
+    try:
+        request = dialect.decode_request(WireRequest(body=written(body)), front())
+    except RequestError as error:
+        dialect.encode_error(error.failure)
+        return
+    again = dialect.encode_request(request, back())
+    json.loads(again.body)
+
+
+def test_surrogates_are_generated_at_all() -> None:
+    """The strategy must be able to make them, or the properties above would prove less than they say."""
+    with pytest.raises(UnicodeEncodeError):
+        "\ud800".encode()
+    assert mend("\ud800") == "\ufffd"
