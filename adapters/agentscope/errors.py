@@ -7,6 +7,7 @@ from typing import Any
 
 from bridge.codec import WireResponse, json_response
 from bridge.codec.jsontext import dumps, loads
+from bridge.codec.redact import masked
 from bridge.errors import ErrorCode, Failure
 
 # Our code -> AgentScope's word. What is not here is said as the last resort below.
@@ -66,21 +67,6 @@ _STATUSES: dict[int, ErrorCode] = {
 _INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
 _OWN_CODES = frozenset(map(str, ErrorCode))
 _AUTH_TEXT = "The backend refused the bridge's credentials."
-_KEYS = re.compile(
-    r"(?i:bearer\s+\S+)"
-    r"|\b(?:sk|pk|rk|ak)-[A-Za-z0-9_\-*.]{6,}"
-    r"|\b(?:LTAI|AKIA)[A-Za-z0-9]{12,}"
-    r"|\bgh[pousr]_[A-Za-z0-9]{16,}"
-    r"|\beyJ[\w\-]{8,}\.[\w\-]+\.[\w\-]*"
-    r"|(?i:(?<=api_key=)|(?<=api-key=)|(?<=apikey=)|(?<=api_key: )|(?<=api key: ))[^\s,;'\"]+"
-)
-_LONGEST = 2000
-
-
-def clean(text: str) -> str:
-    """A backend's text that may be shown: nothing that looks like a key, and not endlessly long."""
-    shown = _KEYS.sub("***", text)
-    return shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "..."
 
 
 # ------------------------------------------------------------------ inside a stream
@@ -109,7 +95,7 @@ def failure_of(error: object, fallback: str = "The backend reported an error.") 
     code = _CODES.get(word or "", ErrorCode.BACKEND_ERROR)
     if isinstance(own, str) and own in _OWN_CODES:
         code = ErrorCode(own)
-    message = clean(text) if isinstance(text, str) and text else fallback
+    message = masked(text) if isinstance(text, str) and text else fallback
     return Failure(code, message, backend_code=word)
 
 
@@ -149,7 +135,7 @@ def decode_error(wire: WireResponse) -> Failure:
         code = ErrorCode.BACKEND_PROTOCOL
     if kind in _OWN_CODES:
         code = ErrorCode(kind)
-    message = clean(text) if text else f"The backend answered with HTTP status {wire.status}."
+    message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
     return Failure(code, message, backend_code=kind or None, headers=headers)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.jsontext import deeper_than, may_nest
 from bridge.errors import Failure
 
 from .errors import failure_of
@@ -11,7 +12,6 @@ from .reading import Message
 from .spelling import message_type
 
 _DEEPEST = 200
-_SHALLOW = 400  # a payload of so few bytes cannot be nested dangerously deep
 
 
 def object_of(event: dict[str, Any]) -> str:
@@ -64,15 +64,4 @@ def is_error(message: Message, event: dict[str, Any]) -> bool:
 
 def too_deep(event: object, payload: bytes) -> bool:
     """Whether a value is nested so deep that writing it again could fail."""
-    if len(payload) < _SHALLOW or payload.count(b"[") + payload.count(b"{") <= _DEEPEST:
-        return False
-    level: list[Any] = [event]
-    for _ in range(_DEEPEST):
-        level = [v for item in level for v in (item.values() if isinstance(item, dict) else item) if _nests(v)]
-        if not level:
-            return False
-    return True
-
-
-def _nests(value: object) -> bool:
-    return isinstance(value, (dict, list))
+    return may_nest(payload, _DEEPEST) and deeper_than(event, _DEEPEST)

@@ -55,5 +55,6 @@ CARD = Card(
     keeps_history=False,
     eager_start=False,
     client_runs_calls=True,
+    usage_on_failure=False,
     runs_tools=RunsTools.NEVER,
 )

@@ -16,17 +16,15 @@ from adapters.openai_chat.options import BackOptions
 from adapters.openai_chat.think import ThinkSplitter
 from adapters.openai_chat.wire import (
     FINISH,
-    MAX_DEPTH,
     NAME,
     REASONING_FIELDS,
-    deeper_than,
     is_number,
     noted,
     read_usage,
     without_empty,
 )
 from bridge.codec import Context, FrameLike
-from bridge.codec.jsontext import loads, too_deep
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, may_nest
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
 
@@ -107,7 +105,7 @@ class ChatDecoder:
             return
         if type(chunk) is not dict:
             return
-        if len(data) > 2 * MAX_DEPTH and too_deep(data) and deeper_than(chunk, MAX_DEPTH):
+        if may_nest(data) and deeper_than(chunk, MAX_DEPTH):
             self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
         elif event == "error":
             self._fail(failure_of(error_in(chunk) or chunk))

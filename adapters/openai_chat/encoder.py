@@ -103,31 +103,14 @@ class ChatEncoder:
         self._choices: dict[int, _Choice] = {}
         self._messages: dict[str, int] = {}
         self._parts: dict[str, _Part] = {}
-        self._handlers: dict[type, Callable[[Any, list[FrameLike]], None]] = {
-            TextDelta: self._delta,
-            ReasoningDelta: self._delta,
-            ArgsDelta: self._delta,
-            RunStarted: self._run_started,
-            MessageStarted: self._message_started,
-            MessageEnded: self._message_ended,
-            PartStarted: self._part_started,
-            PartEnded: self._part_ended,
-            ContentAdded: self._content,
-            UsageReported: self._usage_reported,
-            Raw: self._raw,
-            Heartbeat: self._heartbeat,
-            RunFailed: self._failed,
-            RunFinished: self._finished,
-            **dict.fromkeys(_LOST, self._lose),
-        }
 
     # -------------------------------------------------------------- the contract
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out: list[FrameLike] = []
-        handlers = self._handlers
+        handlers = _HANDLERS
         for event in self._sequencer.feed(events):  # type: ignore[arg-type]
-            handlers[type(event)](event, out)
+            handlers[type(event)](self, event, out)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -364,3 +347,24 @@ class ChatEncoder:
         if self._usage is not None and wants_usage(self._context):
             out.append(self._head + dumps({"choices": [], "usage": write_usage(self._usage)})[1:])
         out.append(b"[DONE]")
+
+
+# Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
+# stream said would stay in memory until the cycle collector comes by.
+_HANDLERS: dict[type, Callable[[ChatEncoder, Any, list[FrameLike]], None]] = {
+    TextDelta: ChatEncoder._delta,
+    ReasoningDelta: ChatEncoder._delta,
+    ArgsDelta: ChatEncoder._delta,
+    RunStarted: ChatEncoder._run_started,
+    MessageStarted: ChatEncoder._message_started,
+    MessageEnded: ChatEncoder._message_ended,
+    PartStarted: ChatEncoder._part_started,
+    PartEnded: ChatEncoder._part_ended,
+    ContentAdded: ChatEncoder._content,
+    UsageReported: ChatEncoder._usage_reported,
+    Raw: ChatEncoder._raw,
+    Heartbeat: ChatEncoder._heartbeat,
+    RunFailed: ChatEncoder._failed,
+    RunFinished: ChatEncoder._finished,
+    **dict.fromkeys(_LOST, ChatEncoder._lose),
+}

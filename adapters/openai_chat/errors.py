@@ -6,12 +6,12 @@ are kept where they are about the request, and hidden where they are about the b
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from adapters.openai_chat.wire import MAX_DEPTH, deeper_than, mended
+from adapters.openai_chat.wire import mended
 from bridge.codec import WireResponse, json_response
-from bridge.codec.jsontext import dumps, loads, loads_ragged
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, loads, loads_ragged
+from bridge.codec.redact import masked
 from bridge.errors import ErrorCode, Failure
 
 _REQUEST, _SERVER, _UPSTREAM = "invalid_request_error", "server_error", "upstream_error"
@@ -75,16 +75,7 @@ _KEPT_STATUSES = frozenset({400, 404, 413, 422, 429, 503, 529})
 """Statuses that tell the caller something true of this request; the client sees them as they are."""
 
 _AUTH_TEXT = "The backend refused the bridge's credentials."
-_SECRET = re.compile(
-    r"\b(?:sk-|pk-|xai-|gsk_|hf_)[\w*.-]{4,}|\bAIza[\w-]{10,}|(?<=bearer\s)\S+|(?<=api[-_ ]key[=:])\s*\S+",
-    re.IGNORECASE,
-)
 _LIMIT_TEXTS = ("maximum context length", "context length exceeded", "context window")
-
-
-def masked(text: str) -> str:
-    """The text with everything that looks like a key taken out, even the stars that servers half-hide one with."""
-    return _SECRET.sub("***", text)
 
 
 # ------------------------------------------------------------------ towards clients

@@ -98,25 +98,7 @@ def write_usage(usage: UsageReported) -> dict[str, Any]:
 # ------------------------------------------------------------------ JSON from servers
 
 
-MAX_DEPTH = 200
-"""Deeper values are not passed on: orjson writes 254 levels, stdlib json a few hundred before it gives up."""
-
 _PIECES = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text", "thinking"})
-
-
-def deeper_than(value: Any, limit: int) -> bool:
-    """Whether objects and lists are nested deeper than `limit`. Walks level by level, so depth costs no stack."""
-    level = [value]
-    for _ in range(limit + 1):
-        level = [
-            v
-            for item in level
-            if isinstance(item, (dict, list))
-            for v in (item.values() if isinstance(item, dict) else item)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def mended(value: Any) -> Any:

@@ -168,7 +168,8 @@ class Card:
 
     `history`: what its clients send. `keeps_history`: its backends remember the talk by thread id.
     `eager_start`: its clients want the head of the stream at once, before the backend answered.
-    `client_runs_calls`: its clients run every tool call they are shown.
+    `client_runs_calls`: its clients run every tool call they are shown. `usage_on_failure`: its failure frame, or one
+    before it, can carry usage. A finish that it refuses is told as an error with the code of that finish.
     """
 
     answers: Mapping[Feature, Entry]
@@ -177,6 +178,7 @@ class Card:
     keeps_history: bool = False
     eager_start: bool = False
     client_runs_calls: bool = True
+    usage_on_failure: bool = True
     runs_tools: RunsTools = RunsTools.NEVER
 
     def __post_init__(self) -> None:

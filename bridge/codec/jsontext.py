@@ -17,7 +17,8 @@ from bridge.errors import ErrorCode, RequestError
 loads = orjson.loads
 """The fast path. Raises `ValueError` (orjson.JSONDecodeError) for everything it refuses."""
 
-MAX_DEPTH = 256
+MAX_DEPTH = 200
+"""Deeper values are refused: orjson writes 254 levels, the standard library a few hundred before it gives up."""
 
 
 def loads_ragged(data: bytes) -> Any:
@@ -70,7 +71,7 @@ def read_body(body: bytes) -> dict[str, Any]:
         value = _read_slowly(body, error)
     if not isinstance(value, dict):
         raise RequestError(f"The request body must be a JSON object, but it is {kind_of(value)}.")
-    if too_deep(body) and _depth(value) > MAX_DEPTH:
+    if may_nest(body) and deeper_than(value, MAX_DEPTH):
         raise RequestError(f"The request body is nested deeper than {MAX_DEPTH} levels.")
     return value
 
@@ -91,23 +92,24 @@ def _read_slowly(body: bytes, error: ValueError) -> Any:
         ) from None
 
 
-def too_deep(body: bytes) -> bool:
-    """A cheap look: can this body be nested beyond the limit at all?"""
-    return body.count(b"[") + body.count(b"{") > MAX_DEPTH
+def may_nest(body: bytes, limit: int = MAX_DEPTH) -> bool:
+    """A cheap look: can this JSON text be nested deeper than `limit` at all?"""
+    return len(body) > 2 * limit and body.count(b"[") + body.count(b"{") > limit
 
 
-def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level:
-        depth += 1
-        below: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(v for v in item.values() if isinstance(v, (dict, list)))
-            elif isinstance(item, list):
-                below.extend(v for v in item if isinstance(v, (dict, list)))
-        level = below
-    return depth
+def deeper_than(value: Any, limit: int) -> bool:
+    """Whether objects and lists are nested deeper than `limit`. Walks level by level, so depth costs no stack."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(limit):
+        level = [
+            v
+            for item in level
+            for v in (item.values() if isinstance(item, dict) else item)
+            if isinstance(v, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
 
 
 def kind_of(value: Any) -> str:

@@ -139,21 +139,13 @@ def project(answer: Answer, card: Card, choice: int = 0) -> Outline:
                 _append(out.items, ("text", as_text(part)))
             elif fate is Fate.EXACT:
                 _append(out.items, _without(_item(part), card))
-    if card.answer(Feature.USAGE) is not Fate.EXACT:
+    if card.answer(Feature.INTERRUPT) is not Fate.EXACT:
+        out.interrupts = []
+    _project_end(out, card)
+    if card.answer(Feature.USAGE) is not Fate.EXACT or (out.error and not card.usage_on_failure):
         out.usage = out.details = None
     if card.answer(Feature.USAGE_DETAILS) is not Fate.EXACT:
         out.details = None
-    if card.answer(Feature.INTERRUPT) is not Fate.EXACT:
-        out.interrupts = []
-        if out.reason == FinishReason.INTERRUPTED:
-            out.reason = _plain_end(out)
-    for reason, feature in (
-        (FinishReason.LENGTH, Feature.FINISH_LENGTH),
-        (FinishReason.CONTENT_FILTER, Feature.FINISH_CONTENT_FILTER),
-        (FinishReason.CANCELED, Feature.FINISH_CANCELED),
-    ):
-        if out.reason == reason and card.answer(feature) is not Fate.EXACT:
-            out.reason = _plain_end(out)
     kept = {"state": Feature.STATE, "step": Feature.STEP, "custom": Feature.CUSTOM, "raw": Feature.RAW}
     out.others = [o for o in out.others if card.answer(kept[o[0]]) is Fate.EXACT]
     return out
@@ -167,7 +159,28 @@ def _without(item: Item, card: Card) -> Item:
     return item
 
 
+_ENDS: dict[str, Feature] = {
+    FinishReason.LENGTH: Feature.FINISH_LENGTH,
+    FinishReason.CONTENT_FILTER: Feature.FINISH_CONTENT_FILTER,
+    FinishReason.CANCELED: Feature.FINISH_CANCELED,
+    FinishReason.INTERRUPTED: Feature.INTERRUPT,
+}
+
+
+def _project_end(out: Outline, card: Card) -> None:
+    """The finish word, by what of the answer is left; a refused one becomes an error."""
+    if out.reason is None:
+        return
+    feature = _ENDS.get(out.reason)
+    fate = Fate.EXACT if feature is None else card.answer(feature)
+    if fate is Fate.REFUSE:
+        out.reason, out.error = None, out.reason
+    elif fate is not Fate.EXACT or feature is None:
+        out.reason = _plain_end(out)
+
+
 def _plain_end(out: Outline) -> str:
+    """`tool_calls` when calls without a result are left, else `stop`."""
     answered = {i[1] for i in out.items if i[0] == "tool_result"}
     calls = [i for i in out.items if i[0] == "tool_call" and i[1] not in answered]
     return str(FinishReason.TOOL_CALLS if calls else FinishReason.STOP)

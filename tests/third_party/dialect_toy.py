@@ -9,8 +9,8 @@ import orjson
 
 from bridge.codec import (
     ANSWER_FEATURES,
-    REQUEST_FEATURES,
     KEEPALIVE,
+    REQUEST_FEATURES,
     Card,
     Dialect,
     Endpoint,

@@ -498,7 +498,7 @@ def test_errors_before_a_stream_survive_the_trip(code: ErrorCode) -> None:
         (502, b"", ErrorCode.BACKEND_UNAVAILABLE, "The backend answered with HTTP status 502."),
         (429, b'{"error":{"message":"slow","code":"x"}}', ErrorCode.RATE_LIMITED, "slow"),
         (500, b'{"detail":"key sk-abcdef123456 is old"}', ErrorCode.BACKEND_ERROR, "key *** is old"),
-        (500, b'{"error":"Bearer abc.def"}', ErrorCode.BACKEND_ERROR, "***"),
+        (500, b'{"error":"Bearer abc.def"}', ErrorCode.BACKEND_ERROR, "Bearer ***"),
         (422, b'{"detail":[{"loc":["body","input"],"msg":"Field required"}]}', ErrorCode.INVALID_REQUEST, "input: Fi"),
         (500, b'{"detail":[1,{"msg":[]}]}', ErrorCode.BACKEND_ERROR, "The backend answered with HTTP status 500."),
     ],

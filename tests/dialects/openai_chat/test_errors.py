@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from adapters.openai_chat import dialect
-from adapters.openai_chat.errors import masked
 from bridge.codec import ModelInfo, WireResponse
+from bridge.codec.redact import masked
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Answer, fold, verify
 

@@ -23,15 +23,8 @@ from .helpers import back, decode, encode, front
 
 
 def expected(answer: Answer, choice: int) -> Outline:
-    """The projection, and two things that it cannot know of this wire.
-
-    A call whose result is dropped ends the run as a call does, and a canceled run is told as an error.
-    """
+    """The projection, and what it cannot know of this wire: the finish of the run is that of choice 0."""
     wanted = project(answer, dialect.card, choice)
-    if answer.reason == "canceled":
-        wanted.reason, wanted.error, wanted.usage, wanted.details = None, "canceled", None, None
-    if answer.failure is not None:
-        wanted.usage = wanted.details = None
     if wanted.reason in ("stop", "tool_calls"):
         has_calls = any(item[0] == "tool_call" for item in project(answer, dialect.card, 0).items)
         wanted.reason = "tool_calls" if has_calls else "stop"
