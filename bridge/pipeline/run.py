@@ -11,7 +11,6 @@ import logging
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from bridge.codec import Card, Losses
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
@@ -119,24 +118,25 @@ class Run:
             events = events[1:]
         self._open.feed(events)
         if events and type(events[-1]) in TERMINAL:
-            events = self._end(events)
+            self._end(events)
         return events
 
-    def _end(self, events: list[Event]) -> list[Event]:
+    def _end(self, events: list[Event]) -> None:
         self.done = True
         self._stop_watch()
-        last = events[-1]
         for event in events[-3:]:
-            if isinstance(event, UsageReported):
-                self.usage = event
-        if isinstance(last, RunFailed):
-            self.failure = last.error
-        elif isinstance(last, RunFinished):
-            self.reason = str(last.reason)
-        if isinstance(last, (RunFailed, RunFinished)) and last.ended_at is None:
-            # A codec has no clock; the end of the run is known here.
-            events = [*events[:-1], replace(last, ended_at=time.time())]
-        return events
+            match event:
+                case UsageReported():
+                    self.usage = event
+                case RunFailed():
+                    self.failure = event.error
+                    event.ended_at = event.ended_at or time.time()
+                case RunFinished():
+                    self.reason = str(event.reason)
+                    # A codec has no clock; the end of the run is known here, before anybody else saw the event.
+                    event.ended_at = event.ended_at or time.time()
+                case _:
+                    pass
 
     def _broken(self, error: Exception) -> list[Event]:
         """Something between backend and client raised: the run ends, well formed, and the client learns a code."""
@@ -199,39 +199,41 @@ class Run:
     def _set_watch(self) -> None:
         due = self._due()
         if due is not None:
-            delay = max(0.0, due[0] - time.monotonic())
+            delay = max(0.05, due - time.monotonic())
             self._watch = asyncio.get_running_loop().call_later(delay, self._look)
 
-    def _due(self) -> tuple[float, Failure] | None:
-        """When the next limit passes, and what that would mean.
-
-        Only waiting for the backend counts: a client that reads slowly is not the backend's silence.
-        """
-        limits, now = self.backend.timeouts, time.monotonic()
-        found: list[tuple[float, Failure]] = []
-        if limits.total:
-            late = Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
-            found.append((self.started + limits.total, late))
-        if not self._opened and limits.first_event:
-            message = f"The backend sent no content within {limits.first_event:g} s."
-            found.append((self._try_began + limits.first_event, Failure(ErrorCode.BACKEND_TIMEOUT, message)))
-        elif self._opened and limits.idle:
-            since = now if self._waiting is None else self._waiting
-            silent = Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend fell silent for {limits.idle:g} s.")
-            found.append((since + limits.idle, silent))
-        return min(found, key=lambda f: f[0], default=None)
+    def _due(self) -> float | None:
+        """When the next limit passes, in monotonic seconds."""
+        limits = self.backend.timeouts
+        if self._opened:
+            # Only waiting for the backend counts as its silence, not a client that reads slowly.
+            wait, since = limits.idle, self._waiting or time.monotonic()
+        else:
+            wait, since = limits.first_event, self._try_began
+        if not limits.total:
+            return since + wait if wait else None
+        end = self.started + limits.total
+        return min(end, since + wait) if wait else end
 
     def _look(self) -> None:
+        """The timer: gives the backend up when a limit has passed, else comes back when the next one does."""
         due = self._due()
         if due is None or self.done:
             return
-        if due[0] <= time.monotonic() and self._reader is not None:
-            self._expired = due[1]
+        if due <= time.monotonic() and self._reader is not None:
+            self._expired = self._lateness(due)
             self._reader.cancel()
         else:
-            # The last content may have come just before a long limit; a busy reader is looked at again soon.
-            delay = max(0.05, due[0] - time.monotonic())
-            self._watch = asyncio.get_running_loop().call_later(delay, self._look)
+            self._set_watch()
+
+    def _lateness(self, due: float) -> Failure:
+        limits = self.backend.timeouts
+        if limits.total and due == self.started + limits.total:
+            return Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
+        if self._opened:
+            return Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend fell silent for {limits.idle:g} s.")
+        message = f"The backend sent no content within {limits.first_event:g} s."
+        return Failure(ErrorCode.BACKEND_TIMEOUT, message)
 
     def _stop_watch(self) -> None:
         if self._watch is not None:
