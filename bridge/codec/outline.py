@@ -129,19 +129,11 @@ def _feature(part: Part) -> Feature:
 def project(answer: Answer, card: Card, choice: int = 0) -> Outline:
     """What must come out of a client of this dialect when this answer goes in."""
     out = outline(answer, choice)
-    out.items = []
-    for message in answer.messages:
-        if message.role != "tool" and answer.choice_of(message) != choice:
-            continue
-        for part in message.parts:
-            fate = card.answer(_feature(part))
-            if fate is Fate.TEXT:
-                _append(out.items, ("text", as_text(part)))
-            elif fate is Fate.EXACT:
-                _append(out.items, _without(_item(part), card))
+    out.items = _project_items(answer, card, choice)
     if card.answer(Feature.INTERRUPT) is not Fate.EXACT:
         out.interrupts = []
-    _project_end(out, card)
+    # A run ends as its first choice does.
+    _project_end(out, card, out.items if choice == 0 else _project_items(answer, card, 0))
     if card.answer(Feature.USAGE) is not Fate.EXACT or (out.error and not card.usage_on_failure):
         out.usage = out.details = None
     if card.answer(Feature.USAGE_DETAILS) is not Fate.EXACT:
@@ -149,6 +141,20 @@ def project(answer: Answer, card: Card, choice: int = 0) -> Outline:
     kept = {"state": Feature.STATE, "step": Feature.STEP, "custom": Feature.CUSTOM, "raw": Feature.RAW}
     out.others = [o for o in out.others if card.answer(kept[o[0]]) is Fate.EXACT]
     return out
+
+
+def _project_items(answer: Answer, card: Card, choice: int) -> list[Item]:
+    items: list[Item] = []
+    for message in answer.messages:
+        if message.role != "tool" and answer.choice_of(message) != choice:
+            continue
+        for part in message.parts:
+            fate = card.answer(_feature(part))
+            if fate is Fate.TEXT:
+                _append(items, ("text", as_text(part)))
+            elif fate is Fate.EXACT:
+                _append(items, _without(_item(part), card))
+    return items
 
 
 def _without(item: Item, card: Card) -> Item:
@@ -167,7 +173,7 @@ _ENDS: dict[str, Feature] = {
 }
 
 
-def _project_end(out: Outline, card: Card) -> None:
+def _project_end(out: Outline, card: Card, items: list[Item]) -> None:
     """The finish word, by what of the answer is left; a refused one becomes an error."""
     if out.reason is None:
         return
@@ -176,11 +182,11 @@ def _project_end(out: Outline, card: Card) -> None:
     if fate is Fate.REFUSE:
         out.reason, out.error = None, out.reason
     elif fate is not Fate.EXACT or feature is None:
-        out.reason = _plain_end(out)
+        out.reason = str(FinishReason.INTERRUPTED) if out.interrupts else _plain_end(items)
 
 
-def _plain_end(out: Outline) -> str:
+def _plain_end(items: list[Item]) -> str:
     """`tool_calls` when calls without a result are left, else `stop`."""
-    answered = {i[1] for i in out.items if i[0] == "tool_result"}
-    calls = [i for i in out.items if i[0] == "tool_call" and i[1] not in answered]
+    answered = {i[1] for i in items if i[0] == "tool_result"}
+    calls = [i for i in items if i[0] == "tool_call" and i[1] not in answered]
     return str(FinishReason.TOOL_CALLS if calls else FinishReason.STOP)

@@ -58,7 +58,8 @@ def _sent_key(http: web.Request) -> str:
     scheme, _, token = http.headers.get("authorization", "").strip().partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
-    return http.headers.get("x-api-key", "").strip()
+    # Anthropic's spelling, and Azure's of OpenAI's.
+    return (http.headers.get("x-api-key") or http.headers.get("api-key") or "").strip()
 
 
 class Gate:

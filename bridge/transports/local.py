@@ -10,6 +10,7 @@ not be complete: whatever is missing - starts, ends, ids - is added, and the run
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -26,7 +27,7 @@ from bridge.codec import (
     entries,
 )
 from bridge.codec.naming import ModelNames
-from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Builder, Event, PartKind, Request
 from bridge.model import events as ev
 from bridge.model import parts as pt
@@ -92,8 +93,13 @@ class LocalCall:
         self._teller = Teller(self._builder)
 
     async def open(self) -> None:
-        self._items = self._agent(self._request)
-        self._builder.start()
+        items: object = self._agent(self._request)
+        if inspect.iscoroutine(items):
+            items.close()
+        if not isinstance(items, AsyncIterator):
+            kind = type(items).__name__
+            raise BackendError(f"The agent must be an async generator (async def with yield), but it gave a {kind}.")
+        self._items = items
 
     async def read(self) -> list[Event]:
         assert self._items is not None, "read() before open()"
