@@ -1,0 +1,20 @@
+"""What every test shares: how long generated tests look for a counterexample.
+
+`HYPOTHESIS_PROFILE=long` searches much longer. In CI (the variable `CI` is set) the same examples come every time, so
+that a red build is red again; at a desk they differ from run to run.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Slow machines make slow examples; how long one takes says nothing about the code under test.
+_QUIET = (HealthCheck.too_slow,)
+
+settings.register_profile("default", deadline=None, max_examples=60, suppress_health_check=_QUIET)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.register_profile("long", settings.get_profile("default"), max_examples=3000)
+
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
