@@ -126,7 +126,8 @@ class BridgeError(Exception):
     @classmethod
     def of(cls, failure: Failure) -> BridgeError:
         """The exception of the fitting class for a failure value."""
-        kind = next((k for k in (RequestError, Canceled, BackendError) if failure.code in k.codes), BridgeError)
+        kinds = (Unsupported, RequestError, Canceled, BackendError)
+        kind = next((k for k in kinds if failure.code in k.codes), BridgeError)
         error = kind(failure.message)
         error.failure = failure
         return error
@@ -154,7 +155,6 @@ class RequestError(BridgeError):
             ErrorCode.NOT_FOUND,
             ErrorCode.CONFLICT,
             ErrorCode.TOO_LARGE,
-            ErrorCode.UNSUPPORTED,
         }
     )
 
@@ -163,6 +163,7 @@ class Unsupported(RequestError):
     """The request is fine, but this backend's dialect has no way to say it and its card refuses to drop it."""
 
     default = ErrorCode.UNSUPPORTED
+    codes = frozenset({ErrorCode.UNSUPPORTED})
 
 
 class BackendError(BridgeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _SECRET = re.compile(
-    r"(?i:(?<=bearer )\S+)"
+    r"(?i:(?<=bearer )\s*\S+)"
     r"|\b(?:(?:sk|pk|rk|ak|xai)-|gsk_|hf_)[\w*.\-]{4,}"
     r"|\bAIza[\w\-]{10,}"
     r"|\b(?:LTAI|AKIA)[A-Za-z0-9]{12,}"

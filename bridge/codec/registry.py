@@ -34,7 +34,10 @@ def get(name: str) -> Dialect:
     if found is not None:
         return found
     for entry in entry_points(group=GROUP, name=name):
-        dialect = entry.load()
+        try:
+            dialect = entry.load()
+        except Exception as error:
+            raise ConfigError(f"dialect {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
         if not isinstance(dialect, Dialect):
             raise ConfigError(f"the entry point {entry.value!r} of dialect {name!r} is not a bridge.codec.Dialect")
         _registered[name] = dialect

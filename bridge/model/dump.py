@@ -1,20 +1,24 @@
-"""Events as compact JSON values, for logs and stores, and back.
+"""Events, messages and tools as compact JSON values, for logs and stores, and back.
 
 An event is `[code, field, field, ...]` in the order of its dataclass fields, with trailing defaults left out;
-nested values are tagged the same way. `load(dump(e)) == e` for every event. Codes are part of stored data:
-add, never renumber.
+nested values are tagged the same way. `load(dump(e)) == e` for every event, and likewise for messages and tools.
+Codes are part of stored data: add, never renumber.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import Event
+from bridge.model.request import Tool
+
+_T = TypeVar("_T")
 
 _CODES: dict[str, type] = {
     "r": ev.RunStarted,
@@ -48,6 +52,8 @@ _CODES: dict[str, type] = {
     "I": pt.Inline,
     "L": pt.FileRef,
     "E": Failure,
+    "N": pt.Message,
+    "W": Tool,
 }
 _BY_TYPE = {kind: code for code, kind in _CODES.items()}
 _EVENTS: frozenset[type] = frozenset(get_args(Event))
@@ -99,6 +105,16 @@ def dump(event: Event) -> list[Any]:
     return _dump(event)
 
 
+def dump_message(message: pt.Message) -> list[Any]:
+    """The message as a JSON array."""
+    return _dump(message)
+
+
+def dump_tool(tool: Tool) -> list[Any]:
+    """The tool as a JSON array."""
+    return _dump(tool)
+
+
 def _load_value(value: Any) -> Any:
     if not isinstance(value, list):
         return value
@@ -122,10 +138,24 @@ def _load(array: list[Any]) -> Any:
 
 def load(array: list[Any]) -> Event:
     """The event that `dump` wrote. Raises `ValueError` for anything else."""
+    return cast(Event, _only(array, _EVENTS, "an event"))
+
+
+def load_message(array: list[Any]) -> pt.Message:
+    """The message that `dump_message` wrote. Raises `ValueError` for anything else."""
+    return _only(array, {pt.Message}, "a message")
+
+
+def load_tool(array: list[Any]) -> Tool:
+    """The tool that `dump_tool` wrote. Raises `ValueError` for anything else."""
+    return _only(array, {Tool}, "a tool")
+
+
+def _only(array: list[Any], kinds: Collection[type[_T]], what: str) -> _T:
     try:
-        event = _load(array)
-        if type(event) not in _EVENTS:
-            raise TypeError("a part alone is no event")
-        return cast(Event, event)
+        value = _load(array)
+        if type(value) not in kinds:
+            raise TypeError("something else of ours")
+        return cast(_T, value)
     except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"expected an event array [code, field, ...], got {array!r:.120}") from error
+        raise ValueError(f"expected {what} array [code, field, ...], got {array!r:.120}") from error

@@ -172,7 +172,8 @@ def load_object(target: str, what: str) -> Callable[..., Any]:
         raise ConfigError(f"{target!r}: expected {what} as 'module:name'")
     try:
         found: Any = importlib.import_module(module_name)
-    except ImportError as error:
+    except Exception as error:
+        # Whatever the module raises while it is imported, it is the configuration's target that cannot be had.
         raise ConfigError(f"{target!r}: cannot import {module_name!r} for {what}: {error}") from error
     for piece in name.split("."):
         found = getattr(found, piece, None)

@@ -366,7 +366,8 @@ def test_a_configuration_cannot_be_changed() -> None:
 
 KEYS = "dialect, path, backend, models, stages, durable, passthrough, listen, agent_id, options"
 BACKEND_KEYS = (
-    "dialect, url, api_key, model, model_map, headers, forward_headers, fetch_urls, max_event, timeouts, retry, breaker, "
+    "dialect, url, api_key, model, model_map, headers, forward_headers, fetch_urls, max_event, timeouts, "
+    "retry, breaker, "
     "target, options"
 )
 SEVERAL = (

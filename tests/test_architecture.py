@@ -1,0 +1,389 @@
+"""The house keeps its walls: who imports whom, what a codec may not touch, what stands where.
+
+Read from the source with `ast`, imports inside functions included. Imports for type checking only (`if TYPE_CHECKING:`)
+count like all others in `adapters/`; inside `bridge/` they may also point upwards, since they name a type and bring in
+nothing at run time.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Each room and what it may import. `bridge` is the package's own front door, `bridge/__init__.py`. A new room fails
+# the tests until it has a row here.
+_BASE = {"errors", "model", "codec"}
+ROOMS: dict[str, set[str]] = {
+    "errors": set(),
+    "model": {"errors"},
+    "codec": {"errors", "model"},
+    "framing": {"errors", "codec"},
+    "config": {"errors", "codec"},
+    "pipeline": _BASE,
+    "transports": {*_BASE, "framing", "pipeline"},
+    "library": {*_BASE, "framing", "pipeline"},
+    "assembly": {*_BASE, "config", "pipeline", "transports", "engine"},
+    "engine": {*_BASE, "config", "pipeline", "assembly"},
+    "server": {*_BASE, "framing", "config", "pipeline", "transports", "engine", "bridge"},
+    "cli": {*_BASE, "framing", "config", "pipeline", "transports", "library", "assembly", "engine", "server", "bridge"},
+    "bridge": {"errors", "model", "engine", "library"},
+}
+
+# What a dialect may use: our three rooms, two libraries, and of the standard library what has no clock, no
+# randomness and no I/O.
+ADAPTER_ROOMS = {"bridge.model", "bridge.codec", "bridge.errors"}
+ADAPTER_LIBRARIES = {"orjson", "pydantic"}
+IMPURE = {
+    "asyncio", "concurrent", "multiprocessing", "threading", "socket", "socketserver", "ssl", "selectors", "select",
+    "http", "urllib.request", "subprocess", "os", "io", "pathlib", "shutil", "tempfile", "glob", "signal", "sys",
+    "time", "random", "secrets", "uuid", "logging", "importlib", "aiohttp", "grpc", "requests", "httpx",
+}  # fmt: skip
+CLOCKS = {"now", "utcnow", "today"}
+# The one file of a dialect that may start things: convenience for scripts.
+SDK = "sdk.py"
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, as an absolute name."""
+
+    module: str
+    line: int
+    typing_only: bool
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def sources(*packages: str) -> list[Path]:
+    return sorted(p for package in packages for p in (ROOT / package).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def where(path: Path, line: int = 1) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+def imports(path: Path, tree: ast.Module | None = None) -> list[Import]:
+    """Every import of the file, wherever it stands."""
+    package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
+    out: list[Import] = []
+
+    def walk(node: ast.AST, typing_only: bool) -> None:
+        if isinstance(node, ast.Import):
+            out.extend(Import(a.name, node.lineno, typing_only) for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package.split(".")[: len(package.split(".")) + 1 - node.level]) if node.level else ""
+            module = ".".join(filter(None, (base, node.module)))
+            for alias in node.names:
+                whole = f"{module}.{alias.name}"
+                is_module = (ROOT / Path(*whole.split("."))).is_dir() or (
+                    ROOT / (whole.replace(".", "/") + ".py")
+                ).exists()
+                out.append(Import(whole if is_module else module, node.lineno, typing_only))
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for child in node.body:
+                walk(child, True)
+            for child in node.orelse:
+                walk(child, typing_only)
+            return
+        for child in ast.iter_child_nodes(node):
+            walk(child, typing_only)
+
+    walk(tree or parsed(path), False)
+    return out
+
+
+def room_of(module: str) -> str | None:
+    """The room of a module of `bridge`; None for a module of somebody else."""
+    pieces = module.split(".")
+    if pieces[0] != "bridge":
+        return None
+    return pieces[1] if len(pieces) > 1 else "bridge"
+
+
+def standing_rooms() -> set[str]:
+    folder = ROOT / "bridge"
+    files = {p.stem for p in folder.glob("*.py") if p.stem != "__init__"}
+    return {"bridge"} | files | {p.name for p in folder.iterdir() if p.is_dir() and any(p.glob("*.py"))}
+
+
+# ---------------------------------------------------------------------- rooms
+
+
+def test_every_room_has_a_row_and_every_row_a_room() -> None:
+    assert set(ROOMS) == standing_rooms()
+    assert {room for allowed in ROOMS.values() for room in allowed} <= set(ROOMS)
+
+
+def test_the_lower_rooms_have_no_way_back() -> None:
+    """Nothing below the engine can reach itself by way of other rooms."""
+    upper = {"engine", "assembly", "bridge"}
+    for start in set(ROOMS) - upper - {"server", "cli"}:
+        reached: set[str] = set()
+        ahead = set(ROOMS[start])
+        while ahead:
+            room = ahead.pop()
+            reached.add(room)
+            ahead |= ROOMS[room] - reached
+        assert start not in reached
+        assert not reached & upper
+
+
+def trespasses(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
+    own = room_of(name_of(path)) or ""
+    for found in imports(path, tree):
+        room = room_of(found.module)
+        if found.module.partition(".")[0] == "adapters":
+            yield f"{where(path, found.line)}: the engine knows no dialect, but imports {found.module}"
+        elif room and room != own and not found.typing_only and room not in ROOMS[own]:
+            yield f"{where(path, found.line)}: {own} may not import {found.module}"
+
+
+def test_rooms_import_only_what_their_row_names() -> None:
+    assert [t for path in sources("bridge") for t in trespasses(path)] == []
+
+
+def test_rows_promise_no_more_than_is_used() -> None:
+    """A row that allows what nobody needs is a wall with a hole."""
+    used: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for path in sources("bridge"):
+        own = room_of(name_of(path)) or ""
+        used[own] |= {room for i in imports(path) if (room := room_of(i.module)) and room != own}
+    loose = {room: sorted(ROOMS[room] - used[room] - _BASE) for room in ROOMS}
+    # The command line and the server stand on top: the whole house below is theirs.
+    assert {room: extra for room, extra in loose.items() if extra and room not in ("cli", "server")} == {}
+
+
+# ---------------------------------------------------------------------- adapters
+
+
+def dialects() -> list[str]:
+    return sorted(p.name for p in (ROOT / "adapters").iterdir() if (p / "__init__.py").exists())
+
+
+def impurities(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
+    """What a codec file does that a codec may not do."""
+    own = ".".join(name_of(path).split(".")[:2])
+    for found in imports(path, tree):
+        module, top = found.module, found.module.partition(".")[0]
+        place = f"{where(path, found.line)}: "
+        if top == "bridge":
+            if not any(module == room or module.startswith(room + ".") for room in ADAPTER_ROOMS):
+                yield f"{place}a dialect may not import {module}"
+        elif top == "adapters":
+            if own == "adapters" or not (module == own or module.startswith(own + ".")):
+                yield f"{place}a dialect may not import another one: {module}"
+        elif module in IMPURE or top in IMPURE:
+            yield f"{place}a codec has no clock, no randomness, no I/O, but imports {module}"
+        elif top not in ADAPTER_LIBRARIES and top not in sys.stdlib_module_names:
+            yield f"{place}a dialect may use {sorted(ADAPTER_LIBRARIES)} and the standard library, not {module}"
+    for node in ast.walk(tree or parsed(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CLOCKS:
+            yield f"{where(path, node.lineno)}: a codec has no clock, but calls {ast.unparse(node.func)}"
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("open", "print", "input")
+        ):
+            yield f"{where(path, node.lineno)}: a codec has no I/O, but calls {node.func.id}"
+
+
+def test_dialects_are_pure_and_strangers_to_each_other() -> None:
+    files = [p for p in sources("adapters") if p.name != SDK]
+    assert len({p.parent for p in files}) > 1
+    assert [i for path in files for i in impurities(path)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import asyncio",
+        "import socket as s",
+        "from time import monotonic",
+        "import uuid",
+        "import random",
+        "from aiohttp import web",
+        "import grpc.aio",
+        "from urllib.request import urlopen",
+        "def f():\n    import os",
+        "from bridge.pipeline import Run",
+        "from bridge import pipeline",
+        "import bridge",
+        "import bridge.server.app",
+        "if TYPE_CHECKING:\n    from bridge.engine import Bridge",
+        "from adapters.another.codec import x",
+        "from adapters import another",
+        "from ..another import x",
+        "import numpy",
+        "x = datetime.now()",
+        "x = datetime.datetime.utcnow()",
+        "x = date.today()",
+        "x = open('f')",
+    ],
+)
+def test_the_rule_for_dialects_bites(line: str) -> None:
+    assert list(impurities(ROOT / "adapters" / "one" / "codec.py", ast.parse(line)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from bridge.model import Text",
+        "from bridge.codec.jsontext import dumps",
+        "from bridge import errors",
+        "import orjson",
+        "from pydantic import Field",
+        "from datetime import datetime",
+        "from urllib.parse import urlsplit",
+        "from adapters.one.wire import x",
+        "from .wire import x",
+        "from . import wire",
+    ],
+)
+def test_the_rule_for_dialects_lets_pass(line: str) -> None:
+    assert list(impurities(ROOT / "adapters" / "one" / "codec.py", ast.parse(line))) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "bad"),
+    [
+        ("model/parts.py", "from bridge.codec import Card", True),
+        ("model/parts.py", "def f():\n    from bridge.codec import Card", True),
+        ("model/parts.py", "if TYPE_CHECKING:\n    from bridge.codec import Card", False),
+        ("model/parts.py", "if TYPE_CHECKING:\n    pass\nelse:\n    from bridge.codec import Card", True),
+        ("model/parts.py", "from ..codec import Card", True),
+        ("model/parts.py", "from .events import Event", False),
+        ("model/parts.py", "from bridge import engine", True),
+        ("model/parts.py", "from bridge import Text", True),
+        ("errors.py", "import bridge.model.parts", True),
+        ("pipeline/run.py", "from bridge.framing import sse", True),
+        ("server/app.py", "import adapters", True),
+        ("codec/registry.py", "from adapters.one import dialect", True),
+        ("codec/registry.py", "import bridgehead", False),
+    ],
+)
+def test_the_rule_for_rooms_bites(place: str, line: str, bad: bool) -> None:
+    assert bool(list(trespasses(ROOT / "bridge" / place, ast.parse(line)))) is bad
+
+
+# ---------------------------------------------------------------------- names of dialects
+
+
+def docstrings(tree: ast.Module) -> set[int]:
+    """The ids of the nodes that are docstrings, of modules, classes, functions and the names before them."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        for body in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            for child in body if isinstance(body, list) else ():
+                if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+                    found.add(id(child.value))
+    return found
+
+
+def dialect_names() -> set[str]:
+    """As the configuration writes them and as their folders are called."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {*project["entry-points"]["bridge.dialects"], *dialects()}
+
+
+# An example of a command line may name dialects: it is words for people.
+EXAMPLES = {"bridge/cli/__init__.py"}
+
+
+def test_the_engine_names_no_dialect() -> None:
+    names = dialect_names()
+    assert names
+    found = []
+    for path in sources("bridge"):
+        if path.relative_to(ROOT).as_posix() in EXAMPLES:
+            continue
+        tree = parsed(path)
+        skipped = docstrings(tree)
+        found += [
+            f"{where(path, node.lineno)}: {node.value!r}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in skipped
+            and any(name in node.value for name in names)
+        ]
+    assert found == []
+
+
+def test_examples_name_dialects_in_examples_only() -> None:
+    """Where examples may name a dialect, no comparison may."""
+    names = dialect_names()
+    for place in EXAMPLES:
+        for node in ast.walk(parsed(ROOT / place)):
+            if isinstance(node, (ast.Compare, ast.MatchValue)):
+                assert not any(name in ast.unparse(node) for name in names)
+
+
+def test_every_dialect_is_an_entry_point() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    targets = project["entry-points"]["bridge.dialects"].values()
+    assert sorted(targets) == [f"adapters.{name}:dialect" for name in dialects()]
+
+
+# ---------------------------------------------------------------------- modules
+
+
+def test_every_module_says_why_it_exists() -> None:
+    """An empty `__init__.py` has nothing to say."""
+    silent = [p for p in sources("bridge", "adapters") if parsed(p).body and not ast.get_docstring(parsed(p))]
+    assert [where(p) for p in silent] == []
+
+
+def test_importing_bridge_is_light() -> None:
+    code = (
+        "import sys, bridge\n"
+        "heavy = {'aiohttp', 'grpc', 'pydantic', 'yaml', 'asyncio', 'orjson'}\n"
+        "print(sorted(heavy & set(sys.modules)), sorted(m for m in sys.modules if m.startswith('bridge.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[] []"
+
+
+def test_the_public_names_are_sorted_and_there() -> None:
+    import bridge
+
+    assert bridge.__all__ == sorted(bridge.__all__)
+    assert len(set(bridge.__all__)) == len(bridge.__all__)
+    for name in bridge.__all__:
+        assert getattr(bridge, name) is not None
+    assert set(bridge.__all__) <= set(dir(bridge))
+    with pytest.raises(AttributeError, match="module 'bridge' has no attribute 'nothing_like_it'"):
+        _ = bridge.nothing_like_it
+
+
+def test_the_public_names_are_those_that_type_checkers_see() -> None:
+    tree = parsed(ROOT / "bridge" / "__init__.py")
+    block = next(n for n in tree.body if isinstance(n, ast.If))
+    seen = [a.asname or a.name for n in block.body if isinstance(n, ast.ImportFrom) for a in n.names]
+    import bridge
+
+    assert sorted(seen) == bridge.__all__
+
+
+@pytest.mark.parametrize("package", ["bridge.model", "bridge.codec", "bridge.pipeline"])
+def test_the_names_of_rooms_are_there(package: str) -> None:
+    module = importlib.import_module(package)
+    assert len(set(module.__all__)) == len(module.__all__)
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []

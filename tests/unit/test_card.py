@@ -1,0 +1,98 @@
+"""Cards name every feature of both roles, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Context, Entry, Fate, Feature, Losses, entries
+
+
+def test_all_features_belong_to_a_role() -> None:
+    assert set(ANSWER_FEATURES) | set(REQUEST_FEATURES) == set(Feature)
+    assert len(set(ANSWER_FEATURES)) == len(ANSWER_FEATURES)
+    assert len(set(REQUEST_FEATURES)) == len(REQUEST_FEATURES)
+
+
+@pytest.mark.parametrize("feature", ANSWER_FEATURES)
+def test_a_card_that_forgets_an_answer_feature_is_refused(feature: Feature) -> None:
+    answers = entries(ANSWER_FEATURES)
+    del answers[feature]
+    with pytest.raises(ValueError) as caught:
+        Card(answers, entries(REQUEST_FEATURES))
+    assert str(caught.value) == f"card.answers: missing {[feature]}, not of this role []"
+
+
+@pytest.mark.parametrize("feature", REQUEST_FEATURES)
+def test_a_card_that_forgets_a_request_feature_is_refused(feature: Feature) -> None:
+    requests = entries(REQUEST_FEATURES)
+    del requests[feature]
+    with pytest.raises(ValueError) as caught:
+        Card(entries(ANSWER_FEATURES), requests)
+    assert str(caught.value) == f"card.requests: missing {[feature]}, not of this role []"
+
+
+def test_a_card_that_names_a_feature_of_the_other_role_is_refused() -> None:
+    answers = {**entries(ANSWER_FEATURES), Feature.TOOLS: Entry(Fate.EXACT)}
+    with pytest.raises(ValueError, match=r"^card\.answers: missing \[\], not of this role .*tools"):
+        Card(answers, entries(REQUEST_FEATURES))
+
+
+def test_entries() -> None:
+    made = entries(
+        ANSWER_FEATURES,
+        text={Feature.IMAGE: "a link"},
+        custom={Feature.STEP: "as custom"},
+        drop={Feature.USAGE: "no place"},
+        refuse={Feature.AUDIO: "never"},
+    )
+    assert list(made) == list(ANSWER_FEATURES)
+    named = {
+        Feature.IMAGE: Entry(Fate.TEXT, "a link"),
+        Feature.STEP: Entry(Fate.CUSTOM, "as custom"),
+        Feature.USAGE: Entry(Fate.DROP, "no place"),
+        Feature.AUDIO: Entry(Fate.REFUSE, "never"),
+    }
+    for feature, entry in made.items():
+        assert entry == named.get(feature, Entry(Fate.EXACT))
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        {"drop": {Feature.USAGE: "a"}, "text": {Feature.USAGE: "b"}},
+        {"drop": {Feature.TOOLS: "not of answers"}},
+    ],
+)
+def test_entries_that_contradict(groups: dict[str, dict[Feature, str]]) -> None:
+    with pytest.raises(ValueError, match="is named twice or does not belong to this role"):
+        entries(ANSWER_FEATURES, **groups)  # type: ignore[arg-type]
+
+
+def test_a_card_answers_for_each_role() -> None:
+    """A feature of both roles may have two fates."""
+    card = Card(entries(ANSWER_FEATURES, drop={Feature.DATA: "x"}), entries(REQUEST_FEATURES, text={Feature.DATA: "x"}))
+    assert card.answer(Feature.DATA) is Fate.DROP
+    assert card.request(Feature.DATA) is Fate.TEXT
+
+
+def test_losses_keep_the_order_and_the_first_detail() -> None:
+    losses = Losses()
+    assert not losses
+    losses.add(Feature.USAGE)
+    losses.add(Feature.IMAGE, "messages[1]")
+    losses.add(Feature.USAGE, "later")
+    assert losses
+    assert losses.names == ["usage", "image"]
+    assert losses.details == {"usage": "", "image": "messages[1]"}
+
+
+def test_a_context_makes_the_same_ids_for_the_same_run() -> None:
+    first, second = Context("run", "thread", 4.0), Context("run")
+    made = [first.make_id("msg") for _ in range(40)]
+    assert made == [second.make_id("msg") for _ in range(40)]
+    assert len(set(made)) == 40
+    assert made[:2] == ["msg_run", "msg_run2"]
+    builder = first.builder()
+    builder.start()
+    head = builder.take()[0]
+    assert (head.run_id, head.thread_id, head.created_at) == ("run", "thread", 4.0)  # type: ignore[union-attr]

@@ -1,0 +1,84 @@
+"""Parts: above all the many spellings of a `data:` URL, which is never a `Url`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from bridge.model import FileRef, Inline, Media, MediaKind, Request, Source, Url, source_of, url_of
+from bridge.model.parts import parse_data_url
+from tests.strategies import media, requests
+
+
+@pytest.mark.parametrize(
+    ("url", "mime", "content"),
+    [
+        ("data:image/png;base64,QUJD", "image/png", b"ABC"),
+        ("DATA:image/png;BASE64,QUJD", "image/png", b"ABC"),
+        ("data:text/plain;charset=utf-8;base64,QUJD", "text/plain", b"ABC"),
+        ("data:text/plain;charset=utf-8; base64 ,QUJD", "text/plain", b"ABC"),
+        ("data:;base64,QUJD", None, b"ABC"),
+        ("data:image/png;base64,", "image/png", b""),
+        ("data:image/png;base64,QQ%3D%3D", "image/png", b"A"),
+        ("data:image/png;base64,Pj4%2B", "image/png", b">>>"),
+        ("data:image/png;base64,Pj4+", "image/png", b">>>"),
+        ("data:text/plain,a%20b+c%2C", "text/plain", b"a b+c,"),
+        ("data:text/plain;charset=utf-8,%C3%BC", "text/plain", "ü".encode()),
+        ("data:,x", None, b"x"),
+        ("data:,a,b", None, b"a,b"),
+        ("data:image/svg+xml,<svg/>", "image/svg+xml", b"<svg/>"),
+        ("data:text/plain;name=base64.txt,QUJD", "text/plain", b"QUJD"),
+    ],
+)
+def test_data_urls(url: str, mime: str | None, content: bytes) -> None:
+    source, said = source_of(url)
+    assert isinstance(source, Inline)
+    assert source.bytes == content
+    assert said == mime
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.test/a;base64,QQ==", "data:image/png;base64", "data:", "", "datax:,", "x"]
+)
+def test_anything_else_is_an_address(url: str) -> None:
+    assert parse_data_url(url) is None
+    assert source_of(url) == (Url(url), None)
+
+
+@pytest.mark.parametrize(
+    ("source", "mime", "url"),
+    [
+        (Url("https://example.test/a"), "image/png", "https://example.test/a"),
+        (Inline("QUJD"), "image/png", "data:image/png;base64,QUJD"),
+        (Inline("QUJD"), None, "data:application/octet-stream;base64,QUJD"),
+        (FileRef("f"), "image/png", None),
+    ],
+)
+def test_the_url_of_a_medium(source: Source, mime: str | None, url: str | None) -> None:
+    assert url_of(Media(MediaKind.IMAGE, source, mime)) == url
+
+
+def test_a_dialect_may_name_its_own_fallback() -> None:
+    assert url_of(Media(MediaKind.IMAGE, Inline("QUJD")), "image/jpeg") == "data:image/jpeg;base64,QUJD"
+
+
+@given(media(source_kinds=(Url, Inline)))
+def test_a_medium_survives_its_url(made: Media) -> None:
+    url = url_of(made)
+    assert url is not None
+    source, mime = source_of(url)
+    assert source == made.source
+    if isinstance(source, Inline):
+        assert mime == (made.mime or "application/octet-stream")
+
+
+@pytest.mark.parametrize("text", ["QUJ", "QU JD", "QUJD\n", "QU-D", "ü"])
+def test_inline_bytes_must_be_plain_base64(text: str) -> None:
+    with pytest.raises(ValueError):
+        _ = Inline(text).bytes
+
+
+@given(requests())
+def test_extras_of_a_dialect(request: Request) -> None:
+    assert request.extra("nobody") == {}
+    assert request.extra("some-dialect") == (request.extras or {}).get("some-dialect", {})

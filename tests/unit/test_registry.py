@@ -1,0 +1,109 @@
+"""Dialects are found by name: by entry point, or because the program registered them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.codec import Dialect, registry
+from bridge.errors import ConfigError
+
+MODULE = """
+from bridge.codec import Dialect
+
+class Outside(Dialect):
+    name = "outside"
+
+outside = Outside()
+nothing = "not a dialect"
+"""
+
+
+class Inside(Dialect):
+    name = "inside"
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed package of somebody else: a module, and a dist-info folder with its entry points."""
+    (tmp_path / "outside_package_for_tests.py").write_text(MODULE)
+    info = tmp_path / "outside_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[bridge.dialects]\n"
+        "outside = outside_package_for_tests:outside\n"
+        "outside-nothing = outside_package_for_tests:nothing\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    import sys
+
+    sys.modules.pop("outside_package_for_tests", None)
+
+
+def test_register_and_unregister() -> None:
+    before = registry.names()
+    dialect = Inside()
+    registry.register(dialect)
+    assert registry.get("inside") is dialect
+    assert registry.names() == sorted([*before, "inside"])
+    registry.register(dialect, "another-name")
+    assert registry.get("another-name") is dialect
+    registry.unregister("inside")
+    registry.unregister("another-name")
+    registry.unregister("never-there")
+    assert registry.names() == before
+    with pytest.raises(ConfigError):
+        registry.get("inside")
+
+
+@pytest.mark.usefixtures("package")
+def test_a_third_partys_package_is_found_by_its_entry_point() -> None:
+    import sys
+
+    assert "outside" in registry.names()
+    assert "outside_package_for_tests" not in sys.modules, "listing loads nothing"
+    dialect = registry.get("outside")
+    assert dialect.name == "outside"
+    assert registry.get("outside") is dialect
+    assert registry.names().count("outside") == 1
+
+
+@pytest.mark.usefixtures("package")
+def test_an_entry_point_that_is_no_dialect_is_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.get("outside-nothing")
+    assert str(caught.value) == (
+        "the entry point 'outside_package_for_tests:nothing' of dialect 'outside-nothing' is not a bridge.codec.Dialect"
+    )
+
+
+def test_without_the_package_it_is_unknown() -> None:
+    assert "outside" not in registry.names()
+
+
+@pytest.mark.parametrize(("asked", "hint"), [("insde", "; did you mean 'inside'?"), ("xyzzy", ".")])
+def test_an_unknown_name_suggests_the_nearest(asked: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "entry_points", lambda **_: ())
+    registry.register(Inside())
+    registry.register(Inside(), "beside-all")
+    with pytest.raises(ConfigError) as caught:
+        registry.get(asked)
+    assert str(caught.value) == f"unknown dialect {asked!r}{hint} Known: beside-all, inside."
+
+
+def test_our_own_dialects_are_installed_the_same_way() -> None:
+    import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    declared = project["project"]["entry-points"]["bridge.dialects"]
+    assert declared
+    assert set(declared) <= set(registry.names())

@@ -1,0 +1,270 @@
+"""Stages: calls that the backend runs itself stay away from clients that would run them again."""
+
+from __future__ import annotations
+
+import sys
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Losses, RunsTools, entries
+from bridge.errors import ConfigError, ErrorCode, Failure
+from bridge.model import (
+    ArgsDelta,
+    Event,
+    FinishReason,
+    MessageEnded,
+    MessageStarted,
+    PartEnded,
+    PartKind,
+    PartStarted,
+    ReasoningDelta,
+    Request,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Text,
+    TextDelta,
+    Tool,
+    ToolCall,
+    ToolResulted,
+    fold,
+    verify,
+)
+from bridge.pipeline.stages import (
+    AUTOMATIC,
+    Stage,
+    StageContext,
+    WithholdServerTools,
+    build,
+    load,
+    load_object,
+    withhold_server_tools,
+)
+from tests.strategies import answers, batches
+
+SHOWS = ("drop", "text", "reasoning")
+
+
+def card(runs: RunsTools = RunsTools.NEVER, client_runs: bool = True) -> Card:
+    return Card(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES), runs_tools=runs, client_runs_calls=client_runs)
+
+
+@dataclass
+class Options:
+    server_tools: str = "drop"
+
+
+def context(front: Card, back: Card, tools: list[Tool] | None = None, options: Any = None) -> StageContext:
+    return StageContext(Request([], tools=tools), front, back, options, Losses())
+
+
+def through(stage: Stage, parts: list[list[Event]]) -> list[Event]:
+    return [event for batch in parts for event in stage(batch)]
+
+
+def call(part: str, message: str, name: str) -> list[Event]:
+    start = PartStarted(part, message, PartKind.TOOL_CALL, f"call-{part}", name)
+    return [start, ArgsDelta(part, '{"a"'), ArgsDelta(part, ":1}"), PartEnded(part)]
+
+
+HEAD, MESSAGE, END = RunStarted("r"), MessageStarted("m"), MessageEnded("m")
+RESULT = ToolResulted("call-1", [Text("fine")])
+TEXT: list[Event] = [PartStarted("t", "m", PartKind.TEXT), TextDelta("t", "hi"), PartEnded("t")]
+STOP = RunFinished(FinishReason.STOP)
+CALLS = RunFinished(FinishReason.TOOL_CALLS)
+FAILED = RunFailed(Failure(ErrorCode.BACKEND_ERROR, "x"))
+
+
+class TestWithhold:
+    def test_a_call_with_its_result_is_dropped(self) -> None:
+        losses = Losses()
+        stage = WithholdServerTools(losses, None)
+        out = stage([HEAD, MESSAGE, *call("1", "m", "f"), RESULT, *TEXT, END, STOP])
+        assert out == verify([HEAD, MESSAGE, *TEXT, END, STOP])
+        assert losses.names == ["tool_result"]
+
+    @pytest.mark.parametrize(("show", "kind"), [("text", PartKind.TEXT), ("reasoning", PartKind.REASONING)])
+    def test_a_call_with_its_result_is_told(self, show: str, kind: PartKind) -> None:
+        stage = WithholdServerTools(Losses(), None, show)
+        out = verify(stage([HEAD, MESSAGE, *call("1", "m", "f"), RESULT, END, STOP]))
+        delta = ReasoningDelta if kind is PartKind.REASONING else TextDelta
+        assert out == [
+            HEAD,
+            MESSAGE,
+            MessageStarted("1-told"),
+            PartStarted("1-told-1", "1-told", kind),
+            delta("1-told-1", 'f({"a":1}) -> fine\n'),
+            PartEnded("1-told-1"),
+            MessageEnded("1-told"),
+            END,
+            STOP,
+        ]
+
+    def test_a_call_without_a_result_is_the_clients(self) -> None:
+        losses = Losses()
+        stage = WithholdServerTools(losses, None)
+        made = call("1", "m", "f")
+        assert stage([HEAD, MESSAGE, *made, *TEXT, END]) == [HEAD, MESSAGE, *TEXT]
+        assert stage([CALLS]) == [*made, END, CALLS]
+        assert not losses
+
+    def test_after_a_failure_nobody_shall_run_it(self) -> None:
+        stage = WithholdServerTools(Losses(), None)
+        assert stage([HEAD, MESSAGE, *call("1", "m", "f"), END, FAILED]) == verify([HEAD, MESSAGE, END, FAILED])
+
+    def test_a_message_that_ended_before_the_result_ends_with_it(self) -> None:
+        stage = WithholdServerTools(Losses(), None)
+        assert stage([HEAD, MESSAGE, *call("1", "m", "f"), END]) == [HEAD, MESSAGE]
+        assert stage([RESULT]) == [END]
+        assert stage([STOP]) == [STOP]
+
+    def test_a_message_waits_for_all_its_calls(self) -> None:
+        stage = WithholdServerTools(Losses(), None)
+        stage([HEAD, MESSAGE, *call("1", "m", "f"), *call("2", "m", "g"), END])
+        assert stage([RESULT]) == []
+        assert stage([CALLS]) == [*call("2", "m", "g"), END, CALLS]
+
+    @pytest.mark.parametrize("show", SHOWS)
+    def test_a_result_before_the_call_is_complete_leaves_nothing_of_it(self, show: str) -> None:
+        stage = WithholdServerTools(Losses(), None, show)
+        start, first, second, end = call("1", "m", "f")
+        out = through(stage, [[HEAD, MESSAGE, start, first, RESULT], [second], [end], [END, STOP]])
+        verify(out)
+        assert fold(out).calls == []
+
+    def test_offered_tools_pass_at_once(self) -> None:
+        stage = WithholdServerTools(Losses(), frozenset({"mine"}))
+        mine, theirs = call("1", "m", "mine"), call("2", "m", "theirs")
+        assert stage([HEAD, MESSAGE, *mine]) == [HEAD, MESSAGE, *mine]
+        assert stage(theirs) == []
+        assert stage([ToolResulted("call-2", []), END, CALLS]) == [END, CALLS]
+
+    def test_a_result_of_an_offered_tool_passes(self) -> None:
+        stage = WithholdServerTools(Losses(), frozenset({"mine"}))
+        stage([HEAD, MESSAGE, *call("1", "m", "mine")])
+        assert stage([RESULT]) == [RESULT]
+
+    def test_text_alone_passes_as_the_same_list(self) -> None:
+        stage = WithholdServerTools(Losses(), None)
+        stage([HEAD, MESSAGE, TEXT[0]])
+        batch: list[Event] = [TextDelta("t", "a"), ReasoningDelta("t", "b")]
+        assert stage(batch) is batch
+
+    @given(st.data())
+    def test_generated_streams(self, data: st.DataObject) -> None:
+        events = data.draw(answers(max_actions=12, message_ids=False))
+        names = sorted({c.name for c in fold(events).calls})
+        chosen = st.sets(st.sampled_from(names)) if names else st.just(set())
+        offered = data.draw(st.none() | chosen.map(frozenset))
+        show = data.draw(st.sampled_from(SHOWS))
+        out = through(WithholdServerTools(Losses(), offered, show), data.draw(batches(events)))
+        verify(out)
+
+        def withheld(made: ToolCall) -> bool:
+            return offered is None or made.name not in offered
+
+        before, after = fold(events), fold(out)
+        answered = {r.call_id for r in before.results}
+        kept = [c for c in before.calls if not withheld(c) or (c.call_id not in answered and not before.failure)]
+        assert sorted(c.call_id for c in after.calls) == sorted(c.call_id for c in kept)
+        if offered is None:
+            assert after.results == []
+        if show == "drop":
+            assert (after.text, after.reasoning, after.media) == (before.text, before.reasoning, before.media)
+        assert (after.usage, after.reason, after.failure) == (before.usage, before.reason, before.failure)
+
+
+class TestFactory:
+    def stage(self, front: Card, back: Card, tools: list[Tool] | None = None, options: Any = None) -> Any:
+        return withhold_server_tools(context(front, back, tools, options))
+
+    def test_not_needed(self) -> None:
+        assert self.stage(card(), card(RunsTools.NEVER)) is None
+        assert self.stage(card(client_runs=False), card(RunsTools.ANY)) is None
+
+    def test_any(self) -> None:
+        stage = self.stage(card(), card(RunsTools.ANY), [Tool("mine")])
+        assert stage([HEAD, MESSAGE, *call("1", "m", "mine")]) == [HEAD, MESSAGE]
+
+    def test_unlisted(self) -> None:
+        stage = self.stage(card(), card(RunsTools.UNLISTED), [Tool("mine")])
+        mine = call("1", "m", "mine")
+        assert stage([HEAD, MESSAGE, *mine, *call("2", "m", "theirs")]) == [HEAD, MESSAGE, *mine]
+
+    def test_unlisted_without_tools(self) -> None:
+        stage = self.stage(card(), card(RunsTools.UNLISTED))
+        assert stage([HEAD, MESSAGE, *call("1", "m", "f")]) == [HEAD, MESSAGE]
+
+    def test_options_of_the_route(self) -> None:
+        stage = self.stage(card(), card(RunsTools.ANY), None, Options("text"))
+        out = stage([HEAD, MESSAGE, *call("1", "m", "f"), RESULT])
+        assert TextDelta("1-told-1", 'f({"a":1}) -> fine\n') in out
+
+    def test_it_is_automatic(self) -> None:
+        assert len(build(AUTOMATIC, context(card(), card(RunsTools.ANY)))) == 1
+        assert build(AUTOMATIC, context(card(), card())) == []
+
+
+def test_build_keeps_the_order_and_leaves_out_none() -> None:
+    def first(_: StageContext) -> Stage:
+        return lambda events: [*events, TextDelta("p", "1")]
+
+    def second(_: StageContext) -> Stage:
+        return lambda events: [*events, TextDelta("p", "2")]
+
+    def absent(_: StageContext) -> None:
+        return None
+
+    stages = build([second, absent, first], context(card(), card()))
+    events: list[Event] = []
+    for stage in stages:
+        events = stage(events)
+    assert events == [TextDelta("p", "2"), TextDelta("p", "1")]
+
+
+class TestLoad:
+    @pytest.fixture(autouse=True)
+    def _module(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        module = types.ModuleType("stages_for_tests")
+        module.factory = withhold_server_tools  # type: ignore[attr-defined]
+        module.holder = types.SimpleNamespace(inner=len)  # type: ignore[attr-defined]
+        module.number = 5  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "stages_for_tests", module)
+
+    def test_found(self) -> None:
+        assert load("stages_for_tests:factory") is withhold_server_tools
+        assert load_object("stages_for_tests:holder.inner", "x") is len
+
+    @pytest.mark.parametrize(
+        ("target", "message"),
+        [
+            ("", "'': expected a stage as 'module:name'"),
+            ("module", "'module': expected a stage as 'module:name'"),
+            (":name", "':name': expected a stage as 'module:name'"),
+            ("module:", "'module:': expected a stage as 'module:name'"),
+            (".module:name", "'.module:name': expected a stage as 'module:name'"),
+            (
+                "no_such_module_here:f",
+                "'no_such_module_here:f': cannot import 'no_such_module_here' for a stage: "
+                "No module named 'no_such_module_here'",
+            ),
+            ("stages_for_tests:no", "'stages_for_tests:no': 'stages_for_tests' has no callable 'no' for a stage"),
+            (
+                "stages_for_tests:number",
+                "'stages_for_tests:number': 'stages_for_tests' has no callable 'number' for a stage",
+            ),
+            (
+                "stages_for_tests:holder.no.deep",
+                "'stages_for_tests:holder.no.deep': 'stages_for_tests' has no callable 'holder.no.deep' for a stage",
+            ),
+        ],
+    )
+    def test_not_found(self, target: str, message: str) -> None:
+        with pytest.raises(ConfigError) as caught:
+            load(target)
+        assert str(caught.value) == message
