@@ -14,8 +14,8 @@ Command = Callable[[argparse.Namespace], int]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
-    args = _parser().parse_args(argv)
-    # Agents and stages that a configuration names are looked for beside it first, as `python -m` does.
+    args = _arguments(argv)
+    # Agents and stages that a configuration names are looked for in the working directory, as `python -m` does.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     run: Command = args.run
@@ -33,6 +33,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parses; argparse before Python 3.12 gives up on positional words that follow an option, as `chat`'s TEXT does."""
+    parser = _parser()
+    args, rest = parser.parse_known_args(argv)
+    if rest and hasattr(args, "text") and not any(word.startswith("-") for word in rest):
+        args.text = [*args.text, *rest]
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return args
 
 
 def _parser() -> argparse.ArgumentParser:

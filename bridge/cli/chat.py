@@ -19,6 +19,7 @@ from bridge.model import (
     ContentAdded,
     Event,
     Folder,
+    Interrupted,
     Message,
     PartEnded,
     PartKind,
@@ -30,6 +31,7 @@ from bridge.model import (
     TextDelta,
     ToolResulted,
     as_text,
+    json_text,
     result_text,
 )
 from bridge.pipeline import CallInfo, Run
@@ -102,6 +104,7 @@ class _Screen:
 
     def __init__(self) -> None:
         self._calls: dict[str, None] = {}
+        self._thoughts: dict[str, None] = {}
         self._dim = "\x1b[2m" if sys.stderr.isatty() else ""
         self._plain = "\x1b[0m" if self._dim else ""
 
@@ -117,12 +120,15 @@ class _Screen:
             case ReasoningDelta() | ArgsDelta():
                 self._aside(event.text)
             case PartStarted(kind=PartKind.REASONING):
+                self._thoughts[event.part_id] = None
                 self._aside("[thinking] ")
             case PartStarted(kind=PartKind.TOOL_CALL):
                 self._calls[event.part_id] = None
                 self._aside(f"\n[calls {event.name}] ")
-            case PartEnded() if event.part_id in self._calls:
+            case PartEnded() if event.part_id in self._calls or event.part_id in self._thoughts:
                 self._aside("\n")
+            case Interrupted():
+                self._aside(f"\n[waits for you] {event.reason or ''} {json_text(event.payload)}\n")
             case ToolResulted():
                 self._aside(f"[result] {result_text(event.parts)}\n")
             case ContentAdded():

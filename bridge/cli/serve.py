@@ -6,19 +6,19 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import shlex
-import signal
-import subprocess
 import sys
 from typing import Any
 
 from bridge.cli import logs
+from bridge.cli.workers import NUMBER
+from bridge.cli.workers import run as run_workers
 from bridge.codec import Operation, WireRequest
+from bridge.codec.naming import pick
 from bridge.config import Config
 from bridge.engine import Bridge, Route
-from bridge.errors import Unsupported
-
-_WORKER = "BRIDGE_WORKER"
+from bridge.errors import ConfigError, Unsupported
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -26,19 +26,24 @@ def serve(args: argparse.Namespace) -> int:
     logs.set_up(args.log_level, args.log_format)
     bridge = _bridge(args)
     workers = bridge.config.server.workers
-    if workers > 1 and _WORKER not in os.environ:
-        _announce(bridge, bridge.config.server.port)
-        return _parent(workers)
+    worker = os.environ.get(NUMBER)
+    if workers > 1 and worker is None:
+        if bridge.config.server.port == 0:
+            raise ConfigError("server.port: several workers share one port, so it cannot be 0.")
+        return run_workers(workers, sys.argv[1:])
     from bridge.server import serve as run
 
-    worker = os.environ.get(_WORKER)
-    announce = None if worker else lambda port: _announce(bridge, port)
+    # Of several processes the first speaks for all, as soon as it listens.
+    announce = (lambda port: _announce(bridge, port)) if worker in (None, "1") else None
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(run(bridge, share_port=worker is not None, ready=announce))
     except OSError as error:
         server = bridge.config.server
-        print(f"cannot listen on {server.host}:{server.port}: {error.strerror or error}", file=sys.stderr)
+        print(
+            f"cannot listen on {server.host}:{server.port}: {os.strerror(error.errno) if error.errno else error}",
+            file=sys.stderr,
+        )
         return 1
     return 0
 
@@ -59,30 +64,6 @@ def _loop_factory() -> Any:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-# ---------------------------------------------------------------------- several processes
-
-
-def _parent(count: int) -> int:
-    """Starts `count` processes with our own command line; ends when one of them does, or on a signal.
-
-    Signals are passed on; the exit code is the first one that is not 0.
-    """
-    command = [sys.executable, "-m", "bridge.cli", *sys.argv[1:]]
-    children = [subprocess.Popen(command, env={**os.environ, _WORKER: str(n + 1)}) for n in range(count)]
-
-    def stop(number: int, frame: object) -> None:
-        for child in children:
-            if child.poll() is None:
-                child.send_signal(signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-    stop(0, None)
-    codes = [child.wait() for child in children]
-    return next((code for code in codes if code), 0)
 
 
 # ---------------------------------------------------------------------- what is printed
@@ -122,16 +103,19 @@ def _curl(base: str, route: Route, keyed: bool) -> str | None:
         pieces += ["-H", f"{name}: {value}"]
     body = wire.body.decode()
     sent = json.loads(body)
-    if "model" in sent:
-        sent["model"] = _some_model(route)
-        body = json.dumps(sent, ensure_ascii=False)
+    if "model" in sent or route.models is not None:
+        model = _some_model(route)
+        if model is None:
+            return None
+        body = json.dumps({**sent, "model": model}, ensure_ascii=False)
     pieces += ["-d", body]
     return shlex.join(pieces)
 
 
-def _some_model(route: Route) -> str:
-    """A model name that this route serves."""
-    for name in route.models or {}:
-        return name.replace("*", "x")
-    backend = route.backends[0]
-    return next(iter(backend.names.listed), backend.name)
+def _some_model(route: Route) -> str | None:
+    """A model name that this route serves; None when its patterns are beyond guessing."""
+    if route.models is None:
+        backend = route.backends[0]
+        return next(iter(backend.names.listed), backend.name)
+    guesses = (re.sub(r"\[(.).*?\]", r"\1", name).replace("*", "x").replace("?", "x") for name in route.models)
+    return next((guess for guess in sorted(guesses, key=len) if pick(route.models, guess) is not None), None)

@@ -188,7 +188,8 @@ def _nearest(http: web.Request) -> Dialect | None:
 
 
 def _within(path: str, mount: str) -> bool:
-    return mount == "/" or path == mount or path.startswith(mount + "/")
+    """Whether the path lies below the mount path, also when the whole application is mounted below another path."""
+    return mount == "/" or f"{mount}/" in f"{path}/"
 
 
 def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:

@@ -1,0 +1,172 @@
+"""What a history store promises: the contract that every engine keeps and the one test suite checks.
+
+A history connects clients that send only what is new with backends that want the whole talk, and the other way
+round. A store keeps and finds; comparing, expanding and trimming a talk is a stage of the pipeline.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.model.events import Interrupted
+from bridge.model.parts import Message
+from bridge.model.request import Tool
+
+MAX_KEY = 512
+"""Longest owner, scope, thread id and digest, in bytes of UTF-8: they stand in indexes."""
+
+LEASE = 10.0
+"""Seconds after which a turn is lost when the process that holds it has died."""
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One talk as it is stored. A new one is made by the caller, with version 0.
+
+    `messages` is read only: what is new is given to `commit`, and what was edited is cut away by its `keep`. All
+    other fields but `version`, `dropped`, `digest` and `updated_at` are the caller's to set; `commit` stores them.
+    """
+
+    thread_id: str
+    messages: list[Message] = field(default_factory=list)
+    """The talk, oldest first; the whole of it when `dropped` is 0."""
+    tools: list[Tool] | None = None
+    """The last list of tools that a client offered."""
+    backend_thread: str | None = None
+    """The id under which a backend that keeps its own history knows this talk."""
+    open_interrupts: list[Interrupted] = field(default_factory=list)
+    """What waits for an answer of a person."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Small JSON that the pipeline wants beside the talk, such as renamed tools."""
+    version: int = 0
+    """Grows by one with every commit; 0 = not stored yet."""
+    dropped: int = 0
+    """How many messages the bounds have taken out since the talk was last whole."""
+    digest: str | None = None
+    """The name that the last commit gave to this state."""
+    updated_at: float = 0.0
+    """When it was last committed, in seconds since 1970 by the clock of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much is kept. `messages` and `size` (bytes of stored JSON) are for each conversation."""
+
+    messages: int = 1000
+    size: int = 16 * 2**20
+    conversations: int = 10_000
+    """Of one owner; beyond it the ones that were silent for longest go."""
+
+
+class StoreConflict(BridgeError):
+    """The conversation was changed by somebody else since it was loaded: load it again."""
+
+    default = ErrorCode.CONFLICT
+
+
+class History(Protocol):
+    """Conversations, each under (owner, scope, thread id).
+
+    `owner` is who the conversation belongs to: whoever asks with another owner finds nothing. `scope` keeps apart
+    the thread ids of one owner that mean different talks, such as those of two routes. Both may be empty.
+
+    Every method may raise `BridgeError` with `STORE_UNAVAILABLE` when the engine fails, with a message that holds
+    neither address nor credentials; later calls try again. Ids longer than `MAX_KEY` bytes are a `RequestError`.
+    A store belongs to the event loop in which it is used first; several stores, in one or many processes, may
+    share one database.
+    """
+
+    async def open(self) -> None:
+        """Connects, and makes or migrates the schema. Without it, the first call does so.
+
+        Raises `ConfigError` when the database was made by a newer version.
+        """
+
+    async def close(self) -> None:
+        """Gives up turns that are held, and disconnects. May be called twice; `open` opens again."""
+
+    async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
+        """The conversation as the last commit left it; None when there is none."""
+
+    async def commit(
+        self,
+        owner: str,
+        scope: str,
+        conversation: Conversation,
+        new: list[Message],
+        *,
+        keep: int | None = None,
+        digest: str | None = None,
+    ) -> None:
+        """Appends `new` and stores all that stands beside the talk, in one transaction.
+
+        With `keep`, only that many of `conversation.messages` stay before it: this is how an edited or regenerated
+        talk replaces the old one. `digest` names the state after the commit for `find`; None = it has no name.
+
+        Raises `StoreConflict`, and stores nothing, unless the stored version is `conversation.version`. Afterwards
+        `conversation` is what `load` would give, so that it may be committed again.
+
+        When the talk is over the bounds, its oldest turns are dropped as a whole (`bridge.stores.bounds`). When it is
+        the first commit of a conversation and the owner has too many, those silent for longest are deleted.
+
+        A commit that is cancelled has happened whole or not at all.
+        """
+
+    async def find(self, owner: str, scope: str, digest: str) -> str | None:
+        """The thread id of the conversation whose latest state has this digest; of several, the last committed.
+
+        It may move on before a turn of it is entered: compare `Conversation.digest` after `load` inside the turn.
+        """
+
+    async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
+        """Forgets a conversation; False when there was none."""
+
+    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[None]:
+        """Holds the conversation, which need not exist, for one run: `async with history.turn(...)`.
+
+        One holder at a time in all processes that share the store, in order of arrival; different conversations do
+        not wait for each other. Waiting may be cancelled and leaves nothing behind. Entering twice from one
+        task waits for ever.
+
+        A turn is a lease: renewed while it is held, gone some seconds after its process died. A process that
+        stood still for longer than that may find that another has gone on; then its commit is a `StoreConflict`,
+        so that a turn gives order, and the version alone gives safety.
+        """
+
+    async def prune(self, older_than: float) -> int:
+        """Deletes conversations that nobody committed to for `older_than` seconds and says how many.
+
+        Those in a turn stay. Works in small transactions, so that nobody waits for it.
+        """
+
+
+def unavailable(engine: str, reason: str) -> BridgeError:
+    """The one error for whatever goes wrong in an engine. `reason` is a code or a class name, never its text."""
+    return BridgeError(f"the history store is not available ({engine}: {reason})", code=ErrorCode.STORE_UNAVAILABLE)
+
+
+def conflict() -> StoreConflict:
+    return StoreConflict("the conversation was changed by another request")
+
+
+def key(owner: str, scope: str, thread_id: str) -> tuple[str, str, str]:
+    """The three as engines store them."""
+    return stored_id(owner, "owner"), stored_id(scope, "scope"), stored_id(thread_id, "conversation id")
+
+
+def stored_id(text: str, what: str) -> str:
+    """Clients invent ids: what databases refuse in a text (NUL, lone surrogates) is written as `%` and hex digits."""
+    if not text.isalnum():
+        text = "".join(f"%{ord(c):04X}" if c in "%\x00" or "\ud800" <= c <= "\udfff" else c for c in text)
+    if len(text.encode()) > MAX_KEY:
+        raise RequestError(f"expected a {what} of at most {MAX_KEY} bytes")
+    return text
+
+
+def plain_id(text: str) -> str:
+    """The id that `stored_id` was given."""
+    first, *rest = text.split("%")
+    return first + "".join(chr(int(piece[:4], 16)) + piece[4:] for piece in rest)

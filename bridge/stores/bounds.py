@@ -1,0 +1,124 @@
+"""Which messages go when a conversation grows over its bounds.
+
+What goes, goes as a whole: turns from the oldest on, so that no tool call is parted from its result. The messages
+of the system at the very beginning stay, and so does the newest turn. Only when that one alone is over the bounds
+its oldest tool rounds go, and what the user asked stays.
+
+A turn begins with what the client's side says (roles user, system, developer). Several of these in a row are one
+turn when they were committed together, and turns of their own otherwise: failed runs leave questions without answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from bridge.model.parts import Message, ToolCall, ToolResult
+from bridge.stores.base import Bounds
+
+_ASKING = frozenset({"user", "system", "developer"})
+_GUIDING = frozenset({"system", "developer"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the bounds look at of one message. `commit` is the version that brought it."""
+
+    role: str
+    size: int
+    commit: int
+    calls: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+
+
+def links(message: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The ids of the calls and of the results in a message."""
+    return (
+        tuple(p.call_id for p in message.parts if isinstance(p, ToolCall)),
+        tuple(p.call_id for p in message.parts if isinstance(p, ToolResult)),
+    )
+
+
+def surplus(entries: Sequence[Entry], bounds: Bounds) -> list[int]:
+    """The places of the messages that must go, ascending."""
+    room = _Room(entries, bounds)
+    if room.fits:
+        return []
+    lead = _lead(entries)
+    starts = [n for n in range(lead, len(entries)) if n == lead or _begins(entries, n)]
+    whole = _uncuttable(entries, starts[-1] if starts else lead)
+    cut = _drop(room, lead, [n for n in starts if not whole[n]])
+    dropped = list(range(lead, cut))
+    if not room.fits:
+        first = cut
+        while first < len(entries) and entries[first].role in _ASKING:
+            first += 1
+        rounds = (n for n in range(first + 1, len(entries)) if not whole[n] and entries[n].role == "assistant")
+        dropped += range(first, _drop(room, first, rounds))
+    return dropped
+
+
+class _Room:
+    """Whether what is left fits."""
+
+    def __init__(self, entries: Sequence[Entry], bounds: Bounds) -> None:
+        self._sizes = [entry.size for entry in entries]
+        self._count = len(entries) - bounds.messages
+        self._size = sum(self._sizes) - bounds.size
+
+    @property
+    def fits(self) -> bool:
+        return self._count <= 0 and self._size <= 0
+
+    def drop(self, first: int, end: int) -> None:
+        self._count -= end - first
+        self._size -= sum(self._sizes[first:end])
+
+
+def _drop(room: _Room, first: int, cuts: Iterable[int]) -> int:
+    """Drops from `first` on up to the first cut after which the rest fits, else up to the last one; says which."""
+    for cut in cuts:
+        if room.fits:
+            break
+        room.drop(first, cut)
+        first = cut
+    return first
+
+
+def _lead(entries: Sequence[Entry]) -> int:
+    """How many messages at the beginning are the system's. Only the first commit can bring them."""
+    for place, entry in enumerate(entries):
+        if entry.role not in _GUIDING or entry.commit != entries[0].commit:
+            return place
+    return len(entries)
+
+
+def _begins(entries: Sequence[Entry], place: int) -> bool:
+    entry, before = entries[place], entries[place - 1]
+    return entry.role in _ASKING and not (before.role in _ASKING and before.commit == entry.commit)
+
+
+def _uncuttable(entries: Sequence[Entry], last_turn: int) -> list[bool]:
+    """For each place whether a cut before it would part a call from its result.
+
+    A call of the last turn may still get its result; an open one of an older turn will not.
+    """
+    called: dict[str, int] = {}
+    unanswered: dict[str, int] = {}
+    borders = [0] * (len(entries) + 2)  # how many spans begin (+) and end (-) to hold together before each place
+
+    def together(first: int, last: int) -> None:
+        borders[first + 1] += 1
+        borders[last + 1] -= 1
+
+    for place, entry in enumerate(entries):
+        for call_id in entry.results:
+            unanswered.pop(call_id, None)
+            together(called.get(call_id, place), place)
+        for call_id in entry.calls:
+            called[call_id] = unanswered[call_id] = place
+    for place in unanswered.values():
+        if place >= last_turn:
+            together(place, len(entries))
+    return [depth > 0 for depth in accumulate(borders[: len(entries)])]

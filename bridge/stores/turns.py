@@ -1,0 +1,250 @@
+"""One run at a time per conversation, in order of arrival, in one process and across many.
+
+Who wants a turn takes a numbered ticket of the conversation's line in the database; the lowest ticket holds the
+turn. Tickets are leases: a `Turns` renews all of its own at once, and those of a dead process run out. An expired
+ticket is renewed like any other as long as nobody took it away, and nobody is let in without taking away the expired
+tickets before him: so that at most one ticket holds a line at any time, whatever the clocks say.
+
+Within a process a leaving holder lets in the next one directly. Only for lines that another process holds the
+database is asked again and again, with one query for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from bridge.errors import BridgeError
+from bridge.stores.base import unavailable
+
+_log = logging.getLogger(__name__)
+
+Key: TypeAlias = tuple[str, str, str]
+
+POLL = 0.05
+"""Seconds between two looks at lines that other processes hold."""
+
+
+class Tickets(Protocol):
+    """The tickets as an engine keeps them. Each method is one transaction.
+
+    `mine` are tickets of this process in the same line: they are renewed before expired ones are taken away.
+    """
+
+    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, bool]:
+        """A new ticket at the end of the line, and whether it is the first; expired ones are taken away."""
+
+    async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
+        """Gives a ticket back and says which is the first now; expired ones are taken away."""
+
+    async def first(self, key: Key, mine: Sequence[int]) -> int | None:
+        """The first ticket of the line; expired ones are taken away."""
+
+    async def due(self, tickets: Sequence[int]) -> list[int]:
+        """Of these tickets, those with no valid ticket before them. Changes nothing."""
+
+    async def renew(self, tickets: Sequence[int]) -> list[int]:
+        """Renews these tickets and says which are still there."""
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """Somebody of this process in a line. `let_in` is done when the turn is his."""
+
+    key: Key
+    let_in: asyncio.Future[None]
+    ticket: int | None = None
+    holds: bool = False
+
+
+@dataclass(slots=True)
+class _Line:
+    """What this process knows of one conversation's line. The lock keeps its dealings with the database in order."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    places: dict[int, _Place] = field(default_factory=dict)
+    users: int = 0
+
+
+class Turns:
+    """The turns of one store in one process."""
+
+    def __init__(self, tickets: Tickets, engine: str, lease: float) -> None:
+        self._tickets = tickets
+        self._engine = engine
+        self._lease = lease
+        self._lines: dict[Key, _Line] = {}
+        self._left: list[tuple[Key, int]] = []  # tickets that could not be given back yet
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._keeper: asyncio.Task[None] | None = None
+        self._kick = asyncio.Event()
+        self._failing_since: float | None = None
+
+    @asynccontextmanager
+    async def turn(self, key: Key) -> AsyncIterator[None]:
+        """Waits for the turn and holds it. However it ends, the ticket is given back."""
+        place = _Place(key, asyncio.get_running_loop().create_future())
+        # Dealings with the database are tasks of their own: a cancelled caller must not leave a ticket behind.
+        entering = self._spawn(self._enter(place))
+        try:
+            await asyncio.shield(entering)
+            await place.let_in
+        except BaseException:
+            self._spawn(self._give_up(place, entering))
+            raise
+        try:
+            yield
+        finally:
+            await asyncio.shield(self._spawn(self._leave(place)))
+
+    async def close(self) -> None:
+        """Gives back every ticket; who still waits gets an error."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeper
+            self._keeper = None
+        for place in self._places():
+            self._refuse(place, unavailable(self._engine, "closed"))
+            self._spawn(self._leave(place))
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._left.clear()
+
+    # -------------------------------------------------------------------- one place
+
+    @asynccontextmanager
+    async def _line(self, key: Key) -> AsyncIterator[_Line]:
+        line = self._lines.setdefault(key, _Line())
+        line.users += 1
+        try:
+            async with line.lock:
+                yield line
+        finally:
+            line.users -= 1
+            if not line.users and not line.places:
+                self._lines.pop(key, None)
+
+    async def _enter(self, place: _Place) -> None:
+        async with self._line(place.key) as line:
+            place.ticket, first = await self._tickets.enter(place.key, list(line.places))
+            line.places[place.ticket] = place
+            if first:
+                self._let_in(place)
+        if self._keeper is None:
+            self._keeper = asyncio.create_task(self._keep(), name="history-turns")
+        self._kick.set()
+
+    async def _give_up(self, place: _Place, entering: asyncio.Task[None]) -> None:
+        with suppress(BridgeError):
+            await entering
+            await self._leave(place)
+
+    async def _leave(self, place: _Place) -> None:
+        async with self._line(place.key) as line:
+            ticket = place.ticket
+            if ticket is None or line.places.pop(ticket, None) is None:
+                return  # lost, or given back by `close`
+            try:
+                first = await self._tickets.leave(place.key, ticket, list(line.places))
+            except BridgeError:
+                # Not the caller's business: his run is over. The keeper tries again, and in the end it runs out.
+                self._left.append((place.key, ticket))
+                return
+            self._let_in(line.places.get(first or 0))
+
+    def _let_in(self, place: _Place | None) -> None:
+        if place is not None and not place.let_in.done():
+            place.holds = True
+            place.let_in.set_result(None)
+
+    def _refuse(self, place: _Place, error: BridgeError) -> None:
+        if not place.let_in.done():
+            place.let_in.set_exception(error)
+
+    # -------------------------------------------------------------------- all places
+
+    async def _keep(self) -> None:
+        """Renews what is held and looks for what is due."""
+        clock = asyncio.get_running_loop().time
+        beat = clock() + self._lease / 3
+        while True:
+            pause = POLL if self._elsewhere() else max(0.0, beat - clock()) if self._lines or self._left else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._kick.wait()
+            self._kick.clear()
+            try:
+                if clock() >= beat:
+                    beat = clock() + self._lease / 3
+                    await self._renew()
+                await self._look()
+                self._failing_since = None
+            except BridgeError as error:
+                self._failed(error, clock())
+                await asyncio.sleep(POLL)
+
+    async def _renew(self) -> None:
+        for key, ticket in self._left[:]:
+            async with self._line(key) as line:
+                first = await self._tickets.leave(key, ticket, list(line.places))
+                self._left.remove((key, ticket))
+                self._let_in(line.places.get(first or 0))
+        places = list(self._places())
+        there = set(await self._tickets.renew([p.ticket for p in places if p.ticket is not None]) if places else ())
+        for place in places:
+            line = self._lines.get(place.key)
+            if place.ticket in there or line is None or line.places.get(place.ticket or 0) is not place:
+                continue
+            del line.places[place.ticket or 0]
+            if place.holds:
+                _log.warning("a turn was lost: this process stood still for longer than %g s", self._lease)
+            else:
+                place.ticket = None
+                self._spawn(self._enter_again(place))
+
+    async def _enter_again(self, place: _Place) -> None:
+        try:
+            await self._enter(place)
+        except BridgeError as error:
+            self._refuse(place, error)
+
+    async def _look(self) -> None:
+        waiting = self._elsewhere()
+        if not waiting:
+            return
+        for ticket in await self._tickets.due(list(waiting)):
+            async with self._line(waiting[ticket].key) as line:
+                if ticket in line.places:
+                    first = await self._tickets.first(waiting[ticket].key, list(line.places))
+                    self._let_in(line.places.get(first or 0))
+
+    def _failed(self, error: BridgeError, now: float) -> None:
+        if self._failing_since is None:
+            self._failing_since = now
+        elif now - self._failing_since > self._lease:
+            # By now the tickets may belong to nobody: better an error than waiting for ever.
+            for place in self._places():
+                self._refuse(place, error)
+
+    def _elsewhere(self) -> dict[int, _Place]:
+        """The first ticket of each line here in which somebody waits and nobody of this process holds the turn."""
+        out = {}
+        for line in self._lines.values():
+            if line.places and not any(place.holds for place in line.places.values()):
+                ticket = min(line.places)
+                out[ticket] = line.places[ticket]
+        return out
+
+    def _places(self) -> list[_Place]:
+        return [place for line in self._lines.values() for place in line.places.values()]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,41 @@
+"""A stage of your own: it sees every batch of events between backend and client, and gives the events to send.
+
+    dialect-bridge serve examples/configs/stage.yaml        # from the top of the repository
+    dialect-bridge chat http://127.0.0.1:8080/v1 Hello --dialect openai-chat
+
+Alone it runs once in this process:
+
+    python examples/stage.py
+"""
+
+import asyncio
+from dataclasses import replace
+
+from bridge import Bridge, Event, Message, Request, Text, TextDelta
+from bridge.pipeline import Stage, StageContext
+
+
+def shout(context: StageContext) -> Stage | None:
+    """Called once per run; it may also change `context.request`. None when this run does not need the stage."""
+
+    def stage(events: list[Event]) -> list[Event]:
+        # Events are values: make a new one, leave the old one as it is.
+        return [replace(event, text=event.text.upper()) if isinstance(event, TextDelta) else event for event in events]
+
+    return stage
+
+
+CONFIG = {
+    "backends": {"demo": {"dialect": "demo"}},
+    "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "demo", "stages": ["stage:shout"]}],
+}
+
+
+async def main() -> None:
+    async with Bridge.from_config(CONFIG) as bridge:
+        answer = await bridge.complete(Request([Message("user", [Text("Hello")])]))
+        print(answer.text)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

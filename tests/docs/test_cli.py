@@ -1,0 +1,372 @@
+"""The command line as a user meets it: the real command in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bridge.cli import _arguments
+from tests.docs.helpers import COMMAND, README, ROOT, Server, bridge, listeners, run, serve
+from tests.server.harness import free_port
+
+CAPTURES = ROOT / "tests" / "captures"
+COMMANDS = ("serve", "check", "dialects", "translate", "chat", "schema")
+
+BAD = """\
+backends:
+  demo:
+    dialect: demo
+routes:
+  - dialect: openai-chat
+    path: /v1
+    bakend: demo
+"""
+
+
+# ------------------------------------------------------------------ help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example(command: str) -> None:
+    code, out, err = bridge(command, "--help")
+    assert (code, err) == (0, "")
+    assert f"example: dialect-bridge {command} " in " ".join(out.split())
+
+
+def _example(command: str) -> list[str]:
+    """The arguments of the example in a command's help, without what is the shell's."""
+    subparsers = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    example = (subparsers.choices[command].epilog or "").removeprefix("example: dialect-bridge ")
+    return shlex.split(re.split(r" [<>] ", example)[0])
+
+
+@pytest.mark.parametrize("command", [c if c != "chat" else pytest.param(c) for c in COMMANDS])
+def test_the_example_of_help_parses(command: str) -> None:
+    args = _example(command)
+    assert args[0] == command
+    _arguments(args)
+
+
+def test_help_and_version_load_nothing_heavy() -> None:
+    heavy = ("aiohttp", "pydantic", "orjson", "yaml", "uvloop")
+    script = (
+        "import sys\n"
+        "from bridge.cli import main\n"
+        "try:\n"
+        "    main(sys.argv[1:])\n"
+        "except SystemExit as error:\n"
+        "    assert error.code == 0, error.code\n"
+        f"print('loaded:', [name for name in {heavy!r} if name in sys.modules])\n"
+    )
+    for args in (["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)):
+        done = run(sys.executable, "-c", script, *args)
+        assert done.stdout.decode().endswith("loaded: []\n"), (args, done.stdout, done.stderr)
+
+
+def test_no_command_and_an_unknown_one_are_wrong_usage() -> None:
+    assert bridge()[0] == 2
+    code, _, err = bridge("sreve")
+    assert code == 2
+    assert "serve" in err
+
+
+def test_readme_lists_the_commands() -> None:
+    table = README[README.index("## Commands") :].partition("\n## ")[0]
+    assert tuple(re.findall(r"^\| `dialect-bridge (\w+)", table, re.MULTILINE)) == COMMANDS
+    subparsers = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    assert tuple(subparsers.choices) == COMMANDS
+    named = set(re.findall(r"--[a-z][a-z-]*", table.partition("```")[0]))
+    real = {o for p in subparsers.choices.values() for a in p._actions for o in a.option_strings if o[:2] == "--"}
+    assert named == real - {"--help"}
+
+
+# ------------------------------------------------------------------ check, dialects, schema
+
+
+def test_check_prints_the_endpoints() -> None:
+    code, out, err = bridge("check", "config.yaml")
+    assert (code, err) == (0, "")
+    assert "config.yaml is fine." in out
+    assert "POST   /v1/chat/completions  openai-chat -> demo (demo)" in out
+    assert "POST   /agentscope/process  agentscope -> demo (demo)" in out
+
+
+def test_check_names_file_line_key_and_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(BAD)
+    code, out, err = bridge("check", "bad.yaml", cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert err.startswith('bad.yaml:7: routes[0].bakend: unknown key; did you mean "backend"?')
+
+
+def test_check_without_a_file_says_so(tmp_path: Path) -> None:
+    code, out, err = bridge("check", cwd=tmp_path)
+    assert (code, out, err) == (2, "", "config.yaml: cannot be read: No such file or directory\n")
+
+
+def test_check_tells_keys_that_are_not_used(tmp_path: Path) -> None:
+    good = BAD.replace("bakend", "backend") + "speech: {url: http://127.0.0.1:1}\n"
+    (tmp_path / "some.yaml").write_text(good)
+    code, out, _ = bridge("check", "some.yaml", cwd=tmp_path)
+    assert code == 0
+    assert "note: speech: not used by this version" in out
+
+
+def test_check_finds_agents_from_the_working_directory(tmp_path: Path) -> None:
+    config = "backends:\n  mine: {dialect: python, target: 'own.agent:run'}\n"
+    config += "routes:\n  - {dialect: openai-chat, path: /v1, backend: mine}\n"
+    (tmp_path / "mine.yaml").write_text(config)
+    code, _, err = bridge("check", "mine.yaml", cwd=tmp_path)
+    assert code == 2
+    assert err.startswith("backends.mine.target: 'own.agent:run': cannot import 'own.agent'")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "agent.py").write_text("async def run(request):\n    yield 'hi'\n")
+    assert bridge("check", "mine.yaml", cwd=tmp_path)[0] == 0
+
+
+def test_dialects_prints_the_cards() -> None:
+    code, out, err = bridge("dialects")
+    assert (code, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert ["text", "exact", "exact"] in lines
+    assert ["raw", "dropped", "dropped"] in lines
+
+
+def test_dialects_as_json_gives_the_reasons() -> None:
+    code, out, err = bridge("dialects", "--json")
+    assert (code, err) == (0, "")
+    cards = json.loads(out)
+    assert {"openai-chat", "agentscope"} <= cards.keys()
+    assert cards["openai-chat"]["answers"]["state"]["fate"] == "dropped"
+    assert cards["openai-chat"]["answers"]["state"]["reason"]
+    assert cards["agentscope"]["history"] == "delta"
+
+
+def test_schema_is_a_json_schema_of_the_configuration() -> None:
+    code, out, err = bridge("schema")
+    assert (code, err) == (0, "")
+    schema = json.loads(out)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert {"server", "backends", "routes"} <= schema["$defs"]["Config"]["properties"].keys()
+
+
+# ------------------------------------------------------------------ translate
+
+
+def _translate(source: str, target: str, data: bytes | str, what: str = "stream") -> tuple[int, str, str]:
+    return bridge("translate", "--from", source, "--to", target, "--what", what, input=data)
+
+
+def test_translate_a_stream() -> None:
+    recorded = (CAPTURES / "openai-chat" / "deepseek-reasoning.sse").read_bytes()
+    code, out, err = _translate("openai-chat", "agentscope", recorded)
+    assert (code, err) == (0, "")
+    last = json.loads(out.strip().split("\n\n")[-1].removeprefix("data: "))
+    assert (last["object"], last["status"]) == ("response", "completed")
+    assert [m["type"] for m in last["output"]] == ["reasoning", "message"]
+    assert last["output"][1]["content"][0]["text"] == "The sum is 5."
+
+
+def test_translate_names_on_stderr_what_was_lost() -> None:
+    recorded = (CAPTURES / "agentscope" / "plugin_call.response.sse").read_bytes()
+    code, out, err = _translate("agentscope", "openai-chat", recorded)
+    assert (code, err) == (0, "lost: tool_result\n")
+    assert out.endswith("data: [DONE]\n\n")
+
+
+def test_translate_a_request() -> None:
+    asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    code, out, err = _translate("openai-chat", "agentscope", json.dumps(asked), "request")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["input"][0]["content"] == [{"type": "text", "text": "Hi"}]
+
+
+def test_translate_a_response() -> None:
+    recorded = (CAPTURES / "openai-chat" / "json-tool.json").read_bytes()
+    code, out, err = _translate("openai-chat", "agentscope", recorded, "response")
+    assert (code, err) == (0, "")
+    (message,) = json.loads(out)["output"]
+    assert message["content"][0]["data"]["name"] == "get_weather"
+
+
+@pytest.mark.parametrize(
+    ("what", "data", "told"),
+    [
+        ("request", "{", "invalid_request: "),
+        ("request", '{"model": "m", "messages": 3}', "invalid_request: messages"),
+        ("response", "<html>", "backend_protocol: "),
+        ("response", '{"error": {"message": "no"}}', "backend_error: "),
+    ],
+)
+def test_translate_exits_1_for_what_is_none(what: str, data: str, told: str) -> None:
+    code, out, err = _translate("openai-chat", "agentscope", data, what)
+    assert (code, out) == (1, "")
+    assert err.startswith(told)
+
+
+def test_translate_exits_1_for_what_the_target_cannot_be_told() -> None:
+    content = [{"type": "video", "video_url": "http://127.0.0.1:1/film.mp4"}]
+    asked = {"input": [{"role": "user", "type": "message", "content": content}]}
+    code, out, err = _translate("agentscope", "openai-chat", json.dumps(asked), "request")
+    assert (code, out) == (1, "")
+    assert err.startswith("unsupported: messages[0].content[0]: ")
+
+
+def test_translate_exits_2_for_an_unknown_dialect_and_names_the_nearest() -> None:
+    code, out, err = _translate("openai-chat", "agentscpe", "")
+    assert (code, out) == (2, "")
+    assert err.startswith("unknown dialect 'agentscpe'; did you mean 'agentscope'?")
+
+
+def test_translate_exits_2_for_an_unknown_what() -> None:
+    assert _translate("openai-chat", "agentscope", "", "answers")[0] == 2
+
+
+# ------------------------------------------------------------------ chat
+
+DOORS = (("/v1", "openai-chat"), ("/agentscope", "agentscope"))
+
+
+def _chat(demo: Server, door: tuple[str, str], *text: str, input: str = "") -> tuple[int, str, str]:
+    return bridge("chat", demo.url + door[0], *text, "--dialect", door[1], input=input)
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[1])
+def test_chat_keeps_the_text_apart_from_the_rest(demo: Server, door: tuple[str, str]) -> None:
+    code, out, err = _chat(demo, door, "reasoning")
+    assert (code, out) == (0, "The answer is 42.\n")
+    assert "[thinking] The user wants to see me think." in err
+    assert "[12 tokens in, 34 out]" in err
+    code, out, err = _chat(demo, door, "tool")
+    assert (code, out) == (0, "Let me look.\n")
+    assert '[calls get_weather] {"city": "Paris"}' in err
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[1])
+def test_chat_exits_1_when_the_answer_failed(demo: Server, door: tuple[str, str]) -> None:
+    code, out, err = _chat(demo, door, "error late")
+    assert (code, out) == (1, "Half an ans\n")
+    assert "[backend_error] The demo agent failed in the middle, as you asked." in err
+
+
+def test_chat_reads_a_conversation_from_stdin(demo: Server) -> None:
+    code, out, _ = _chat(demo, DOORS[0], input="reasoning\n\ntext\n")
+    assert code == 0
+    assert out.splitlines()[0] == "The answer is 42."
+    assert out.splitlines()[1].startswith("Plain text: café, 你好")
+
+
+def test_chat_takes_the_text_after_the_dialect(demo: Server) -> None:
+    code, out, err = bridge("chat", f"{demo.url}/v1", "--dialect", "openai-chat", "--model", "m", "server", "tool")
+    assert (code, out) == (0, "It is sunny in Paris, 21 C.\n"), err
+
+
+def test_chat_exits_1_where_nobody_listens() -> None:
+    code, out, err = bridge("chat", f"http://127.0.0.1:{free_port()}/v1", "Hi", "--dialect", "openai-chat")
+    assert (code, out) == (1, "\n")
+    assert "[backend_unavailable]" in err
+
+
+def test_chat_suggests_the_nearest_dialect() -> None:
+    code, out, err = bridge("chat", "http://127.0.0.1:1", "Hi", "--dialect", "openai-cht")
+    assert (code, out) == (2, "")
+    assert err.startswith("unknown dialect 'openai-cht'; did you mean 'openai-chat'?")
+
+
+# ------------------------------------------------------------------ serve
+
+
+def _hello(url: str) -> bytes:
+    body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "Hello"}], "stream": True})
+    done = run("curl", "-sSN", f"{url}/v1/chat/completions", "-H", "content-type: application/json", "-d", body)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_port_in_use_is_said_plainly(demo: Server) -> None:
+    code, out, err = bridge("serve", "config.yaml", "--port", str(demo.port))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"cannot listen on 127.0.0.1:{demo.port}: ")
+    assert "Address already in use" in err
+    assert "Traceback" not in err
+
+
+def test_serve_refuses_a_wrong_configuration(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(BAD)
+    code, out, err = bridge("serve", "bad.yaml", cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert err.startswith("bad.yaml:7: ")
+    code, out, err = bridge("serve", "config.yaml", "--port", "70000")
+    assert (code, out) == (2, "")
+    assert "server.port" in err
+
+
+def test_log_lines_as_json(tmp_path: Path) -> None:
+    with serve(tmp_path, "config.yaml", "--log-format", "json") as served:
+        assert _hello(served.url).endswith(b"data: [DONE]\n\n")
+        assert served.stop() == 0
+        lines = [json.loads(line) for line in served.err.splitlines()]
+    (line,) = [entry for entry in lines if entry["message"] == "run"]
+    assert (line["route"], line["front"], line["back"]) == ("/v1", "openai-chat", "demo")
+    assert (line["http"], line["status"], line["tokens_out"]) == (200, "stop", 34)
+    assert all({"time", "level", "message"} <= entry.keys() for entry in lines)
+
+
+def test_a_quiet_log_has_no_line_for_runs(tmp_path: Path) -> None:
+    with serve(tmp_path, "config.yaml", "--log-level", "warning") as served:
+        _hello(served.url)
+        assert served.stop() == 0
+        assert served.err == ""
+
+
+def _both_listen(served: Server) -> None:
+    deadline = time.monotonic() + 20
+    while listeners(served.port) < 2:
+        assert time.monotonic() < deadline, served.err
+        time.sleep(0.02)
+
+
+def test_two_workers_answer_and_stop_together(tmp_path: Path) -> None:
+    with serve(tmp_path, "config.yaml", "--workers", "2") as served:
+        _both_listen(served)
+        for _ in range(8):
+            assert _hello(served.url).endswith(b"data: [DONE]\n\n")
+        served.stop()
+        assert listeners(served.port) == 0
+        assert served.out.count("curl -N") == 2, "the routes are announced once"
+        assert served.err.count(" INFO run ") == 8
+        assert served.err.count(" INFO stopping; ") == 2
+        assert "Traceback" not in served.err
+
+
+def test_the_exit_code_of_two_workers_after_sigterm(tmp_path: Path) -> None:
+    with serve(tmp_path, "config.yaml", "--workers", "2") as served:
+        _both_listen(served)
+        assert served.stop() == 0
+
+
+def test_what_two_workers_print_works_at_once(tmp_path: Path) -> None:
+    with serve(tmp_path, "config.yaml", "--workers", "2", ready=None) as served:
+        assert listeners(served.port) >= 1
+
+
+def test_ctrl_c_stops_it_cleanly(tmp_path: Path) -> None:
+    with serve(tmp_path, "config.yaml") as served:
+        served.process.send_signal(signal.SIGINT)
+        assert served.process.wait(10) == 0
+        assert "Traceback" not in served.err
+
+
+def test_a_reader_that_leaves_is_no_traceback() -> None:
+    command = f"{shlex.quote(COMMAND)} schema | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=30, check=False)
+    assert done.stdout == b"{"
+    assert b"Traceback" not in done.stderr

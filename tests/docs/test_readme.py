@@ -1,0 +1,304 @@
+"""README.md says what is true: its blocks run, its outputs are real, its tables are current, its keys exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge import translate
+from bridge.assembly import assemble
+from bridge.cli import _parser
+from bridge.config import json_schema, load
+from bridge.transports.demo import SCENES
+from tests.docs import tables
+from tests.docs.helpers import (
+    CONFIGS,
+    EXAMPLES,
+    README,
+    ROOT,
+    USUAL,
+    Block,
+    Server,
+    block,
+    blocks,
+    environment,
+    run,
+    serve,
+    server,
+)
+
+SECRETS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
+
+
+def _ids(block: Block) -> str:
+    return f"line {block.line}"
+
+
+# ------------------------------------------------------------------ what make run shows
+
+
+def test_what_serve_prints_is_what_readme_shows(demo: Server) -> None:
+    assert demo.out.replace(demo.url, USUAL) == block("make run").text
+
+
+def test_what_curl_shows_is_what_readme_shows(demo: Server) -> None:
+    shown = _paste(_curl_lines(demo)[0])
+    assert _steady(shown.rstrip() + "\n") == _steady(block("curl").text)
+
+
+def _steady(text: str) -> str:
+    return re.sub(r'"created":\d+', '"created":0', re.sub(r"chatcmpl-[0-9a-f]{32}", "chatcmpl-0", text))
+
+
+def _curl_lines(served: Server) -> list[str]:
+    return [line.strip() for line in served.out.splitlines() if line.startswith("  curl ")]
+
+
+def _paste(line: str) -> str:
+    """What a shell shows when the line is pasted into it."""
+    done = run("bash", "-c", line.replace("curl -N", "curl -sSN --fail-with-body", 1))
+    assert done.returncode == 0, f"{line}\n{done.stdout.decode()}{done.stderr.decode()}"
+    return done.stdout.decode()
+
+
+def _ends_well(told: str) -> bool:
+    """Whether a stream of either dialect ended, and not by a failure."""
+    last = told.rstrip().rpartition("\n\n")[2].removeprefix("data: ")
+    if last == "[DONE]":
+        return '"finish_reason":"stop"' in told
+    response = json.loads(last)
+    return (response["object"], response["status"]) == ("response", "completed")
+
+
+def _all_lines_work(served: Server) -> None:
+    chat, scope = (_paste(line) for line in _curl_lines(served))
+    assert _ends_well(chat), chat
+    assert "".join(re.findall(r'"content":"([^"]*)"', chat)).startswith("You said: Hello")
+    assert _ends_well(scope), scope
+    assert '"text":"You said: Hello' in scope
+
+
+def test_every_printed_curl_line_works(demo: Server) -> None:
+    _all_lines_work(demo)
+
+
+def test_in_front_of_a_chat_model(demo: Server, tmp_path: Path) -> None:
+    variables = {"BRIDGE_BACKEND": "llm", "OPENAI_BASE_URL": f"{demo.url}/v1", "OPENAI_MODEL": "some-model"}
+    with serve(tmp_path, "config.yaml", **variables) as served:
+        _all_lines_work(served)
+        assert served.out.count("->  llm\n") == 2
+        assert '"model": "some-model"' in served.out
+        assert served.stop() == 0
+        assert served.err.count("back=llm http=200 status=stop") == 2
+
+
+def test_in_front_of_an_agentscope_agent(demo: Server, tmp_path: Path) -> None:
+    variables = {"BRIDGE_BACKEND": "agent", "AGENTSCOPE_URL": f"{demo.url}/agentscope"}
+    with serve(tmp_path, "config.yaml", **variables) as served:
+        _all_lines_work(served)
+        assert served.out.count("->  agent\n") == 2
+        assert served.stop() == 0
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_the_curl_lines_of_the_recipes_work(config: Path, demo: Server, tmp_path: Path) -> None:
+    variables = {"OPENAI_BASE_URL": f"{demo.url}/v1", "AGENTSCOPE_URL": f"{demo.url}/agentscope", **SECRETS}
+    with serve(tmp_path, config, "--host", "127.0.0.1", **variables) as served:
+        lines = _curl_lines(served)
+        assert lines
+        for line in lines:
+            told = _paste(line.replace("YOUR_KEY", SECRETS["WEB_KEY"]))
+            if config.stem == "agent":
+                assert "get_weather" in told
+            else:
+                assert _ends_well(told), told
+        assert served.stop() == 0
+        assert "Traceback" not in served.err
+
+
+def test_the_variables_that_readme_names_are_those_of_config_yaml() -> None:
+    config = (ROOT / "config.yaml").read_text(encoding="utf-8")
+    of_config = set(re.findall(r"\$\{(\w+)", config)) - {"BRIDGE_KEY"}
+    section = README[README.index("## In front of") :].partition("\n## ")[0]
+    assert set(re.findall(r"\b([A-Z]+_[A-Z_]+)=", section)) == of_config
+
+
+@pytest.mark.parametrize("backend", ["demo", "llm", "agent"])
+def test_config_yaml_loads_with_every_backend(backend: str) -> None:
+    config = load(ROOT / "config.yaml", env={"BRIDGE_BACKEND": backend})
+    assert {route.backend.name for route in assemble(config)} == {backend}
+    assert config.notices == []
+
+
+def test_the_scenes_of_the_demo_are_named() -> None:
+    sentence = README[README.index("The demo agent plays") :].partition("; `help`")[0]
+    assert re.findall(r"`([^`]+)`", sentence.partition(":")[2]) == list(SCENES)
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:^    |`|[\w.-] )make ([a-z]+)", README, re.MULTILINE))
+    assert {"run", "test", "lint", "types", "bench", "help"} <= named <= targets
+
+
+def test_make_run_takes_another_configuration() -> None:
+    done = run("make", "-n", "run", "CONFIG=examples/configs/stage.yaml")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().endswith("dialect-bridge serve examples/configs/stage.yaml\n")
+
+
+# ------------------------------------------------------------------ the blocks
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=_ids)
+def test_a_python_block_runs(block: Block, demo: Server, tmp_path: Path) -> None:
+    script = tmp_path / "block.py"
+    if "run_app(app" in block.text:
+        script.write_text(block.text.replace("port=8080", "port=int(__import__('sys').argv[1])"), encoding="utf-8")
+        with server(tmp_path, sys.executable, "-W", "error", str(script), "{port}", ready="/llm/v1/models") as served:
+            told = _paste(_curl_lines(demo)[0].replace(demo.url, f"{served.url}/llm"))
+            assert _ends_well(told)
+            assert served.stop() == 0
+        return
+    script.write_text(block.text.replace(USUAL, demo.url), encoding="utf-8")
+    done = run(sys.executable, "-W", "error", str(script))
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_what_the_python_blocks_show(demo: Server, tmp_path: Path) -> None:
+    wanted = {
+        "OpenAI(": "You said: Hello Write help to see what else I can show.",
+        "import translate": '"text":"Hello"',
+        "Translator(": "lost: []",
+        "bridge.complete(": "Six times seven is forty-two. The answer is 42. UsageReported(input=12, output=34",
+    }
+    for sign, told in wanted.items():
+        (found,) = [b for b in blocks("python") if sign in b.text]
+        script = tmp_path / "block.py"
+        script.write_text(found.text.replace(USUAL, demo.url), encoding="utf-8")
+        assert told in run(sys.executable, str(script)).stdout.decode(), sign
+
+
+def test_agent_and_stage_stand_in_the_examples_word_for_word() -> None:
+    for name, sign in (("agent", "async def run("), ("stage", "def shout(")):
+        source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+        (found,) = [b for b in blocks("python") if sign in b.text]
+        assert found.text[found.text.index(sign) :].rstrip() in source
+
+
+def test_every_recipe_is_a_file_of_the_examples_and_the_other_way_round() -> None:
+    shown = [b.text for b in blocks("yaml")]
+    assert sorted(shown) == sorted(path.read_text(encoding="utf-8") for path in CONFIGS)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_a_recipe_loads_and_assembles(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    loaded = load(config, env=SECRETS)
+    assert len(assemble(loaded)) == len(loaded.routes)
+    assert loaded.notices == []
+
+
+def _shell_lines() -> list[str]:
+    lines = [line for b in blocks("bash") for line in b.text.splitlines()]
+    return [line for line in lines if "dialect-bridge" in line]
+
+
+@pytest.mark.parametrize("line", _shell_lines())
+def test_a_shell_line_runs(line: str, demo: Server) -> None:
+    command = line.partition("dialect-bridge ")[2]
+    _parser().parse_args(shlex.split(re.split(r" [<>] ", command)[0]))
+    if command.startswith("serve "):
+        return  # The servers of this folder show it.
+    done = run("bash", "-c", f"set -o pipefail; {line.replace(USUAL, demo.url)}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_lines_that_start_make_name_real_things() -> None:
+    lines = [line for b in blocks("bash") for line in b.text.splitlines() if "dialect-bridge" not in line]
+    assert len(lines) == 2
+    for line in lines:
+        *variables, make, target = shlex.split(line)
+        assert (make, target) == ("make", "run")
+        config = load(ROOT / "config.yaml", env=dict(v.split("=", 1) for v in variables))
+        assert config.notices == []
+
+
+# ------------------------------------------------------------------ tables, keys, files
+
+
+def test_the_tables_are_current() -> None:
+    assert tables.written(README) == README, "run `python -m tests.docs.tables`"
+
+
+def test_every_key_that_is_named_exists() -> None:
+    keys = set(re.findall(r"`((?:server|backends|routes|stores|speech)(?:\.[\w*]+)*)`", README))
+    assert len(keys) > 10
+    for key in keys:
+        assert _exists(key.split(".")), key
+
+
+def test_a_key_that_does_not_exist_would_be_seen() -> None:
+    assert not _exists(["server", "drian"])
+    assert not _exists(["routes", "*", "bakend"])
+
+
+def _exists(steps: list[str]) -> bool:
+    """Whether a path of keys is in the JSON Schema; `*` stands for a name or an index."""
+    schema = json_schema()
+    places = [schema["$defs"]["Config"]]
+    for step in steps:
+        places = [below for place in places for below in _below(place, step, schema["$defs"])]
+    return bool(places)
+
+
+def _below(place: dict, step: str, definitions: dict) -> list[dict]:
+    found = []
+    for choice in _choices(place, definitions):
+        if step in choice.get("properties", {}):
+            found.append(choice["properties"][step])
+        elif step == "*":
+            found += [choice[k] for k in ("additionalProperties", "items") if isinstance(choice.get(k), dict)]
+    return found
+
+
+def _choices(place: dict, definitions: dict) -> list[dict]:
+    if "$ref" in place:
+        place = {**place, **definitions[place["$ref"].rpartition("/")[2]]}
+    return [place, *(each for choice in place.get("anyOf", []) for each in _choices(choice, definitions))]
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md", "CONTRIBUTING.md"])
+def test_files_that_are_named_exist(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    folders = r"(?:bridge|adapters|tests|examples|docs|bench)/[\w./-]*"
+    named = re.findall(rf"`({folders}|\w+\.(?:md|yaml|toml))`", text)
+    assert named
+    for name in named:
+        assert (ROOT / name).exists(), name
+
+
+def test_java_agents_are_read_as_readme_says() -> None:
+    recorded = (ROOT / "tests" / "captures" / "agentscope" / "java_camelcase_text.events.jsonl").read_bytes()
+    stream = b"".join(b"data: %b\n\n" % line for line in recorded.splitlines() if line.strip())
+    assert translate(stream, "agentscope", "openai-chat").endswith(b"data: [DONE]\n\n")
+
+
+def test_other_places_are_not_named() -> None:
+    documents = [ROOT / "README.md", ROOT / "docs" / "architecture.md", *EXAMPLES.rglob("*.*")]
+    for path in documents:
+        if path.suffix in (".md", ".py", ".yaml"):
+            addresses = re.findall(r"https?://([\w.-]+)", path.read_text(encoding="utf-8"))
+            assert set(addresses) <= {"127.0.0.1", "api.openai.com", "semver.org"}, path
+
+
+def test_children_see_none_of_our_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRIDGE_BACKEND", "llm")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    assert not {"BRIDGE_BACKEND", "HTTPS_PROXY"} & environment().keys()

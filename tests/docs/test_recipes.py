@@ -1,0 +1,189 @@
+"""What the cookbook promises of each recipe, through real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bridge.config import load
+from bridge.engine import Bridge
+from bridge.server import running
+from tests.docs.helpers import EXAMPLES, ROOT
+from tests.server.harness import FakeBackend, ask, fake_backend, free_port, post, serving
+
+KEYS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
+CHAT = b"""\
+data: {"id":"x","choices":[{"index":0,"delta":{"content":"Hel"}}],"own":1}
+
+data: {"id":"x","choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":"stop"}]}
+
+data: [DONE]
+
+"""
+
+
+def _talk(text: str, model: str = "m", **more: object) -> dict:
+    return {"model": model, "messages": [{"role": "user", "content": text}], "stream": False, **more}
+
+
+def _input(text: str) -> dict:
+    return {"input": [{"role": "user", "type": "message", "content": [{"type": "text", "text": text}]}]}
+
+
+@contextlib.asynccontextmanager
+async def _recipe(name: str, **variables: str) -> AsyncIterator[str]:
+    path = EXAMPLES / "configs" / f"{name}.yaml"
+    config = load(path, server={"host": "127.0.0.1", "port": free_port()}, env=variables)
+    async with running(Bridge.of(config)) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextlib.asynccontextmanager
+async def _agent() -> AsyncIterator[str]:
+    """Something that answers as an AgentScope agent."""
+    config = {
+        "backends": {"demo": {"dialect": "demo"}},
+        "routes": [{"dialect": "agentscope", "path": "/", "backend": "demo"}],
+    }
+    async with serving(config) as url:
+        yield url
+
+
+def _said(reply) -> str:
+    return reply.json["choices"][0]["message"]["content"]
+
+
+async def test_chat_over_an_agentscope_agent() -> None:
+    async with _agent() as agent, _recipe("chat-to-agentscope", AGENTSCOPE_URL=agent) as url:
+        reply = await post(f"{url}/v1/chat/completions", _talk("reasoning"))
+        message = reply.json["choices"][0]["message"]
+        assert message["content"] == "The answer is 42."
+        assert message["reasoning_content"].startswith("The user wants")
+
+
+async def test_the_conversation_id_of_a_chat_request() -> None:
+    async with fake_backend() as agent, _recipe("chat-to-agentscope", AGENTSCOPE_URL=agent.url) as url:
+        agent.answers(500, b"{}")
+        chat = f"{url}/v1/chat/completions"
+        await post(chat, _talk("a", metadata={"session_id": "one"}))
+        await post(chat, _talk("b"), x_session_id="two")
+        await post(chat, _talk("c"))
+        await post(chat, _talk("d"))
+        one, two, three, four = (seen.json["session_id"] for seen in agent.seen)
+        assert (one, two) == ("one", "two")
+        assert three
+        assert len({one, two, three, four}) == 4
+
+
+async def test_a_named_session_does_not_shorten_the_talk() -> None:
+    async with fake_backend() as agent, _recipe("chat-to-agentscope", AGENTSCOPE_URL=agent.url) as url:
+        agent.answers(500, b"{}")
+        talk = _talk("a", metadata={"session_id": "one"})
+        talk["messages"] += [{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+        await post(f"{url}/v1/chat/completions", talk)
+        (seen,) = agent.seen
+        assert [message["content"][0]["text"] for message in seen.json["input"]] == ["a", "b", "c"]
+
+
+async def test_agentscope_over_a_chat_model() -> None:
+    async with fake_backend() as model:
+        model.streams(CHAT)
+        variables = {"OPENAI_BASE_URL": f"{model.url}/v1", "OPENAI_API_KEY": "sk-1", "OPENAI_MODEL": "big"}
+        async with _recipe("agentscope-to-chat", **variables) as url:
+            reply = await post(f"{url}/agentscope/process", _input("Hi"))
+        assert reply.body.rstrip().rpartition(b"\n\n")[2].startswith(b"data: {")
+        assert b'"text":"Hello"' in reply.body
+        (seen,) = model.seen
+        assert (seen.path, seen.headers["authorization"]) == ("/v1/chat/completions", "Bearer sk-1")
+        assert (seen.json["model"], seen.json["messages"]) == ("big", [{"role": "user", "content": "Hi"}])
+
+
+async def test_a_chat_model_sees_only_what_the_agentscope_frontend_sends() -> None:
+    async with fake_backend() as model, _recipe("agentscope-to-chat", OPENAI_BASE_URL=model.url) as url:
+        model.streams(CHAT)
+        for text in ("one", "two"):
+            await post(f"{url}/agentscope/process", {**_input(text), "session_id": "s"})
+        assert [[m["content"] for m in seen.json["messages"]] for seen in model.seen] == [["one"], ["two"]]
+
+
+async def test_models_choose_the_backend() -> None:
+    async with _agent() as agent, fake_backend() as model:
+        model.streams(CHAT)
+        async with _recipe("models", AGENTSCOPE_URL=agent, OPENAI_BASE_URL=model.url) as url:
+            chat = f"{url}/v1/chat/completions"
+            assert _said(await post(chat, _talk("reasoning", "friday"))) == "The answer is 42."
+            assert _said(await post(chat, _talk("reasoning", "demo-1"))) == "The answer is 42."
+            for asked in ("gpt-small", "gpt-5"):
+                await post(chat, _talk("Hi", asked, stream=True))
+            assert [seen.json["model"] for seen in model.seen] == ["gpt-4o-mini", "gpt-5"]
+            unknown = await post(chat, _talk("Hi", "claude"))
+            assert (unknown.status, unknown.json["error"]["code"]) == (404, "model_not_found")
+            listed = await ask("GET", f"{url}/v1/models")
+            assert [entry["id"] for entry in listed.json["data"]] == ["friday"]
+
+
+async def test_a_generator_in_every_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    async with _recipe("agent") as url:
+        chat = f"{url}/v1/chat/completions"
+        asked = _talk("What is the weather in Paris?")
+        message = (await post(chat, asked)).json["choices"][0]["message"]
+        assert (message["reasoning_content"], message["content"]) == ("They ask for weather.", "Let me look.")
+        (call,) = message["tool_calls"]
+        assert call["function"] == {"name": "get_weather", "arguments": '{"city": "Paris"}'}
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}
+        asked["messages"] += [message, result]
+        assert _said(await post(chat, asked)) == "It is sunny"
+        reply = await post(f"{url}/agentscope/process", _input("What is the weather in Paris?"))
+        for told in (b'"They ask for weather."', b'"Let me look."', b'"get_weather"', b'"type":"plugin_call"'):
+            assert told in reply.body
+
+
+async def test_keys() -> None:
+    async with _recipe("keys", **KEYS) as url:
+        chat, scope = (f"{url}/v1/chat/completions", _talk("Hi")), (f"{url}/agentscope/process", _input("Hi"))
+        for door in (chat, scope):
+            assert (await post(*door)).status == 401
+            assert (await post(*door, authorization="Bearer nonsense")).status == 401
+            assert (await post(*door, authorization="Bearer key-of-web")).status == 200
+            assert (await post(*door, x_api_key="key-of-web")).status == 200
+        assert (await post(*chat, x_api_key="key-of-friday")).status == 200
+        refused = await post(*scope, x_api_key="key-of-friday")
+        assert refused.status == 403
+        assert "detail" in refused.json
+        assert "error" in (await post(*chat)).json
+
+
+async def test_passthrough_is_byte_equal_and_the_rest_is_not() -> None:
+    async def told(model: FakeBackend, url: str) -> bytes:
+        model.streams(CHAT)
+        return (await post(f"{url}/v1/chat/completions", _talk("Hi", stream=True))).body
+
+    async with fake_backend() as model:
+        async with _recipe("passthrough", OPENAI_BASE_URL=model.url) as url:
+            assert await told(model, url) == CHAT
+        config = {
+            "backends": {"llm": {"dialect": "openai-chat", "url": model.url}},
+            "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "llm"}],
+        }
+        async with serving(config) as url:
+            anew = await told(model, url)
+            assert anew != CHAT
+            assert b'"own":1' in anew
+
+
+async def test_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    async with _recipe("stage") as url:
+        assert _said(await post(f"{url}/v1/chat/completions", _talk("Hello"))).startswith("YOU SAID: HELLO")
+
+
+async def test_headers_that_readme_names() -> None:
+    async with _agent() as agent, _recipe("chat-to-agentscope", AGENTSCOPE_URL=agent) as url:
+        reply = await post(f"{url}/v1/chat/completions", _talk("server tool"), x_request_id="mine-1")
+        assert reply.headers["x-bridge-lost"] == "tool_result"
+        assert reply.headers["x-request-id"] == "mine-1"
+        assert (await ask("GET", f"{url}/healthz")).status == 200
+        assert (await ask("GET", f"{url}/readyz")).status == 200
