@@ -40,10 +40,8 @@ def serve(args: argparse.Namespace) -> int:
             runner.run(run(bridge, share_port=worker is not None, ready=announce))
     except OSError as error:
         server = bridge.config.server
-        print(
-            f"cannot listen on {server.host}:{server.port}: {os.strerror(error.errno) if error.errno else error}",
-            file=sys.stderr,
-        )
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        print(f"cannot listen on {server.host}:{server.port}: {reason}", file=sys.stderr)
         return 1
     return 0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli import _arguments
+from bridge.cli import _arguments, _parser
 from tests.docs.helpers import COMMAND, README, ROOT, Server, bridge, listeners, run, serve
 from tests.server.harness import free_port
 

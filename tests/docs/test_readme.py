@@ -12,7 +12,7 @@ import pytest
 
 from bridge import translate
 from bridge.assembly import assemble
-from bridge.cli import _parser
+from bridge.cli import _arguments
 from bridge.config import json_schema, load
 from bridge.transports.demo import SCENES
 from tests.docs import tables
@@ -212,7 +212,7 @@ def _shell_lines() -> list[str]:
 @pytest.mark.parametrize("line", _shell_lines())
 def test_a_shell_line_runs(line: str, demo: Server) -> None:
     command = line.partition("dialect-bridge ")[2]
-    _parser().parse_args(shlex.split(re.split(r" [<>] ", command)[0]))
+    _arguments(shlex.split(re.split(r" [<>] ", command)[0]))
     if command.startswith("serve "):
         return  # The servers of this folder show it.
     done = run("bash", "-c", f"set -o pipefail; {line.replace(USUAL, demo.url)}")
