@@ -75,8 +75,9 @@ class Route:
             try:
                 for info in await only.models():
                     listed.setdefault(info.id, info)
-            except BackendError:
-                if not listed:
+            except BackendError as error:
+                # Many backends have no such list; that is no fault of the client who asks.
+                if not listed and error.code not in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_REQUEST):
                     raise
         if not listed and only is not None:
             listed[only.name] = ModelInfo(only.name)
@@ -120,11 +121,15 @@ class Bridge:
         """Opens the connection pools. Repeating it is harmless."""
         if self._open is not None:
             return
-        stack = AsyncExitStack()
-        for backend in {b.name: b for route in self.routes for b in route.backends}.values():
-            await backend.start()
-            stack.push_async_callback(backend.close)
-        self._open = stack
+        async with AsyncExitStack() as stack:
+            for backend in {b.name: b for route in self.routes for b in route.backends}.values():
+                stack.push_async_callback(backend.close)
+                await backend.start()
+            self._open = stack.pop_all()
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
 
     async def close(self) -> None:
         stack, self._open = self._open, None
@@ -155,6 +160,8 @@ class Bridge:
 
         Raises `RequestError` for an unknown model and `Unsupported` for what the backend's dialect cannot say.
         """
+        if self._open is None:
+            raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
         backend = route.pick(request.model)
         caller = caller or Caller()
         info = CallInfo(

@@ -13,7 +13,7 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
-from bridge.codec.jsontext import dumps, loads
+from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 
@@ -21,6 +21,7 @@ from . import errors
 from .card import CARD
 from .decoder import Decoder
 from .encoder import Encoder
+from .fields import read_any
 from .options import BackOptions, FrontOptions
 from .request import decode_request
 from .spelling import PYTHON, plain
@@ -82,10 +83,7 @@ class AgentScope(Dialect):
         decoder = self.decoder(context)
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
-        try:
-            body = loads(wire.body)
-        except ValueError:
-            body = None
+        body = read_any(wire.body)
         if not isinstance(body, dict):
             text = "The backend's answer is neither an event stream nor a JSON object."
             return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))

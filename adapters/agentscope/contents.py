@@ -56,6 +56,12 @@ def foreign_metadata(metadata: object) -> dict[str, Any]:
     return {k: v for k, v in metadata.items() if k not in _OWN_METADATA} if isinstance(metadata, dict) else {}
 
 
+def metadata_note(metadata: object) -> dict[str, Any]:
+    """Extras that bring the metadata of a message to a frontend of the same dialect."""
+    rest = foreign_metadata(metadata)
+    return {"metadata": rest} if rest else {}
+
+
 # ------------------------------------------------------------------ text, data, media: writing
 
 
@@ -112,7 +118,7 @@ def _audio(media: Media) -> dict[str, Any]:
 
 def part_of(content: dict[str, Any]) -> Part | None:
     """The part of a whole content; None when its payload is absent or no content type fits."""
-    reader = _READERS.get(_text(content.get("type")) or "text")
+    reader = _READERS.get(text_of(content.get("type")).lower() or "text")
     return reader(content) if reader else None
 
 
@@ -136,18 +142,18 @@ def _read_video(content: dict[str, Any]) -> Part | None:
 
 
 def _read_audio(content: dict[str, Any]) -> Part | None:
-    data, mime = _text(content.get("data")), _audio_type(_text(content.get("format")))
+    data, mime = text_of(content.get("data")), _audio_type(text_of(content.get("format")))
     if not data:
         return _medium(MediaKind.AUDIO, None, content)
-    if data[:5].lower() == "data:" or "://" in data:
+    if _is_url(data):
         source, said = source_of(data)
         return Media(MediaKind.AUDIO, source, said or mime)
     return Media(MediaKind.AUDIO, Inline(data), mime)
 
 
 def _read_file(content: dict[str, Any]) -> Part | None:
-    data = _text(content.get("file_data"))
-    if data and data[:5].lower() != "data:":
+    data = text_of(content.get("file_data"))
+    if data and not _is_url(data):
         return Media(MediaKind.FILE, Inline(data), None, _filename(content))
     return _medium(MediaKind.FILE, data or content.get("file_url"), content)
 
@@ -155,7 +161,7 @@ def _read_file(content: dict[str, Any]) -> Part | None:
 def _medium(
     kind: MediaKind, url: object, content: dict[str, Any], extras: dict[str, dict[str, Any]] | None = None
 ) -> Media | None:
-    text, file_id = _text(url), _text(content.get("file_id"))
+    text, file_id = text_of(url), text_of(content.get("file_id"))
     source: Source
     if text:
         source, mime = source_of(text)
@@ -166,9 +172,14 @@ def _medium(
     return Media(kind, source, mime, _filename(content), extras)
 
 
+def _is_url(data: str) -> bool:
+    """Whether a field that may hold bare base64 holds an address."""
+    return data[:5].lower() == "data:" or "://" in data
+
+
 def _filename(content: dict[str, Any]) -> str | None:
     """The web frontend writes `file_name`, the schema `filename` (section 3)."""
-    return _text(content.get("filename")) or _text(content.get("file_name")) or None
+    return text_of(content.get("filename")) or text_of(content.get("file_name")) or None
 
 
 def _audio_type(name: str) -> str | None:
@@ -177,13 +188,14 @@ def _audio_type(name: str) -> str | None:
     return "audio/mpeg" if name == "mp3" else f"audio/{name}"
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """The value when it is a string, otherwise an empty one."""
     return value if isinstance(value, str) else ""
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
-    "text": lambda content: Text(_text(content.get("text"))),
-    "refusal": lambda content: Refusal(_text(content.get("refusal"))),
+    "text": lambda content: Text(text_of(content.get("text"))),
+    "refusal": lambda content: Refusal(text_of(content.get("refusal"))),
     "data": _read_data,
     "image": _read_image,
     "video": _read_video,
@@ -255,10 +267,10 @@ def call_of(kind: str, data: dict[str, Any], metadata: object, call_id: str) -> 
     """The call that a finished `data` content describes."""
     return ToolCall(
         call_id,
-        _text(data.get("name")),
+        text_of(data.get("name")),
         arguments_of(data.get("arguments")),
         origin_of(kind, metadata),
-        _text(data.get("server_label")) or None,
+        text_of(data.get("server_label")) or None,
         {NAME: {"type": kind}},
     )
 
@@ -268,12 +280,12 @@ def result_of(kind: str, data: dict[str, Any], metadata: object, call_id: str) -
     raw = arguments_of(data.get("output"))
     failed = isinstance(metadata, dict) and metadata.get("is_error") is True
     extras = {NAME: {"type": kind, "output": raw}}
-    return ToolResult(call_id, output_parts(raw), _text(data.get("name")) or None, failed, extras)
+    return ToolResult(call_id, output_parts(raw), text_of(data.get("name")) or None, failed, extras)
 
 
 def reasoning_of(text: str, metadata: object) -> Reasoning:
     said = metadata if isinstance(metadata, dict) else {}
-    return Reasoning(text, _text(said.get("signature")) or None, _text(said.get("redacted")) or None)
+    return Reasoning(text, text_of(said.get("signature")) or None, text_of(said.get("redacted")) or None)
 
 
 def reasoning_note(signature: str | None, redacted: str | None) -> dict[str, Any]:

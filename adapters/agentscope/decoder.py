@@ -15,11 +15,11 @@ from bridge.codec.jsontext import dumps, loads, loads_ragged
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, Heartbeat, Interrupted, MessageStatus, Raw
 
-from .contents import NAME, foreign_metadata
+from .contents import NAME, metadata_note
 from .errors import failure_of
 from .fields import bare_failure, is_error, kind_of, object_of, role_of, too_deep
 from .objects import usage_report
-from .reading import Content, Message, Writer
+from .reading import Content, Message, Writer, is_known
 from .spelling import plain, seconds
 
 _TERMINAL: dict[str, FinishReason | None] = {
@@ -38,6 +38,8 @@ _ENDS: dict[str, MessageStatus] = {
     "canceled": MessageStatus.CANCELED,
 }
 
+_ENDED = tuple(_ENDS)  # unlike the mapping, it can be asked for a value of any type
+
 
 class Decoder:
     """Never raises on wire data: what is no event is skipped, what is no JSON fails the run."""
@@ -48,7 +50,7 @@ class Decoder:
         self._messages: dict[str, Message] = {}
         self._seen: list[Message] = []
         self._implicit: Message | None = None
-        self._noted: Failure | None = None
+        self._noted: tuple[Failure, int] | None = None
         self._reason: FinishReason | None = None
         self._last: tuple[Content, object, object] | None = None
 
@@ -138,16 +140,17 @@ class Decoder:
         content = message.content(event)
         if content is None:
             return
-        if content.visible:
-            self._noted = None
         self._writer.tell(message, content, event, ragged)
-        if content.streams and not content.done and ragged is None:
+        if content.streams and ragged is None and event.get("msg_id"):
             self._last = (content, event.get("msg_id"), event.get("index"))
 
     def _owner(self, event: dict[str, Any]) -> Message:
         """The message of a content; one that was never opened is opened by what the content is (rule 6)."""
         msg_id = event.get("msg_id")
         if not isinstance(msg_id, str) or not msg_id:
+            last = self._seen[-1] if self._seen else None
+            if last is not None and not last.done and last.takes(event):
+                return last
             # Current Java never sends the messages of its texts (capture `java_snakecase_tool`).
             if self._implicit is None:
                 self._implicit = self._new(None, "message", "assistant")
@@ -161,7 +164,9 @@ class Decoder:
             kind = "plugin_call"
         elif isinstance(data, dict) and "output" in data:
             kind = "plugin_call_output"
-        return self._new(msg_id, kind, "assistant")
+        message = self._new(msg_id, kind, "assistant")
+        message.implied = True
+        return message
 
     def _new(self, msg_id: str | None, kind: str, role: str) -> Message:
         """A message not seen before; whatever an earlier one holds back has come as far as it will."""
@@ -187,17 +192,32 @@ class Decoder:
         msg_id = event.get("id")
         msg_id = msg_id if isinstance(msg_id, str) and msg_id else None
         message = self._messages.get(msg_id) if msg_id else None
-        if message is None and self._implicit and kind == "message" and event.get("status") == "completed":
-            # The message whose contents came without its id.
-            message, self._implicit = self._implicit, None
+        if message is not None and message.done and message.kind != kind:
+            # Some servers give the thinking and the text that follows it one id.
+            message = None
+        last = self._seen[-1] if self._seen else None
+        if message is None and last is not None and self._is_end_of(last, kind, event):
+            message, self._implicit = last, None
         self._end_implicit()
-        self._tell(message or self._new(msg_id, kind, role_of(event)), event)
+        if message is None:
+            message = self._new(msg_id, kind, role_of(event))
+            message.done = self._writer.knows(kind, event)
+        self._tell(message, event)
+
+    @staticmethod
+    def _is_end_of(last: Message, kind: str, event: dict[str, Any]) -> bool:
+        """Whether a completed message is the one that was opened, or whose contents came, without its id."""
+        unnamed = last.id is None and not last.done and last.kind == kind
+        return unnamed and event.get("status") in _ENDED and last.repeated_by(event)
 
     def _tell(self, message: Message, event: dict[str, Any]) -> None:
         """What a message object says, on its own or inside the response's output."""
         self._note(event)
         if message.done:
             return
+        if message.implied:
+            message.implied = False
+            message.kind = kind if is_known(kind := kind_of(event)) else message.kind
         metadata = event.get("metadata")
         if isinstance(metadata, dict):
             message.metadata.update(metadata)
@@ -207,8 +227,10 @@ class Decoder:
         if message.kind == "message" and not message.contents:
             message.role = role_of(event)
         status = event.get("status")
-        if isinstance(status, str) and status in _ENDS:
+        if status in _ENDED:
             self._complete(message, event, _ENDS[status])
+        elif message.known:
+            self._contents(message, event, final=False)
 
     def _note(self, event: dict[str, Any]) -> None:
         report = usage_report(event.get("usage"))
@@ -222,40 +244,39 @@ class Decoder:
     def _error(self, message: Message, event: dict[str, Any]) -> None:
         """The agent reports an error by itself: the run has failed unless visible content follows (section 10)."""
         error = event.get("error")
-        self._noted = failure_of(error if isinstance(error, dict) else event)
+        if message.known:
+            self._complete(message, event, MessageStatus.FAILED)
+            event = {**event, "content": None}
         message.done = True
+        self._writer.flush_held()
+        self._noted = failure_of(error if isinstance(error, dict) else event), self._writer.spoken
         self._builder.emit(Raw(NAME, {**event, "type": "error"}))
 
     def _complete(self, message: Message, event: dict[str, Any], status: MessageStatus) -> None:
         """The completed message: contents not seen before are passed on, others get what is missing (rule 8)."""
-        items = event.get("content")
-        items = items if isinstance(items, list) else []
         if not message.known:
             # A type that nobody here understands passes whole; an empty list means what was accumulated.
             message.done = True
+            items = event.get("content")
+            items = items if isinstance(items, list) else []
             self._builder.emit(Raw(NAME, {**event, "type": message.kind, "content": items or message.raw}))
             return
-        for place, item in enumerate(items):
-            if isinstance(item, dict):
-                self._item(message, place, plain(item))
+        self._contents(message, event, final=True)
         self._finish(message, status)
 
-    def _item(self, message: Message, place: int, item: dict[str, Any]) -> None:
-        index = item.get("index")
-        place = index if isinstance(index, int) and not isinstance(index, bool) else place
-        content = message.content({**item, "index": place})
-        if content is not None:
-            if content.visible:
-                self._noted = None
-            self._writer.tell(message, content, {**item, "delta": False, "status": "completed"}, None)
+    def _contents(self, message: Message, event: dict[str, Any], *, final: bool) -> None:
+        """What a message object says of its contents; in one that goes on they are snapshots."""
+        status = "completed" if final else "in_progress"
+        for content, item in message.retold(event.get("content")):
+            self._writer.tell(message, content, {**item, "delta": False, "status": status}, None)
 
     def _finish(self, message: Message, status: MessageStatus) -> None:
         message.done = True
         self._writer.finish(message, complete=status is not MessageStatus.FAILED)
         if message.kind == "mcp_approval_request":
             self._approval(message)
-        rest = foreign_metadata(message.metadata)
-        self._builder.end_message(message, status, None, {NAME: {"metadata": rest}} if rest else None)
+        note = metadata_note(message.metadata)
+        self._builder.end_message(message, status, None, {NAME: note} if note else None)
 
     def _approval(self, message: Message) -> None:
         for content in message.contents.values():
@@ -271,7 +292,7 @@ class Decoder:
                     reason if isinstance(reason, str) else None,
                     payload,
                     call_id if isinstance(call_id, str) else None,
-                    {NAME: {"id": message.id}} if message.id else None,
+                    {NAME: {"id": message.id, **metadata_note(message.metadata)}},
                 )
             )
 
@@ -295,8 +316,9 @@ class Decoder:
         for message in self._seen:
             if not message.done:
                 self._tell_end(message)
-        if self._noted is not None and status == "completed":
-            self._builder.fail(self._noted, {NAME: {"code": self._noted.backend_code}})
+        if self._noted is not None and self._noted[1] == self._writer.spoken and status == "completed":
+            failure = self._noted[0]
+            self._builder.fail(failure, {NAME: {"code": failure.backend_code}})
             return
         self._builder.finish(_TERMINAL[status] or self._reason)
         self._builder.end()
@@ -331,4 +353,6 @@ class Decoder:
                 known = seen[place]
             if known is None:
                 known = self._new(item_id if isinstance(item_id, str) and item_id else None, kind, role_of(item))
-            self._tell(known, {**item, "status": item.get("status") or "completed"})
+                known.done = self._writer.knows(kind, item)
+            status = item.get("status")
+            self._tell(known, {**item, "status": status if status in _ENDED else "completed"})

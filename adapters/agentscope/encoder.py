@@ -13,7 +13,7 @@ from typing import Any
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Data, FinishReason, MessageStatus, Part, PartKind, Refusal, Text, json_text
+from bridge.model import Data, Extras, FinishReason, MessageStatus, Part, PartKind, Refusal, Text, json_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -43,6 +43,8 @@ _STATUSES = {
 # The reasons that a status cannot tell and the last message's metadata does.
 _NOTED = frozenset({FinishReason.LENGTH, FinishReason.TOOL_CALLS, FinishReason.CONTENT_FILTER})
 _ROLES = ("assistant", "user", "system", "tool")
+# What OpenAI says of a whole answer and this wire says in the metadata of its last message (section 18).
+_BESIDE = ("system_fingerprint", "service_tier")
 _HANDLED = frozenset({"sequence_number", "object", "id", "type", "role", "content", "status", "usage", "metadata"})
 
 
@@ -72,7 +74,9 @@ class Encoder:
         self._output: list[dict[str, Any]] = []
         self._live: _Live | None = None
         self._ids: set[str] = set()
+        self._roles: dict[str, str] = {}
         self._calls: dict[str, tuple[str, str, str]] = {}
+        self._note: dict[str, Any] = {}
         self._usage: dict[str, Any] | None = None
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
@@ -123,7 +127,7 @@ class Encoder:
         message = self._message
         if message is not None and message.owner == owner and message.kind == "message":
             return message
-        return self._open(owner, "message", "assistant")
+        return self._open(owner, "message", self._roles.get(owner, "assistant"))
 
     def _close_message(self) -> None:
         message = self._message
@@ -148,6 +152,8 @@ class Encoder:
         context, request = self._context, self._context.request
         chosen = (request.run_id if request else None) or own(event.extras).get("id") or f"response_{event.run_id}"
         session = context.thread_id or event.thread_id or event.run_id
+        beside = (event.extras or {}).get("openai-chat") or {}
+        self._note = {name: beside[name] for name in _BESIDE if name in beside}
         self._response = WireResponse(str(chosen), int(event.created_at), session)
         self._write(self._response.event(self._next(), "created"))
         self._write(self._response.event(self._next(), "in_progress"))
@@ -184,6 +190,7 @@ class Encoder:
         message = self._message
         if message is not None:
             message.usage = self._usage
+            message.metadata.update(self._note)
             if status == "incomplete" or (status != "completed" and not message.ended):
                 message.status = "canceled" if status == "canceled" else "incomplete"
         self._close_message()
@@ -196,6 +203,10 @@ class Encoder:
         )
 
     # ------------------------------------------------------------------ parts
+
+    def _start_message(self, event: ev.MessageStarted) -> None:
+        if event.role in _ROLES:
+            self._roles[event.message_id] = event.role
 
     def _start_part(self, event: ev.PartStarted) -> None:
         """A text opens its message with its first piece, so that an empty one leaves no trace; a call at once."""
@@ -213,6 +224,8 @@ class Encoder:
             return
         prefix = live.prefix or self._open_text(live)
         live.pieces.append(text)
+        if event.extras is not None:
+            self._logprobs(event.extras)
         number = self._number
         self._number = number + 1
         said = dumps(text)
@@ -230,6 +243,17 @@ class Encoder:
         # `{"sequence_number":0` before and `""}` behind are what changes from delta to delta.
         live.prefix = self._spelling.write(event)[len(self._head) + 1 : -3]
         return live.prefix
+
+    def _logprobs(self, extras: Extras) -> None:
+        """OpenAI's log probabilities have no field here and stand in the message's metadata (section 18)."""
+        said = (extras.get("openai-chat") or {}).get("logprobs")
+        if not isinstance(said, dict):
+            return
+        assert self._message is not None
+        known = self._message.metadata.setdefault("logprobs", {})
+        for name, items in said.items():
+            if isinstance(items, list):
+                known.setdefault(name, []).extend(items)
 
     @staticmethod
     def _text(live: _Live, text: str) -> tuple[str, dict[str, Any]]:
@@ -282,10 +306,12 @@ class Encoder:
     def _result(self, event: ev.ToolResulted) -> None:
         known = self._calls.get(event.call_id)
         kind, name, owner = known or (self._options.call_type, "", "")
-        said = own(event.extras).get("type")
+        mine = own(event.extras)
+        said = mine.get("type")
         kind = said if not known and isinstance(said, str) and said.endswith("_output") else f"{kind}_output"
         owner = event.message_id or owner or self._context.make_id("msg")
-        message = self._open(owner, kind, "tool", {"is_error": True} if event.is_error else None)
+        note = {**foreign_metadata(mine.get("metadata")), **({"is_error": True} if event.is_error else {})}
+        message = self._open(owner, kind, "tool", note)
         message.ended = True
         data = {"call_id": event.call_id, "name": event.name or name or None}
         self._content("in_progress", "data", 0, False, {"data": {**data, "output": ""}})
@@ -316,7 +342,9 @@ class Encoder:
         An interrupt of another dialect is told the same way, with its reason and payload kept beside it.
         """
         data, note = _approval(event)
-        owner = own(event.extras).get("id") or self._context.make_id("msg")
+        mine = own(event.extras)
+        owner = mine.get("id") or self._context.make_id("msg")
+        note = {**foreign_metadata(mine.get("metadata")), **note}
         message = self._open(str(owner), "mcp_approval_request", "assistant", note)
         message.ended = True
         self._whole(0, Data(data))
@@ -365,6 +393,7 @@ _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
     ev.ReasoningDelta: Encoder._delta,
     ev.ArgsDelta: Encoder._arguments,
     ev.RunStarted: Encoder._start_run,
+    ev.MessageStarted: Encoder._start_message,
     ev.PartStarted: Encoder._start_part,
     ev.PartEnded: Encoder._end_part,
     ev.ContentAdded: Encoder._add,

@@ -10,6 +10,8 @@ from bridge.codec.jsontext import dumps, loads
 from bridge.codec.redact import masked
 from bridge.errors import ErrorCode, Failure
 
+from .contents import text_of
+
 # Our code -> AgentScope's word. What is not here is said as the last resort below.
 _WORDS: dict[ErrorCode, str] = {
     ErrorCode.INVALID_REQUEST: "INVALID_PARAMETER",
@@ -78,6 +80,8 @@ def error_object(failure: Failure, word: str | None = None) -> dict[str, Any]:
     Where the word says less than we know, `reason` names our own code; clients read `code` and `message` only.
     """
     chosen = word if word and _CODES.get(word, ErrorCode.BACKEND_ERROR) is failure.code else None
+    if chosen is None and failure.code is ErrorCode.NOT_FOUND and failure.backend_code == "model_not_found":
+        chosen = "MODEL_NOT_FOUND"
     chosen = chosen or _WORDS.get(failure.code, _UNKNOWN)
     error = {"code": chosen, "message": failure.message}
     if _CODES.get(chosen, ErrorCode.BACKEND_ERROR) is not failure.code:
@@ -152,24 +156,20 @@ def _detail(body: Any) -> tuple[str, str]:
         return "", ""
     detail = body.get("detail") or body.get("error") or body.get("message")
     if isinstance(detail, str):
-        return detail, _string(body.get("code"))
+        return detail, text_of(body.get("code"))
     if isinstance(detail, dict):
-        return _string(detail.get("message") or detail.get("msg")), _string(detail.get("code"))
+        return text_of(detail.get("message") or detail.get("msg")), text_of(detail.get("code"))
     if not isinstance(detail, list):
         return "", ""
     items = [d for d in detail if isinstance(d, dict)]
-    kind = _string(items[0].get("type")) if items else ""
+    kind = text_of(items[0].get("type")) if items else ""
     return "; ".join(t for t in map(_item, items) if t), kind
 
 
 def _item(item: dict[str, Any]) -> str:
     """One entry of FastAPI's list. Our own messages name the place already."""
-    text, place = _string(item.get("msg")), item.get("loc")
+    text, place = text_of(item.get("msg")), item.get("loc")
     pieces = [str(p) for p in place if p != "body"] if isinstance(place, list) else []
     where = ".".join(pieces)
     own = pieces and text.startswith(pieces[0])
     return f"{where}: {text}" if where and text and not own else text
-
-
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import deeper_than, may_nest
+from bridge.codec.jsontext import deeper_than, loads, loads_ragged, may_nest
 from bridge.errors import Failure
 
 from .errors import failure_of
@@ -31,9 +31,9 @@ def object_of(event: dict[str, Any]) -> str:
 
 def bare_failure(event: dict[str, Any]) -> Failure:
     """A bare error: `{"error": "<text>"}`, with `code` and `message` beside it where a bridge wrote it."""
-    error = event["error"]
-    if not isinstance(error, dict) and "code" in event:
-        error = {"code": event["code"], "message": event.get("message") or error}
+    error = event.get("error")
+    if not isinstance(error, dict) and ("code" in event or "message" in event):
+        error = {"code": event.get("code"), "message": event.get("message") or error}
     return failure_of(error)
 
 
@@ -59,7 +59,17 @@ def is_error(message: Message, event: dict[str, Any]) -> bool:
     """Whether a message reports an error; one of type `error` may open before it says which."""
     if message.kind == "error":
         return event.get("status") not in (None, "created", "in_progress") or event.get("code") is not None
-    return event.get("status") == "failed" and isinstance(event.get("error"), dict)
+    return event.get("status") == "failed" and (isinstance(event.get("error"), dict) or event.get("code") is not None)
+
+
+def read_any(body: bytes) -> Any:
+    """The JSON of a whole answer, half surrogates allowed; None when it is none."""
+    for reader in (loads, loads_ragged):
+        try:
+            return reader(body)
+        except ValueError:
+            pass
+    return None
 
 
 def too_deep(event: object, payload: bytes) -> bool:

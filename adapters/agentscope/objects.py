@@ -7,6 +7,8 @@ from typing import Any
 
 from bridge.model import UsageReported
 
+from .spelling import number_of
+
 
 def content_object(
     number: int | None, status: str, kind: str, index: int, delta: bool, msg_id: str, payload: dict[str, Any]
@@ -112,13 +114,13 @@ def usage_object(report: UsageReported) -> dict[str, Any] | None:
 
 
 def usage_report(usage: object) -> UsageReported | None:
-    """Token counts in either spelling (section 9); None when there are none."""
+    """Token counts in any spelling (section 9); None when there are none."""
     if not isinstance(usage, dict):
         return None
     report = UsageReported(
-        _count(usage, "input_tokens", "prompt_tokens"),
-        _count(usage, "output_tokens", "completion_tokens"),
-        _count(usage, "total_tokens"),
+        _count(usage, "input_tokens", "prompt_tokens", "inputTokens", "promptTokens"),
+        _count(usage, "output_tokens", "completion_tokens", "outputTokens", "completionTokens"),
+        _count(usage, "total_tokens", "totalTokens"),
         _count(_details(usage, "input_tokens_details", "prompt_tokens_details"), "cached_tokens"),
         _count(_details(usage, "output_tokens_details", "completion_tokens_details"), "reasoning_tokens"),
     )
@@ -127,8 +129,8 @@ def usage_report(usage: object) -> UsageReported | None:
 
 def _count(values: dict[str, Any], *names: str) -> int | None:
     for name in names:
-        value = values.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**53:
+        value = number_of(values.get(name))
+        if value is not None and 0 <= value < 2**53:
             return int(value)
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,9 @@ from .contents import (
     OUTPUTS,
     arguments_of,
     call_of,
+    metadata_note,
     origin_of,
+    own,
     part_of,
     reasoning_of,
     result_of,
@@ -27,6 +29,12 @@ _PLAIN_KINDS = frozenset({"message", "reasoning", "mcp_approval_request"})
 _MEDIA_FIELDS = ("image_url", "video_url", "file_url", "file_data", "data")
 _ONCE = ("call_id", "name", "server_label", "id")
 _MERGE_DEPTH = 50
+_PART_KINDS = {"text": PartKind.TEXT, "refusal": PartKind.REFUSAL, "reasoning": PartKind.REASONING}
+
+
+def is_known(kind: str) -> bool:
+    """Whether messages of this type are understood here; others pass as a whole."""
+    return kind in _PLAIN_KINDS or kind in CALLS or kind in OUTPUTS
 
 
 @dataclass(eq=False, slots=True)
@@ -50,15 +58,23 @@ class Content:
         """Whether further pieces of text go straight to the builder."""
         return self.opened and self.type == "text" and not self.done
 
-    @property
-    def visible(self) -> bool:
-        """Whether it is part of an answer, so that an error reported before it was not the end."""
-        return self.kind in ("text", "refusal", "media", "data")
+    def repeats(self, event: dict[str, Any]) -> bool:
+        """Whether an event that names no place says again what was said to the end."""
+        if not self.done or event.get("delta") is True:
+            return False
+        if self.kind in _PART_KINDS:
+            return bool(self.pieces) and event.get(self.type) == "".join(self.pieces)
+        if self.kind == "media":
+            return all(self.value.get(f) == event.get(f) for f in _MEDIA_FIELDS)
+        return bool(self.value == event.get("data"))
 
 
 @dataclass(eq=False, slots=True)
 class Message:
-    """One message of the wire; the object itself is the builder's key of the message."""
+    """One message of the wire; the object itself is the builder's key of the message.
+
+    `implied` says that only contents of it were seen, so that its kind is a guess.
+    """
 
     id: str | None
     kind: str
@@ -67,10 +83,11 @@ class Message:
     metadata: dict[str, Any] = field(default_factory=dict)
     raw: list[dict[str, Any]] = field(default_factory=list)
     done: bool = False
+    implied: bool = False
 
     @property
     def known(self) -> bool:
-        return self.kind in _PLAIN_KINDS or self.kind in CALLS or self.kind in OUTPUTS
+        return is_known(self.kind)
 
     def content(self, event: dict[str, Any]) -> Content | None:
         """The content that an event speaks of; None when no content type fits or the message passes as a whole."""
@@ -83,14 +100,63 @@ class Message:
         kind, index = kind.lower(), event.get("index")
         if not isinstance(index, int) or isinstance(index, bool):
             # A call in one piece and all of langgraph come without an index (capture `langgraph_tool`).
-            index = next((i for (i, t), c in self.contents.items() if t == kind and not c.done), len(self.contents))
-        if self.id is None and (index, kind) in self.contents and self.contents[index, kind].done:
+            index = self._place_of(kind, event)
+        elif self.id is None and (index, kind) in self.contents and self.contents[index, kind].done:
             # Contents without a message all say index 0.
-            index = len(self.contents)
+            index = self._place_of(kind, event)
+        return self._at(index, kind, event)
+
+    def _at(self, index: int, kind: str, event: dict[str, Any]) -> Content:
         found = self.contents.get((index, kind))
         if found is None:
             found = self.contents[index, kind] = Content(kind, self._role_of(kind, event.get("data")))
         return found
+
+    def _place_of(self, kind: str, event: dict[str, Any]) -> int:
+        """Where a content without an index belongs: to one that is not complete, or that says the very same."""
+        same = ((i, c) for (i, t), c in self.contents.items() if t == kind)
+        return next((i for i, c in same if not c.done or c.repeats(event)), self._free)
+
+    @property
+    def _free(self) -> int:
+        return max((i for i, _ in self.contents), default=-1) + 1
+
+    def retold(self, items: object) -> Iterator[tuple[Content, dict[str, Any]]]:
+        """The contents that the object of a known message repeats, with what it says of each.
+
+        Those without an index (capture `plugin_call`) are the first, second ... of their type.
+        """
+        counts: dict[str, int] = {}
+        for item in items if isinstance(items, list) else ():
+            if not isinstance(item, dict) or not isinstance(item.get("type"), str):
+                continue
+            said = plain(item)
+            kind, index = said["type"].lower(), said.get("index")
+            if kind not in CONTENT_TYPES:
+                continue
+            nth = counts[kind] = counts.get(kind, -1) + 1
+            if not isinstance(index, int) or isinstance(index, bool):
+                same = sorted(i for i, t in self.contents if t == kind)
+                index = same[nth] if nth < len(same) else self._free
+            yield self._at(index, kind, said), said
+
+    def takes(self, event: dict[str, Any]) -> bool:
+        """Whether a content that names no message may belong to this one, the last that was opened."""
+        kind, data = event.get("type"), event.get("data")
+        if kind == "data" and isinstance(data, dict):
+            if "arguments" in data:
+                return self.kind in CALLS or self.kind == "mcp_approval_request"
+            if "output" in data:
+                return self.kind in OUTPUTS
+        return self.kind == "message" or (self.kind == "reasoning" and kind == "text")
+
+    def repeated_by(self, event: dict[str, Any]) -> bool:
+        """Whether a completed message may be the one to which contents without `msg_id` belong."""
+        sent = next(("".join(c.pieces) for c in self.contents.values() if c.type == "text"), "")
+        items = event.get("content")
+        texts = [i.get("text") for i in items if isinstance(i, dict)] if isinstance(items, list) else []
+        said = next((t for t in texts if isinstance(t, str)), "")
+        return not said or said.startswith(mend(sent))
 
     def _role_of(self, kind: str, data: object) -> str:
         if kind == "text":
@@ -108,17 +174,17 @@ class Message:
         return "call" if "arguments" in keys else "output" if "output" in keys else "data"
 
 
-_PART_KINDS = {"text": PartKind.TEXT, "refusal": PartKind.REFUSAL, "reasoning": PartKind.REASONING}
-
-
 class Writer:
     """Tells the builder what contents say, each fact once."""
 
     def __init__(self, builder: Builder, make_id: Callable[[str], str]) -> None:
         self.make_id = make_id
         self._builder = builder
+        self.spoken = 0
+        """How many pieces of an answer went out: an error that is reported before one was not the end."""
         self._held: dict[Content, Message] = {}
         self._calls: dict[str, bool] = {}
+        self._loose: set[tuple[str, str]] = set()
 
     def tell(self, message: Message, content: Content, event: dict[str, Any], ragged: str | None) -> None:
         """One content event: a delta, a snapshot, or the final value."""
@@ -187,6 +253,7 @@ class Writer:
         if not text:
             return
         self._open_text(message, content)
+        self.spoken += content.kind != "reasoning"
         content.pieces.append(text if ragged is None else ragged)
         if ragged is None:
             self._builder.delta(content, text)
@@ -205,7 +272,10 @@ class Writer:
     # ------------------------------------------------------------------ calls, outputs, data, media
 
     def _accumulate(self, content: Content, event: dict[str, Any]) -> None:
-        """Deltas are merged, everything else replaces (section 15); media are kept as the whole content."""
+        """Deltas are merged, everything else replaces (section 15); media are kept as the whole content.
+
+        Of a call and an output each field is replaced apart, since some servers complete them with less than all.
+        """
         delta = event.get("delta") is True
         if content.kind == "media":
             content.value = _join_media(content.value, event) if delta and content.value else dict(event)
@@ -216,6 +286,8 @@ class Writer:
             content.wrapped = True
         elif delta and isinstance(content.value, dict) and isinstance(data, dict):
             content.value = merge(content.value, data, once=_ONCE if content.kind in ("call", "output") else ())
+        elif content.kind in ("call", "output") and isinstance(content.value, dict) and isinstance(data, dict):
+            content.value = {**content.value, **{k: v for k, v in data.items() if v not in (None, "")}}
         elif data is not None:
             content.value = data
 
@@ -240,6 +312,8 @@ class Writer:
         said = data.get("call_id")
         call_id = said if isinstance(said, str) and said else self.make_id("call")
         self._calls.setdefault(call_id, call_id != said)
+        if message.id is None:
+            self._loose.add(("call", call_id))
         call = call_of(kind, data, message.metadata, call_id)
         self._open_message(message)
         self._builder.open_part(
@@ -266,6 +340,7 @@ class Writer:
     def _add(self, message: Message, content: dict[str, Any]) -> None:
         part = part_of(plain(content))
         if part is not None:
+            self.spoken += 1
             self._open_message(message)
             self._builder.add(message, part)
 
@@ -281,9 +356,11 @@ class Writer:
         data = content.value if isinstance(content.value, dict) else {}
         kind = message.kind if message.kind in OUTPUTS else "plugin_call_output"
         result = result_of(kind, data, message.metadata, self._partner(data.get("call_id")))
+        if message.id is None:
+            self._loose.add(("output", result.call_id))
         self._builder.result(
             result.call_id, result.parts, name=result.name, is_error=result.is_error, message_id=message.id,
-            extras={NAME: (result.extras or {})[NAME]},
+            extras={NAME: {**own(result.extras), **metadata_note(message.metadata)}},
         )  # fmt: skip
 
     def _partner(self, said: object) -> str:
@@ -293,10 +370,18 @@ class Writer:
             return str(named)
         open_calls = self._builder.open_calls
         lonely = [c for c in open_calls if self._calls.get(c)]
-        if named is not None:
-            return lonely[0] if len(open_calls) == 1 and lonely else named
-        candidates = lonely or open_calls
+        candidates = lonely or ([named] if named else open_calls)
         return candidates[0] if candidates else self.make_id("call")
+
+    def knows(self, kind: str, item: dict[str, Any]) -> bool:
+        """Whether the calls or outputs of a message object were told by contents without a message."""
+        if kind not in CALLS and kind not in OUTPUTS:
+            return False
+        what = "call" if kind in CALLS else "output"
+        contents = item.get("content")
+        data = [c.get("data") for c in contents if isinstance(c, dict)] if isinstance(contents, list) else []
+        ids = [d.get("call_id") for d in data if isinstance(d, dict)]
+        return bool(ids) and all(isinstance(i, str) and (what, i) in self._loose for i in ids)
 
 
 def _join_media(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

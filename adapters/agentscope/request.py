@@ -18,6 +18,7 @@ from bridge.model import (
     Sampling,
     Text,
     Tool,
+    ToolCall,
     ToolChoice,
     ToolMode,
 )
@@ -30,6 +31,20 @@ _ROLES = frozenset({"user", "assistant", "system", "tool"})
 # What only this dialect's own agents understand, or what a model has no use for; passed on to them as it came.
 _ASIDE = frozenset({"mcp_approval_request", "mcp_approval_response", "mcp_list_tools", "heartbeat", "error"})
 _ASIDE_PREFIX = "a2ui_"
+# Types that a role, a call or a reasoning says again; any other travels with its message.
+_ORDINARY = frozenset({"message", "reasoning"}) | CALLS | OUTPUTS
+_MESSAGE_FIELDS = frozenset(
+    {
+        "role", "type", "content", "id", "metadata", "name", "object", "status", "code", "message", "usage", "error",
+        "sequence_number",
+    }
+)  # fmt: skip
+_CONTENT_FIELDS = frozenset(
+    {
+        "type", "data", "format", "detail", "wrapped", "object", "status", "error", "index", "delta", "msg_id",
+        "sequence_number",
+    }
+)  # fmt: skip
 _FIELDS = frozenset(
     {
         "input", "stream", "id", "response_id", "model", "top_p", "temperature", "frequency_penalty",
@@ -177,7 +192,8 @@ class _Reader:
         self.messages: list[Message] = []
         self.resume: list[Resume] = []
         self.aside: list[dict[str, Any]] = []
-        self._made: list[str] = []
+        self._calls: dict[str, ToolCall] = {}
+        self._nameless: list[ToolCall] = []
 
     def read(self, body: Node) -> None:
         for place, value in enumerate(body.need_array("input")):
@@ -190,6 +206,9 @@ class _Reader:
 
     def _message(self, node: Node) -> None:
         role, said = node.one_of("role", _ROLES), node.string("type")
+        if role is None and said is not None and said.lower() in _ROLES:
+            # The document writes the role as the type (section 6), and Java has USER and SYSTEM as types.
+            role = said.lower()
         kind, metadata = message_type(said), node.object("metadata")
         name = node.string("name") or _string(metadata.get("original_name") if metadata else None)
         contents = [Node(plain(c.value), c.path) for c in node.objects("content")]
@@ -207,7 +226,10 @@ class _Reader:
             role = "assistant"
         elif kind in OUTPUTS:
             role = "tool"
-        self.messages.append(Message(role or "assistant", parts, node.string("id"), name, notes))
+        rest = node.rest(_MESSAGE_FIELDS)
+        mine = {**({"fields": rest} if rest else {}), **({} if kind in _ORDINARY else {"type": said})}
+        extras = {NAME: mine} if mine else None
+        self.messages.append(Message(role or "assistant", parts, node.string("id"), name, notes, extras))
 
     def _aside(self, kind: str, node: Node, contents: list[Node]) -> None:
         self.aside.append({"after": len(self.messages), "message": node.value})
@@ -232,22 +254,36 @@ class _Reader:
 
     def _part(self, kind: str, content: Node, metadata: dict[str, Any], java: bool) -> Part | None:
         is_data = content.get("type") == "data" and "wrapped" not in content.value
-        if kind in CALLS and is_data:
-            call = call_of(kind, _data(content), metadata, self._call_id(content, java))
-            self._made.append(call.call_id)
-            return call
-        if kind in OUTPUTS and is_data:
-            return result_of(kind, _data(content), metadata, self._call_id(content, java, answers=True))
+        if is_data and (kind in CALLS or kind in OUTPUTS):
+            data = Node(_data(content), f"{content.path}.data")
+            # The agent needs a call id; only the Java form leaves it out (section 14).
+            call_id = data.string("call_id") if java else data.need_string("call_id")
+            if kind in CALLS:
+                return self._call(kind, data, metadata, call_id)
+            return result_of(kind, data.value, metadata, self._partner(call_id))
         if kind == "reasoning" and content.get("type") == "text":
             return reasoning_of(content.string("text") or "", metadata)
-        return part_of(content.value)
+        part, rest = part_of(content.value), content.rest(_CONTENT_FIELDS.union(_PAYLOADS))
+        if part is not None and rest:
+            part.extras = {**(part.extras or {}), NAME: rest}
+        return part
 
-    def _call_id(self, content: Node, java: bool, *, answers: bool = False) -> str:
-        """The call id, which the agent needs; the Java form leaves it out of calls (section 14)."""
-        data = Node(_data(content), f"{content.path}.data")
-        if java and not data.string("call_id"):
-            return self._made.pop(0) if answers and self._made else f"call_{len(self._made) + 1}"
-        return data.need_string("call_id")
+    def _call(self, kind: str, data: Node, metadata: dict[str, Any], call_id: str | None) -> ToolCall:
+        call = call_of(kind, data.value, metadata, call_id or f"call_{len(self._calls) + 1}")
+        self._calls[call.call_id] = call
+        if not call_id:
+            self._nameless.append(call)
+        return call
+
+    def _partner(self, said: str | None) -> str:
+        """The call that an output answers. One that came without an id takes its output's, if that has one."""
+        if said and said in self._calls:
+            return said
+        if self._nameless:
+            call = self._nameless.pop(0)
+            call.call_id = said or call.call_id
+            return call.call_id
+        return said or f"call_{len(self._calls) + 1}"
 
 
 def _check(content: Node) -> None:

@@ -64,9 +64,17 @@ def message_type(value: object) -> str:
 
 def seconds(value: object) -> float | None:
     """A timestamp in Unix seconds, whichever unit it came in; None for what is no time."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 10**15:
+    number = number_of(value)
+    if number is None or not 0 < number < 10**15:
         return None
-    return value / 1000 if value > _MILLISECONDS else value
+    return number / 1000 if number > _MILLISECONDS else number
+
+
+def number_of(value: object) -> float | None:
+    """A number, also one that is written as a string of digits; None for anything else."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        return int(value)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 @dataclass(frozen=True)

@@ -160,8 +160,14 @@ class _Writer:
             self._part(part)
         if not self._out and self._message.role != "tool":
             # `content: null` breaks the agent; an empty list does not (section 3).
-            self._start("message", self._role, [])
+            self._start(self._kind, self._role, [])
         return self._out
+
+    @property
+    def _kind(self) -> str:
+        """The type of an ordinary message; one that only this dialect knows was kept beside it."""
+        said = own(self._message.extras).get("type")
+        return said if isinstance(said, str) else "message"
 
     @property
     def _role(self) -> str:
@@ -184,9 +190,10 @@ class _Writer:
         if self._contents is None:
             # Only a result may stand under role tool; a stray text there is the user's side of the talk.
             role = "user" if self._role == "tool" else self._role
-            self._contents = self._start("message", role, [])
+            self._contents = self._start(self._kind, role, [])
         kind, payload = content_of(Text(part.text) if isinstance(part, Refusal) else part, request=True)
-        self._contents.append({"type": kind, **{k: v for k, v in payload.items() if v is not None}})
+        said = {k: v for k, v in payload.items() if v is not None}
+        self._contents.append({"type": kind, **said, **own(part.extras)})
 
     def _call(self, call: ToolCall) -> None:
         kind = call_type(call.origin, call.extras, self._ordinary)
@@ -210,6 +217,8 @@ class _Writer:
     ) -> list[dict[str, Any]]:
         """Adds a wire message. Ids differ: the agent joins messages that share one."""
         message: dict[str, Any] = {"type": kind, "role": role, "content": contents}
+        if not self._out:
+            message.update(own(self._message.extras).get("fields") or {})
         ours, metadata = self._message, {**self._message.metadata, **(note or {})}
         if ours.id:
             message["id"] = f"{ours.id}-{len(self._out)}" if self._out else ours.id

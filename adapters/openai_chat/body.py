@@ -20,7 +20,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     extras = dict(request.extra(NAME))
     body: dict[str, Any] = {
         "model": context.model or request.model or "",
-        "messages": MessageWriter(context, options).write(request.messages),
+        "messages": MessageWriter(context, options).write(request.messages, joined=NAME not in (request.extras or {})),
         "stream": request.stream,
     }
     _set(body, request, options)
@@ -100,8 +100,8 @@ def _tool(tool: Tool) -> dict[str, Any]:
 def _named(name: str, tools: list[Tool]) -> dict[str, Any]:
     """The reference to one tool, which differs by its kind."""
     whole = next((own(t.extras).get("whole") for t in tools if t.name == name), None)
-    kind = "custom" if isinstance(whole, dict) and whole.get("type") == "custom" else "function"
-    return {"type": kind, kind: {"name": name}}
+    kind = whole["type"] if isinstance(whole, dict) else "function"
+    return {"type": kind, kind: {"name": name}} if kind in ("function", "custom") else {"type": kind}
 
 
 def _tool_choice(choice: ToolChoice | None, tools: list[Tool]) -> str | dict[str, Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_chat.wire import noted, without_empty
+from adapters.openai_chat.wire import is_number, noted, without_empty
 from bridge.codec.jsontext import loads
 from bridge.model import Builder, PartKind, json_text
 
@@ -20,12 +20,13 @@ _FUNCTION_KEYS = frozenset({"name", "arguments"})
 class _Call:
     """One call while it is open. Its part opens when its name is known, since the model wants it at the start."""
 
-    __slots__ = ("call_id", "extras", "ids", "key", "late", "name", "opened", "pieces")
+    __slots__ = ("call_id", "extras", "ids", "indexed", "key", "late", "name", "opened", "pieces")
 
     def __init__(self, key: tuple[int, int]) -> None:
         self.key = key
         self.call_id = ""
         self.ids: set[str] = set()
+        self.indexed = False
         self.name = ""
         self.opened = False
         self.pieces: list[str] = []
@@ -81,10 +82,10 @@ class Calls:
     # -------------------------------------------------------------- inside
 
     def _fragment(self, fragment: dict[str, Any], place: int) -> None:
-        function = fragment.get("function")
-        kind = fragment.get("type")
-        if kind == "custom" and isinstance(fragment.get("custom"), dict):
-            custom = fragment["custom"]
+        function, custom = fragment.get("function"), fragment.get("custom")
+        if isinstance(custom, dict):
+            # Like an id, `type` comes with the first fragment only
+            fragment = {**fragment, "type": "custom"}
             function = {**custom, "arguments": custom.get("input")}
             function.pop("input", None)
         if not isinstance(function, dict):
@@ -113,20 +114,32 @@ class Calls:
             write(call.key, arguments)
 
     def _find(self, index: Any, call_id: str, name: str, arguments: str, place: int) -> _Call | None:
-        if type(index) is int:
-            call = self._by_index.get(index)
+        number = _number(index)
+        if number is not None:
+            call = self._by_index.get(number) or self._begun_without_index(call_id, name)
             if call is None or self._is_another(call, call_id, name, arguments):
-                call = self._by_index[index] = self._new()
+                call = self._new()
+            call.indexed = True
+            self._by_index[number] = call
             return call
-        if call_id:
-            known = next((c for c in reversed(self._all) if call_id in c.ids), None)
-            if known is None or self._is_another(known, call_id, name, arguments):
-                return self._new()
-            return known
+        known = next((c for c in reversed(self._all) if call_id in c.ids), None) if call_id else self._last
+        if known is None or (
+            name
+            and (
+                (not call_id and place > 0)
+                or (known.name and name != known.name)
+                or self._is_another(known, call_id, name, arguments)
+            )
+        ):
+            return self._new() if call_id or name or arguments else None
+        return known
+
+    def _begun_without_index(self, call_id: str, name: str) -> _Call | None:
+        """The last call, when this fragment goes on with it: servers count in some fragments only."""
         last = self._last
-        if last is None or (name and (place > 0 or self._is_another(last, call_id, name, arguments))):
-            return self._new() if name or arguments else None
-        return last
+        if last is None or last.indexed:
+            return None
+        return last if (call_id in last.ids if call_id else not name) else None
 
     @staticmethod
     def _is_another(call: _Call, call_id: str, name: str, arguments: str) -> bool:
@@ -177,6 +190,13 @@ class Calls:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _number(index: Any) -> int | None:
+    """An index as a number; `1.0` and `"1"` are meant as one."""
+    if isinstance(index, str) and index.isdecimal():
+        return int(index)
+    return int(index) if is_number(index) and index == int(index) else None
 
 
 def _arguments(value: Any) -> str:

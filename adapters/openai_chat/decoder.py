@@ -13,6 +13,7 @@ from adapters.openai_chat.audio import audio_from
 from adapters.openai_chat.calls import Calls
 from adapters.openai_chat.errors import error_in, failure_of, mended_body
 from adapters.openai_chat.options import BackOptions
+from adapters.openai_chat.repeat import Repeat
 from adapters.openai_chat.think import ThinkSplitter
 from adapters.openai_chat.wire import (
     FINISH,
@@ -33,6 +34,7 @@ _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage",
 _USUAL_KEYS = _CHUNK_KEYS | {"system_fingerprint", "service_tier"}
 _CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason"})
 _USUAL_CHOICE_KEYS = _CHOICE_KEYS | {"logprobs"}
+_NESTABLE = 2 * MAX_DEPTH  # bytes: what is shorter cannot be too deep
 _TEXT = PartKind.TEXT  # reading a member off its enumeration costs as much as making half an event
 _PLAIN = frozenset({"content", "role"})
 _DELTA_KEYS = frozenset(
@@ -66,20 +68,25 @@ class ChatDecoder:
         self._lanes: dict[int, _Lane] = {}
         self._started = False
         self._error_word = False
+        self._plain = False
+        self._repeat = Repeat()
         self._known: dict[str, Any] = {}
         self._beside: dict[str, Any] = {}
 
     # -------------------------------------------------------------- the contract
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        builder, repeat = self._builder, self._repeat
         for frame in frames:
-            if self._builder.done:
+            if builder.done:
                 break
-            if type(frame) is bytes:
-                self._payload(frame)
-            else:
+            if type(frame) is not bytes:
                 self._payload(frame.data, frame.event)  # type: ignore[union-attr]
-        return self._builder.take()
+            elif frame.startswith(repeat.before) and frame.endswith(repeat.after):
+                self._repeated(frame)
+            else:
+                self._payload(frame)
+        return builder.take()
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         if not self._builder.done:
@@ -97,22 +104,44 @@ class ChatDecoder:
 
     # -------------------------------------------------------------- frames
 
+    def _repeated(self, data: bytes) -> None:
+        """A chunk with the bytes of an earlier one around its text: `repeat` says why this is enough."""
+        repeat = self._repeat
+        try:
+            text = loads(data[len(repeat.before) : -len(repeat.after)])
+        except ValueError:
+            text = None
+        lane = self._lanes.get(repeat.index)
+        if lane is None or type(text) is not str or not text:
+            self._payload(data)
+            return
+        repeat.used = True
+        if lane.calls.open:
+            lane.calls.settle()
+        self._put(repeat.index, _TEXT, text)
+
     def _payload(self, data: bytes, event: str | None = None) -> None:
         try:
             chunk = loads(data)
         except ValueError:
-            self._odd(data)
+            self._odd(data, event)
             return
-        if type(chunk) is not dict:
-            return
-        if may_nest(data) and deeper_than(chunk, MAX_DEPTH):
+        if len(data) > _NESTABLE and may_nest(data) and deeper_than(chunk, MAX_DEPTH):
             self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
-        elif event == "error":
-            self._fail(failure_of(error_in(chunk) or chunk))
-        else:
-            self._chunk(chunk)
+        elif type(chunk) is not dict or event == "error":
+            self._no_chunk(chunk, event)
+        elif self._chunk(chunk):
+            self._repeat.learn(data, chunk)
 
-    def _odd(self, data: bytes) -> None:
+    def _no_chunk(self, value: Any, event: str | None) -> None:
+        """An error event of any shape, an error in a list (Gemini's gateway), or something that means nothing."""
+        error = error_in(value)
+        if event == "error":
+            self._fail(failure_of(error or (value if isinstance(value, dict) else {"message": value})))
+        elif error is not None:
+            self._fail(failure_of(error))
+
+    def _odd(self, data: bytes, event: str | None) -> None:
         """What is not JSON for orjson: the end mark, nothing, lone surrogates - or no JSON at all."""
         text = data.strip()
         if text == b"[DONE]":
@@ -123,14 +152,21 @@ class ChatDecoder:
         try:
             chunk = mended_body(data)
         except ValueError:
-            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
+            if event == "error":
+                self._no_chunk(text.decode("utf-8", "replace"), event)
+            else:
+                self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
             return
-        if isinstance(chunk, dict):
+        if isinstance(chunk, dict) and event != "error":
             self._put = self._builder.ragged_flow
             self._chunk(chunk)
             self._put = self._builder.flow
+        else:
+            self._no_chunk(chunk, event)
 
-    def _chunk(self, chunk: dict[str, Any]) -> None:
+    def _chunk(self, chunk: dict[str, Any]) -> bool:
+        """Reads one chunk; whether another with the same bytes around its text would mean no more than that text."""
+        self._plain = False
         if not self._started:
             self._head(chunk)
         choices = chunk.get("choices")
@@ -141,10 +177,12 @@ class ChatDecoder:
         usage = chunk.get("usage")
         if type(usage) is dict and usage:
             self._usage(usage)
-        if not _USUAL_KEYS.issuperset(chunk):
+        usual = _USUAL_KEYS.issuperset(chunk)
+        if not usual:
             self._rest(chunk, choices)
         if self._error_word:
             self._fail(Failure(ErrorCode.BACKEND_ERROR, "The backend ended its answer with an error."))
+        return usual and self._plain
 
     def _head(self, chunk: dict[str, Any]) -> None:
         """Id, model and time from the first chunk that has them: Azure's first has none (capture azure-empty-first)."""
@@ -205,6 +243,7 @@ class ChatDecoder:
                 if lane.calls.open:
                     lane.calls.settle()
                 self._put(index, _TEXT, content, extras)
+                self._plain = extras is None
                 extras = None
             elif delta:
                 extras = self._delta(index, delta, extras)
@@ -273,7 +312,8 @@ class ChatDecoder:
         kind = _PARTS.get(name) if isinstance(name, str) else None
         if kind is None:
             if not self._image(index, part):
-                self._raw(index, {"content": [part]})
+                # Not under `content`, which is a string for clients and holds the text
+                self._raw(index, {"content_parts": [part]})
             return extras
         inner = part.get("text") if kind is PartKind.TEXT else part.get("thinking")
         for text in inner if isinstance(inner, list) else [inner]:
@@ -345,8 +385,8 @@ class ChatDecoder:
         """A run ends as its first choice does."""
         if not self._started:
             self._begin()
-        lanes = [self._lanes[index] for index in sorted(self._lanes)]
-        self._builder.finish(next((lane.finished for lane in lanes if lane.finished), FinishReason.STOP))
+        first = self._lanes[min(self._lanes)].finished if self._lanes else None
+        self._builder.finish(first or FinishReason.STOP)
 
     def _fail(self, failure: Failure) -> None:
         if not self._started:

@@ -264,7 +264,7 @@ class ChatEncoder:
             return  # its pieces went by as Raw (capture openai-audio)
         choice = self._open(index, out)
         if "image" in extras:
-            out.append(self._chunk(index, self._numbered(choice, {"images": [extras["image"]]})))
+            out.append(self._chunk(index, _addable(choice, "", {"images": [extras["image"]]})))
         elif audio := audio_of(part):
             out.append(self._chunk(index, {"audio": audio}))
         elif self._options.media == "text":
@@ -289,34 +289,12 @@ class ChatEncoder:
         index = value.get("index", 0)
         choice = self._open(index, out)
         if isinstance(delta := value.get("delta"), dict):
-            if delta := self._numbered(choice, delta):
+            if delta := _addable(choice, "", delta):
                 out.append(self._chunk(index, delta))
         elif isinstance(beside := value.get("choice"), dict):
             out.append(self._chunk(index, {}, beside))
-        elif isinstance(fields := value.get("chunk"), dict):
+        elif isinstance(fields := value.get("chunk"), dict) and fields:
             out.append(self._chunk(0, {})[:-1] + b"," + dumps(fields)[1:])
-
-    def _numbered(self, choice: _Choice, delta: dict[str, Any]) -> dict[str, Any]:
-        """A delta as the SDK's helper can add it up: list entries need an `index`, a number may come once only."""
-        out: dict[str, Any] = {}
-        for key, value in delta.items():
-            if isinstance(value, list):
-                out[key] = [self._entry(choice, key, entry) for entry in value]
-            elif isinstance(value, (int, float)):
-                if key not in choice.numbers:
-                    choice.numbers.add(key)
-                    out[key] = value
-            else:
-                out[key] = value
-        return out
-
-    @staticmethod
-    def _entry(choice: _Choice, key: str, entry: Any) -> Any:
-        if not isinstance(entry, dict) or type(entry.get("index")) is int:
-            return entry
-        number = choice.entries.get(key, 0)
-        choice.entries[key] = number + 1
-        return {**entry, "index": number}
 
     def _heartbeat(self, event: Heartbeat, out: list[FrameLike]) -> None:
         mode = self._options.keepalive
@@ -347,6 +325,31 @@ class ChatEncoder:
         if self._usage is not None and wants_usage(self._context):
             out.append(self._head + dumps({"choices": [], "usage": write_usage(self._usage)})[1:])
         out.append(b"[DONE]")
+
+
+def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any]:
+    """A delta as the SDK's helper can add it up: list entries need an `index`, a number may come once only."""
+    out: dict[str, Any] = {}
+    for key, value in delta.items():
+        place = f"{path}.{key}"
+        if isinstance(value, dict):
+            out[key] = _addable(choice, place, value)
+        elif isinstance(value, list):
+            out[key] = [_entry(choice, place, entry) for entry in value]
+        elif not isinstance(value, (int, float)):
+            out[key] = value
+        elif place not in choice.numbers:
+            choice.numbers.add(place)
+            out[key] = value
+    return out
+
+
+def _entry(choice: _Choice, place: str, entry: Any) -> Any:
+    if not isinstance(entry, dict) or type(entry.get("index")) is int:
+        return entry
+    number = choice.entries.get(place, 0)
+    choice.entries[place] = number + 1
+    return {**entry, "index": number}
 
 
 # Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a

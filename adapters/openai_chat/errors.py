@@ -106,7 +106,10 @@ def encode_error(failure: Failure) -> WireResponse:
 
 def decode_error(wire: WireResponse) -> Failure:
     """What a response with an error status means for the caller."""
-    error = error_in(read_json(wire.body))
+    value = read_json(wire.body)
+    error = error_in(value)
+    if error is None and isinstance(value, dict) and _message(value):
+        error = value  # `{"message": "..."}` alone (Mistral) tells of an error only beside such a status
     headers = {k: v for k, v in wire.headers.items() if _passes(k)}
     if error is None and wire.status not in (401, 403):
         code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
@@ -154,9 +157,11 @@ def error_in(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, dict):
         return None
     error = value.get("error")
+    if isinstance(error, dict) and error:
+        return error
     if error:
-        # `{"error": "Not Found", "message": "..."}` names a status beside the text
-        return error if isinstance(error, dict) else {"message": value.get("message") or error}
+        # `{"error": "Not Found", "message": "...", "status": 404}`: the word stands beside the rest
+        return {**value, "message": value.get("message") or error}
     if value.get("object") == "error" or ("message" in value and "code" in value):
         return value
     if value.get("detail"):

@@ -48,9 +48,10 @@ class MessageWriter:
         self._lost = context.lost
         self._options = options
 
-    def write(self, messages: list[Message]) -> list[Wire]:
+    def write(self, messages: list[Message], *, joined: bool = True) -> list[Wire]:
+        """The messages; those of a chat client have the shape of this wire already and are not `joined`."""
         out: list[Wire] = []
-        for place, message in _join_turns(messages):
+        for place, message in _join_turns(messages) if joined else enumerate(messages):
             out.extend(self._message(message, f"messages[{place}]"))
         return out
 
@@ -113,7 +114,7 @@ class MessageWriter:
         if not text:
             return
         if wanted == "always" or (wanted == "tool_turns" and has_calls):
-            wire[own(parts[0].extras).get("field", "reasoning_content")] = text
+            wire.update(dict.fromkeys(own(parts[0].extras).get("fields", ("reasoning_content",)), text))
         else:
             self._lost.add(Feature.REASONING_HISTORY, f"option reasoning_history: {wanted}")
 
@@ -121,8 +122,8 @@ class MessageWriter:
         """Assistants can only have spoken text here; a picture they made is told as our own frontend tells it."""
         if isinstance(part, Refusal):
             return {"type": "refusal", "refusal": part.text, **own(part.extras)}
-        if isinstance(part, Data) and own(part.extras).get("part"):
-            return dict(part.value)
+        if (kept := _kept(part)) is not None:
+            return kept
         if isinstance(part, Media):
             self._lost.add(_feature(part), "in an assistant's message, told as text")
         return {"type": "text", "text": as_text(part), **(own(part.extras) if isinstance(part, Text) else {})}
@@ -142,8 +143,12 @@ class MessageWriter:
         if result.is_error:
             self._lost.add(Feature.TOOL_HISTORY, "that a result is an error")
         content: str | list[Wire] = result_text(result.parts)
-        if any(own(p.extras) for p in result.parts) and all(isinstance(p, Text) for p in result.parts):
-            content = [{"type": "text", "text": as_text(p), **own(p.extras)} for p in result.parts]
+        if any(own(p.extras) for p in result.parts):
+            texts = [{"type": "text", "text": as_text(p)} for p in result.parts]
+            content = [
+                _kept(p) or {**text, **(own(p.extras) if isinstance(p, Text) else {})}
+                for p, text in zip(result.parts, texts, strict=True)
+            ]
         return {"role": "tool", "tool_call_id": result.call_id, "content": content}
 
     # -------------------------------------------------------------- parts of users and systems
@@ -153,12 +158,12 @@ class MessageWriter:
             case Text():
                 return {"type": "text", "text": part.text, **own(part.extras)}
             case Data():
-                if own(part.extras).get("part"):
-                    return dict(part.value)
+                if (kept := _kept(part)) is not None:
+                    return kept
                 self._lost.add(Feature.DATA, "told as text")
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
-                wire = _media(part) if role == "user" else None
+                wire = _media(part) if role == "user" else _kept(part)
                 return wire if wire is not None else self._refuse(part, path)
             case Refusal():
                 return {"type": "text", "text": part.text}
@@ -188,19 +193,29 @@ def _feature(media: Media) -> Feature:
     return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
 
 
+def _kept(part: Part) -> Wire | None:
+    """A part that a chat client put where OpenAI has none (a picture in a tool's result): other servers know it."""
+    extras = own(part.extras)
+    if isinstance(part, Data) and extras.get("part"):
+        return dict(part.value)
+    return _media(part) if isinstance(part, Media) and extras.get("odd_place") else None
+
+
 def _media(media: Media) -> Wire | None:
     """The part of the wire for a medium, None when there is no such part."""
     extras = dict(own(media.extras))
+    extras.pop("odd_place", None)
     marked = extras.pop("type", None)
     if media.kind is MediaKind.IMAGE and not isinstance(media.source, FileRef):
         url = url_of(media, _picture_type(media.source))
         return _wire_part("image_url", {"url": url}, extras)
     if marked in ("audio_url", "video_url"):
         return _wire_part(marked, {"url": url_of(media)}, extras)
-    if media.kind is MediaKind.AUDIO and isinstance(media.source, Inline):
+    if media.kind is MediaKind.AUDIO and (isinstance(media.source, Inline) or marked == "input_audio"):
         mime = media.mime or "audio/wav"
         audio_format = _FORMATS.get(mime) or mime.partition("/")[2] or mime
-        return _wire_part("input_audio", {"data": media.source.base64, "format": audio_format}, extras)
+        data = media.source.base64 if isinstance(media.source, Inline) else url_of(media)
+        return _wire_part("input_audio", {"data": data, "format": audio_format}, extras)
     if media.kind is MediaKind.FILE:
         return _file(media, marked, extras)
     return None
@@ -215,7 +230,7 @@ def _file(media: Media, marked: str | None, extras: Wire) -> Wire | None:
             # The API wants a name beside bytes and takes the type from it
             return _wire_part("file", {"filename": "file", **named, "file_data": url_of(media)}, extras)
         case Url(url=url):
-            return _wire_part("file", {"file_url": url, **named}, extras) if marked == "file_url" else None
+            return _wire_part("file", {marked: url, **named}, extras) if marked in ("file_url", "file_data") else None
 
 
 def _wire_part(kind: str, inner: Wire, extras: Wire) -> Wire:

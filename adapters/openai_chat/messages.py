@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,11 @@ from bridge.model import (
     Part,
     Reasoning,
     Refusal,
+    Source,
     Text,
     ToolCall,
     ToolResult,
+    Url,
     json_text,
     source_of,
 )
@@ -46,18 +49,20 @@ class MessageReader:
         if node.get("content") is None:
             wrong(node.at("content"), "a string or a list of parts", None, missing="content" not in node.value)
         rest = node.rest({"role", "content", "name"})
-        return Message(role, read_content(node), None, node.string("name"), extras=noted(rest))
+        parts = read_content(node)
+        if role != "user":
+            _marked_odd(parts)
+        return Message(role, parts, None, node.string("name"), extras=noted(rest))
 
     def _assistant(self, node: Node) -> Message:
         known = {"role", "content", "name", "refusal", "tool_calls", "function_call"}
         parts: list[Part] = []
-        for field in REASONING_FIELDS:
-            if text := node.string(field):
-                known.add(field)
-                # vLLM reads `reasoning`, DeepSeek `reasoning_content`: the client's choice goes back with the text
-                parts = [Reasoning(text, extras=noted({"field": field}))]
-                break
-        parts += read_content(node)
+        thoughts = {field: text for field in REASONING_FIELDS if (text := node.string(field))}
+        if thoughts:
+            known.update(REASONING_FIELDS)
+            # vLLM reads `reasoning`, DeepSeek `reasoning_content`: the client's choice goes back with the text
+            parts = [Reasoning(next(iter(thoughts.values())), extras=noted({"fields": list(thoughts)}))]
+        parts += _marked_odd(read_content(node))
         if refusal := node.string("refusal"):
             parts.append(Refusal(refusal))
         calls: list[Part] = [self._call(call) for call in node.objects("tool_calls")]
@@ -83,7 +88,10 @@ class MessageReader:
         """The old form has no id; the `function` message that follows answers it by position."""
         self._old_call = self._make_id("call")
         name = self._names[self._old_call] = node_name(node)
-        return ToolCall(self._old_call, name, _arguments(node, "arguments"))
+        more = node.rest({"name", "arguments"})
+        return ToolCall(
+            self._old_call, name, _arguments(node, "arguments"), extras=noted({"function": more} if more else {})
+        )
 
     def _result(self, node: Node, role: str) -> Message:
         if role == "function":
@@ -92,8 +100,10 @@ class MessageReader:
         else:
             call_id = node.need_string("tool_call_id")
             name = node.string("name") or self._names.get(call_id)
-        result = ToolResult(call_id, read_content(node), name)
-        rest = node.rest({"role", "content", "name", "tool_call_id"})
+        result = ToolResult(call_id, _marked_odd(read_content(node)), name)
+        rest = node.rest({"role", "content", "tool_call_id"})
+        if role == "function":
+            del rest["name"]  # a tool message has none, but those of some clients do
         return Message("tool", [result], extras=noted(rest))
 
 
@@ -166,6 +176,14 @@ def _by_url(node: Node, field: str, kind: MediaKind) -> Media:
     return Media(kind, source, mime, extras=noted(extras))
 
 
+def _marked_odd(parts: list[Part]) -> list[Part]:
+    """Notes on media outside of a user's message that a chat client sent them, so that a chat backend may judge."""
+    for part in parts:
+        if isinstance(part, Media):
+            part.extras = noted({**own(part.extras), "odd_place": True})
+    return parts
+
+
 def _marked(media: Media) -> Media:
     """Notes that a chat client sent this part, so that a chat backend may get it although OpenAI has no such part."""
     media.extras = noted({**own(media.extras), "type": f"{media.kind}_url"})
@@ -178,7 +196,10 @@ def _input_audio(node: Node) -> Part:
     extras: dict[str, Any] = node.rest({"type", "input_audio"})
     if more := inner.rest({"data", "format"}):
         extras["input_audio"] = more
-    source, mime = source_of(data) if data[:5].lower() == "data:" else (Inline(data), None)
+    source, mime = _bytes_or_url(data)
+    if _URL.match(data):
+        # DashScope wants `data:;base64,...` here and takes addresses, OpenAI neither: it goes back as it came
+        extras = {**extras, "type": "input_audio", "input_audio": {**more, "data": data}}
     if audio_format:
         mime = _MIMES.get(audio_format, f"audio/{audio_format}")
     return Media(MediaKind.AUDIO, source, mime, extras=noted(extras))
@@ -198,8 +219,18 @@ def _file(node: Node) -> Part:
     data = inner.string("file_data")
     if not data:
         wrong(inner.at("file_data"), "file_id or file_data", data, missing=True)
-    source, mime = source_of(data) if data[:5].lower() == "data:" else (Inline(data), None)
+    source, mime = _bytes_or_url(data)
+    if isinstance(source, Url):
+        extras["type"] = "file_data"
     return Media(MediaKind.FILE, source, mime, filename, noted(extras))
+
+
+_URL = re.compile("data:|https?://", re.IGNORECASE)
+
+
+def _bytes_or_url(data: str) -> tuple[Source, str | None]:
+    """What should be base64, but may be a `data:` URL or an address (OpenRouter, DashScope)."""
+    return source_of(data) if _URL.match(data) else (Inline(data), None)
 
 
 _READERS: dict[str, Callable[[Node], Part]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from adapters.openai_chat.messages import MessageReader
-from adapters.openai_chat.wire import NAME, noted
+from adapters.openai_chat.wire import NAME, noted, own
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, wrong
 from bridge.codec.jsontext import read_body
@@ -52,11 +52,12 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         wrong("messages", "at least one message", places)
     reader = MessageReader(context.make_id)
     extras = body.rest(KNOWN)
+    tools = _tools(body)
     _check_stream_options(body)
     return Request(
         messages=[reader.read(node) for node in body.objects("messages")],
-        tools=_tools(body),
-        tool_choice=_tool_choice(body),
+        tools=tools,
+        tool_choice=_tool_choice(body, tools or []),
         parallel_tool_calls=body.boolean("parallel_tool_calls"),
         model=model,
         thread_id=_thread_id(body, wire),
@@ -105,7 +106,7 @@ def _sampling(body: Node) -> Sampling:
 
 
 def _response_format(body: Node, extras: dict[str, Any]) -> ResponseFormat | None:
-    """Formats that only some servers know (`grammar`, `regex`) travel on as they are."""
+    """What only some servers know (`grammar`; a `schema` beside `json_object`) travels on as it is."""
     node = body.object("response_format")
     if node is None:
         return None
@@ -113,6 +114,8 @@ def _response_format(body: Node, extras: dict[str, Any]) -> ResponseFormat | Non
     if kind == "json_schema":
         schema = node.need_object("json_schema")
         inner = schema.object("schema")
+        if node.rest({"type", kind}) or schema.rest({"name", "schema", "strict", "description"}):
+            extras["response_format"] = node.value
         return ResponseFormat(
             "json_schema",
             schema.string("name"),
@@ -120,10 +123,10 @@ def _response_format(body: Node, extras: dict[str, Any]) -> ResponseFormat | Non
             schema.boolean("strict"),
             schema.string("description"),
         )
-    if kind in ("text", "json_object"):
-        return ResponseFormat("json" if kind == "json_object" else "text")
-    extras["response_format"] = node.value
-    return None
+    known = kind in ("text", "json_object")
+    if not known or node.rest({"type"}):
+        extras["response_format"] = node.value
+    return ResponseFormat("json" if kind == "json_object" else "text") if known else None
 
 
 # ------------------------------------------------------------------ tools
@@ -166,7 +169,7 @@ def _function(node: Node, beside: dict[str, Any]) -> Tool:
 _MODES = {str(mode): mode for mode in ToolMode}
 
 
-def _tool_choice(body: Node) -> ToolChoice | None:
+def _tool_choice(body: Node, tools: list[Tool]) -> ToolChoice | None:
     value = body.get("tool_choice")
     if value is None:
         return _function_choice(body)
@@ -175,20 +178,26 @@ def _tool_choice(body: Node) -> ToolChoice | None:
     if not isinstance(value, dict):
         wrong("tool_choice", "none, auto, required or an object", value)
     node = Node(value, "tool_choice")
-    kind = node.need_string("type")
-    if kind == "allowed_tools":
-        return _allowed(node)
-    if kind not in ("function", "custom"):
-        wrong("tool_choice.type", "one of allowed_tools, custom, function", kind)
-    return ToolChoice(ToolMode.REQUIRED, [node.need_object(kind).need_string("name")])
+    if node.need_string("type") == "allowed_tools":
+        return _allowed(node, tools)
+    return ToolChoice(ToolMode.REQUIRED, [_chosen(node, tools, "one of allowed_tools, custom, function")])
 
 
-def _allowed(node: Node) -> ToolChoice:
+def _allowed(node: Node, tools: list[Tool]) -> ToolChoice:
     inner = node.need_object("allowed_tools")
     inner.need_array("tools")
     mode = inner.one_of("mode", ("auto", "required")) or "auto"
-    names = [tool.need_object(tool.string("type") or "function").need_string("name") for tool in inner.objects("tools")]
-    return ToolChoice(_MODES[mode], names)
+    return ToolChoice(_MODES[mode], [_chosen(tool, tools, "custom or function") for tool in inner.objects("tools")])
+
+
+def _chosen(node: Node, tools: list[Tool], expected: str) -> str:
+    """The name of the tool that is meant; one of another kind (`web_search`) has only its kind."""
+    kind = node.string("type") or "function"
+    if kind in ("function", "custom"):
+        return node.need_object(kind).need_string("name")
+    if not any(own(tool.extras).get("whole") and tool.name == kind for tool in tools):
+        wrong(node.at("type"), expected, kind)
+    return kind
 
 
 def _function_choice(body: Node) -> ToolChoice | None:

@@ -119,9 +119,21 @@ def merge(total: dict[str, Any], delta: dict[str, Any]) -> None:
         if isinstance(known, dict) and isinstance(value, dict):
             total[key] = dict(known)
             merge(total[key], value)
+        elif isinstance(known, list) and isinstance(value, list):
+            total[key] = list(known)
+            for entry in value:
+                _merge_entry(total[key], entry)
         else:
-            total[key] = known + value if _grow_together(known, value) else value
+            total[key] = known + value if isinstance(known, str) and isinstance(value, str) else value
 
 
-def _grow_together(known: Any, value: Any) -> bool:
-    return isinstance(known, (str, list)) and type(known) is type(value)
+def _merge_entry(entries: list[Any], entry: Any) -> None:
+    """An entry with an `index` goes on with the one of that index (`reasoning_details`), any other is a new one."""
+    index = entry.get("index") if isinstance(entry, dict) else None
+    for place, known in enumerate(entries if type(index) is int else ()):
+        if isinstance(known, dict) and known.get("index") == index:
+            # The helper of the SDK does not add these two either
+            entries[place] = {**known, **{k: entry[k] for k in ("index", "type") if k in entry}}
+            merge(entries[place], {k: v for k, v in entry.items() if k not in ("index", "type")})
+            return
+    entries.append(entry)

@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 import uuid
+from collections.abc import Iterator
 
 from bridge.codec import Losses, registry
 from bridge.engine import LIBRARY
@@ -42,32 +43,30 @@ def chat(args: argparse.Namespace) -> int:
     """One turn, or a conversation read from stdin line by line. Exit code 1 when an answer failed."""
     dialect = registry.get(args.dialect)
     backend = HttpBackend("chat", dialect, args.url, api_key=args.api_key or os.environ.get("BRIDGE_API_KEY"))
-    return asyncio.run(_talk(_Conversation(backend, args.model), " ".join(args.text)))
+    conversation = _Conversation(backend, args.model)
+    text = " ".join(args.text)
+    with asyncio.Runner() as runner:
+        runner.run(backend.start())
+        try:
+            if text:
+                return runner.run(conversation.turn(text))
+            # Lines are read outside the loop, in the main thread: there Ctrl-C ends the waiting.
+            codes = [runner.run(conversation.turn(line)) for line in _lines()]
+            return max(codes, default=0)
+        finally:
+            runner.run(backend.close())
 
 
-async def _talk(conversation: _Conversation, text: str) -> int:
-    await conversation.backend.start()
-    try:
-        if text:
-            return await conversation.turn(text)
-        code = 0
-        while line := await asyncio.to_thread(_ask):
-            code = await conversation.turn(line) or code
-        return code
-    finally:
-        await conversation.backend.close()
-
-
-def _ask() -> str:
-    """The next line of the user; empty at the end of input."""
+def _lines() -> Iterator[str]:
+    """What the user writes, until the end of input."""
     prompt = "> " if sys.stdin.isatty() else ""
     while True:
         try:
             line = input(prompt).strip()
         except EOFError:
-            return ""
+            return
         if line:
-            return line
+            yield line
 
 
 class _Conversation:

@@ -35,10 +35,20 @@ def serve(args: argparse.Namespace) -> int:
 
     # Of several processes the first speaks for all, as soon as it listens.
     announce = (lambda port: _announce(bridge, port)) if worker in (None, "1") else None
+    listening = False
+
+    def ready(port: int) -> None:
+        nonlocal listening
+        listening = True
+        if announce is not None:
+            announce(port)
+
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(run(bridge, share_port=worker is not None, ready=announce))
+            runner.run(run(bridge, share_port=worker is not None, ready=ready))
     except OSError as error:
+        if listening:
+            raise
         server = bridge.config.server
         reason = os.strerror(error.errno) if error.errno else str(error)
         print(f"cannot listen on {server.host}:{server.port}: {reason}", file=sys.stderr)

@@ -15,7 +15,8 @@ NUMBER = "BRIDGE_WORKER"
 def run(count: int, arguments: Sequence[str]) -> int:
     """Runs `count` processes with this command line; ends when one of them does, or on a signal.
 
-    The exit code is the first one that is not 0, where dying of the signal that we sent counts as 0.
+    The exit code is the first one that is not 0, 1 for a worker that a signal killed, where dying of the one that we
+    passed on counts as 0.
     """
     children: list[subprocess.Popen[bytes]] = []
     told = False
@@ -43,4 +44,4 @@ def run(count: int, arguments: Sequence[str]) -> int:
     if asked:
         # A worker that was told while it was still starting dies of the signal, which is what it was told to do.
         codes = [0 if code == -signal.SIGTERM else code for code in codes]
-    return next((code for code in codes if code), 0)
+    return next((code if code > 0 else 1 for code in codes if code), 0)

@@ -150,9 +150,31 @@ def _origin(value: str) -> str:
     return value
 
 
+# They belong to one connection or to the body as we write it; a client's or a fixed one would make the message a lie,
+# and a wrong length lets one request smuggle another.
+_NEVER_SENT = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
 def _header_name(value: str) -> str:
     if not _HEADER_NAME.fullmatch(value):
         raise expected("a header name")
+    if value.lower() in _NEVER_SENT:
+        raise wrong(f"{value} is made for each connection and cannot be given")
     return value.lower()
 
 
@@ -160,6 +182,8 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if not _HEADER_NAME.fullmatch(name):
             raise at((name,), wrong("not a header name"), text)
+        if name.lower() in _NEVER_SENT:
+            raise at((name,), wrong("is made for each connection and cannot be given"), text)
         if _CONTROL.search(text):
             raise at((name,), wrong("must be one line of printable characters"), text)
     return value

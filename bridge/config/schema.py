@@ -205,6 +205,10 @@ class Server(Section):
     keepalive: DurationOrOff = Field(
         default=15.0, description="silence after which a comment frame is sent, where clients accept it; off = never"
     )
+    body_time: Duration = Field(default=30.0, description="time for a request body to arrive")
+    slow_reader: DurationOrOff = Field(
+        default=60.0, description="time a client may leave a write waiting before it is cut; off = for ever"
+    )
     limits: Limits = Field(default_factory=Limits, description="how much is served at the same time")
     auth: Annotated[Auth | None, WrapValidator(_none_is_open)] = Field(
         default=None,

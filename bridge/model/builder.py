@@ -78,7 +78,7 @@ class Builder:
         self._ids: set[str] = set()
         self._parts: dict[Hashable, OpenPart] = {}
         self._flows: dict[Hashable, OpenPart] = {}
-        self._pending: dict[str, int] = {}
+        self._pending: dict[tuple[int, str], None] = {}
         self._usage: ev.UsageReported | None = None
         self._interrupted = False
         self._reason: FinishReason | None = None
@@ -292,7 +292,8 @@ class Builder:
         extras: Extras | None = None,
     ) -> None:
         """A tool ran on the backend's side; its call is no longer one that the client must answer."""
-        self._pending.pop(call_id, None)
+        for choice in {choice for choice, pending in self._pending if pending == call_id}:
+            del self._pending[choice, call_id]
         self.emit(ev.ToolResulted(call_id, parts, name, is_error, message_id, extras))
 
     def usage(self, report: ev.UsageReported) -> None:
@@ -311,7 +312,7 @@ class Builder:
     @property
     def open_calls(self) -> list[str]:
         """Call ids without a result, in order of appearance."""
-        return list(self._pending)
+        return [call_id for _, call_id in self._pending]
 
     # ------------------------------------------------------------------ the end
 
@@ -378,7 +379,8 @@ class Builder:
         if reason in (FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.INTERRUPTED):
             if self._interrupted:
                 return FinishReason.INTERRUPTED
-            return FinishReason.TOOL_CALLS if choice in self._pending.values() else FinishReason.STOP
+            calls = any(pending == choice for pending, _ in self._pending)
+            return FinishReason.TOOL_CALLS if calls else FinishReason.STOP
         return reason
 
     # ------------------------------------------------------------------ inside
@@ -407,7 +409,7 @@ class Builder:
         if kind is PartKind.TOOL_CALL:
             call_id = call_id or self._make_id("call")
             name = name or ""
-            self._pending[call_id] = message.choice
+            self._pending[message.choice, call_id] = None
         part = OpenPart(chosen, kind, message, _MAKERS[kind], call_id)
         self._out.append(ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras))
         return part

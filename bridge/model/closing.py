@@ -44,7 +44,7 @@ class OpenParts:
                     pass
 
     def fail(self, failure: Failure, head: ev.RunStarted) -> list[Event]:
-        """The events that end the run with this failure; `head` is used when nothing went out yet."""
+        """The events that end the run with this failure, to be fed in their turn; `head` is for a run without one."""
         if self.ended:
             return []
         status = MessageStatus.CANCELED if failure.code is ErrorCode.CANCELED else MessageStatus.FAILED
@@ -52,5 +52,4 @@ class OpenParts:
         out.extend(ev.PartEnded(part) for part in self._parts)
         out.extend(ev.MessageEnded(message, status) for message in self._messages)
         out.append(ev.RunFailed(failure))
-        self.feed(out)
         return out

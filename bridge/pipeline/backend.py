@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bridge.codec import Card, Context, FrameLike, Losses, ModelInfo
+from bridge.codec import Card, Context, FrameLike, Losses, ModelInfo, WireResponse
 from bridge.codec.naming import ModelNames
 from bridge.errors import Failure
 from bridge.model import Event, Request
@@ -52,7 +52,10 @@ class Call(Protocol):
     context: Context
 
     frames: list[FrameLike]
-    """The raw frames of the last read, for passthrough routes."""
+    """The raw frames of a stream since somebody last took them, for passthrough routes."""
+
+    whole: WireResponse | None
+    """The answer, when it came in one piece."""
 
     wire_ended: bool
     """Whether the terminal event stood on the wire; False when it was made for an answer that broke off."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 import time
 from collections.abc import Sequence
 
@@ -17,16 +18,18 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
+from bridge.pipeline import trouble
 from bridge.pipeline.backend import Backend, Call, CallInfo
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 
 log = logging.getLogger("bridge.run")
 
 _CONTENT_OR_END = CONTENT | TERMINAL
+_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
 class Run:
-    """One run. `prepare` without I/O, then `read` until `done`, then `close` (always).
+    """One run: `read` until `done`, then `close` (always).
 
     Attributes for whoever reports on it: `reason` or `failure` after the end, `usage`, `lost`, and `started` and
     `first`, the monotonic times of the start and of the first content.
@@ -56,8 +59,10 @@ class Run:
         self.call: Call = backend.call(self.request, info, self.lost)
         self._attempt = 1
         self._opened = False
+        self._refused: Failure | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[object] | None = None
+        self._asked = 0
         self._waiting: float | None = None
         self._expired: Failure | None = None
         self.done = False
@@ -66,49 +71,58 @@ class Run:
         self.failure: Failure | None = None
         self.started = time.monotonic()
         self.first: float | None = None
-        self._try_began = self.started
+        self._try_began: float | None = self.started
 
     # ------------------------------------------------------------------ reading
 
     def head(self) -> list[Event]:
         """`RunStarted`, now, for clients that want life before the backend answered."""
         self._head.model = self.request.model
-        out: list[Event] = [self._head]
-        self._open.feed(out)
-        return out
+        return self._passed_on([self._head])
 
     async def read(self) -> list[Event]:
         """The next batch, through all stages; possibly empty. The batch after which `done` is set ends the run.
 
-        Never raises for what the backend does: a failure is the last event. Cancellation goes through.
+        Never raises for what the backend or a stage does: a failure is the last event. Cancellation goes through.
         """
         if self.done:
             return []
+        try:
+            events = self._staged(await self._raw())
+        except Exception as error:
+            events = self._broken(error)
+        return self._passed_on(events)
+
+    async def _raw(self) -> list[Event]:
+        """What the backend says next, or that a limit has passed."""
         self._reader = reader = asyncio.current_task()
+        self._asked = reader.cancelling() if reader is not None else 0
         self._waiting = time.monotonic()
         try:
             events = await (self.call.read() if self._opened else self._first_read())
-            self._waiting = None
-            for stage in self._stages:
-                events = stage(events)
+            if self._expired is not None and (late := self._ours()) is not None:
+                # An agent may swallow its cancellation; its time is over all the same.
+                return self._late(late)
+            return events
         except asyncio.CancelledError:
-            if self._expired is None or (reader is not None and reader.uncancel() > 0):
+            late = self._ours()
+            if late is None:
                 raise
-            events = self._late(self._expired)
-        except Exception as error:
-            events = self._broken(error)
+            return self._late(late)
         finally:
             self._reader = self._waiting = None
-        return self._passed_on(events)
 
-    def _late(self, failure: Failure) -> list[Event]:
-        """A limit has passed: the backend is given up."""
-        if not self._opened:
-            return [self._head, RunFailed(failure)]
-        events = self.call.fail(failure)
+    def _staged(self, events: list[Event]) -> list[Event]:
+        """Through the stages. Whatever a stage does, the end of the run stays: nobody would come to it again."""
+        if not self._stages:
+            return events
+        end = events[-1] if events and type(events[-1]) in TERMINAL else None
         for stage in self._stages:
             events = stage(events)
-        return events
+        if end is None:
+            return list(events)
+        place = next((n for n, e in enumerate(events) if type(e) in TERMINAL), None)
+        return [*events, end] if place is None else events[: place + 1]
 
     def _passed_on(self, events: list[Event]) -> list[Event]:
         """Bookkeeping for a batch that is about to leave."""
@@ -143,7 +157,7 @@ class Run:
         if isinstance(error, BridgeError):
             failure = error.failure
         else:
-            log.exception("run %s: %s in the pipeline", self._info.run_id, type(error).__name__)
+            trouble.report(log, f"run {self._info.run_id} broke in the pipeline", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")
         return self._open.fail(failure, self._head)
 
@@ -153,41 +167,51 @@ class Run:
         """Opens the call and reads until content or the end came; repeats a try that failed before content."""
         self._set_watch()
         while True:
-            try:
-                events = await self._try()
-            except BackendError as error:
-                events = [self._head, RunFailed(error.failure)]
-            self.first = self.first or time.monotonic()
+            events = await self._try()
             failure = failed_at_once(events)
             if failure is None or not self._again(failure):
+                if failure is None:
+                    self.first = time.monotonic()
                 self._opened = True
                 if type(events[-1]) not in TERMINAL:
                     # From now on the idle limit counts, which may pass before the one that was watched so far.
-                    self._stop_watch()
                     self._set_watch()
                 return events
+            self._refused, self._try_began = failure, None
             await asyncio.sleep(self._pause(failure))
             await self.call.close()
             self._attempt += 1
-            self._try_began = time.monotonic()
+            self._try_began = self._waiting = time.monotonic()
             self.call = self.backend.call(self.request, self._info, self.lost)
+            self._set_watch()
 
     async def _try(self) -> list[Event]:
-        await self.call.open()
-        events = await self.call.read()
-        while _CONTENT_OR_END.isdisjoint(map(type, events)):
-            events += await self.call.read()
-        return events
+        try:
+            await self.call.open()
+            events = await self.call.read()
+            while _CONTENT_OR_END.isdisjoint(map(type, events)):
+                events += await self.call.read()
+            return events
+        except BackendError as error:
+            return [self._head, RunFailed(error.failure)]
+        except asyncio.CancelledError:
+            late = self._ours()
+            if late is None:
+                raise
+            return [self._head, RunFailed(late)]
 
     def _again(self, failure: Failure) -> bool:
-        return failure.may_retry and self._attempt < self.backend.retry.attempts
+        """Whether to try once more; not when the backend asked for more patience than we have."""
+        retry = self.backend.retry
+        patient = (_asked_pause(failure) or 0.0) <= retry.max_backoff
+        return failure.may_retry and patient and self._attempt < retry.attempts
 
     def _pause(self, failure: Failure) -> float:
-        """Seconds until the next try: what the backend asked for, bounded, else doubling with jitter."""
+        """Seconds until the next try: what the backend asked for, else doubling with jitter."""
+        asked = _asked_pause(failure)
+        if asked is not None:
+            return asked
         retry = self.backend.retry
-        asked = failure.headers.get("retry-after", "")
-        if asked.replace(".", "", 1).isdigit():
-            return min(float(asked), retry.max_backoff)
         pause = min(retry.backoff * 2 ** (self._attempt - 1), retry.max_backoff)
         return float(pause * random.uniform(0.5, 1.0))
 
@@ -197,19 +221,19 @@ class Run:
     # looks whether a limit has passed; when one has, it cancels the waiting read, which takes the cancellation back.
 
     def _set_watch(self) -> None:
+        self._stop_watch()
         due = self._due()
         if due is not None:
-            delay = max(0.05, due - time.monotonic())
+            delay = max(0.02, due - time.monotonic())
             self._watch = asyncio.get_running_loop().call_later(delay, self._look)
 
     def _due(self) -> float | None:
-        """When the next limit passes, in monotonic seconds."""
+        """When the next limit passes, in monotonic seconds. Only waiting for the backend counts as its silence."""
         limits = self.backend.timeouts
         if self._opened:
-            # Only waiting for the backend counts as its silence, not a client that reads slowly.
             wait, since = limits.idle, self._waiting or time.monotonic()
         else:
-            wait, since = limits.first_event, self._try_began
+            wait, since = limits.first_event, self._try_began or time.monotonic()
         if not limits.total:
             return since + wait if wait else None
         end = self.started + limits.total
@@ -220,20 +244,36 @@ class Run:
         due = self._due()
         if due is None or self.done:
             return
-        if due <= time.monotonic() and self._reader is not None:
+        if due > time.monotonic():
+            self._set_watch()
+            return
+        if self._reader is not None and self._expired is None:
             self._expired = self._lateness(due)
             self._reader.cancel()
-        else:
-            self._set_watch()
+        # A busy reader, or an agent that does not let go, is looked at again.
+        self._watch = asyncio.get_running_loop().call_later(1.0, self._look)
 
     def _lateness(self, due: float) -> Failure:
         limits = self.backend.timeouts
         if limits.total and due == self.started + limits.total:
-            return Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
+            late = Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
+            # Between two tries the backend's own refusal says more than our clock.
+            return self._refused if self._refused is not None and self._try_began is None else late
         if self._opened:
             return Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend fell silent for {limits.idle:g} s.")
         message = f"The backend sent no content within {limits.first_event:g} s."
         return Failure(ErrorCode.BACKEND_TIMEOUT, message)
+
+    def _ours(self) -> Failure | None:
+        """The limit by which this read was cancelled; None when somebody else cancelled it (too)."""
+        late, self._expired = self._expired, None
+        if late is None or (self._reader is not None and self._reader.uncancel() > self._asked):
+            return None
+        return late
+
+    def _late(self, failure: Failure) -> list[Event]:
+        """A limit has passed: the backend is given up."""
+        return self.call.fail(failure) if self._opened else [self._head, RunFailed(failure)]
 
     def _stop_watch(self) -> None:
         if self._watch is not None:
@@ -258,3 +298,9 @@ def failed_at_once(events: list[Event]) -> Failure | None:
     if isinstance(last, RunFailed) and CONTENT.isdisjoint(map(type, events)):
         return last.error
     return None
+
+
+def _asked_pause(failure: Failure) -> float | None:
+    """The seconds in a `Retry-After`; None when there is none, or a date."""
+    asked = failure.headers.get("retry-after", "")
+    return float(asked) if _SECONDS.fullmatch(asked) else None

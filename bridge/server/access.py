@@ -29,7 +29,7 @@ class Keys:
 
     @staticmethod
     def digest(key: str) -> bytes:
-        return hashlib.sha256(key.encode()).digest()
+        return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
     def check(self, http: web.Request, mount: str) -> str | None:
         """The key's name. Raises `RequestError` (unauthorized, forbidden)."""

@@ -16,8 +16,9 @@ from aiohttp import web
 from bridge.codec import Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
 from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
+from bridge.pipeline import trouble
 from bridge.server.access import Gate, Key, Keys
-from bridge.server.runs import RunHandler
+from bridge.server.runs import Rules, RunHandler
 from bridge.server.wire import error_of, request_id, response_of
 
 log = logging.getLogger("bridge.server")
@@ -32,7 +33,10 @@ _EXPOSED = "X-Request-Id, X-Bridge-Lost, Retry-After, Retry-After-Ms, X-RateLimi
 
 @dataclass(slots=True)
 class State:
-    """What handlers share. `draining`: the server is about to stop, readiness is off."""
+    """What handlers share.
+
+    `draining`: the server is about to stop, readiness is off. `hurry`: it shall not wait for open runs any longer.
+    """
 
     bridge: Bridge
     keys: Keys
@@ -40,16 +44,24 @@ class State:
     origins: frozenset[str]
     handlers: list[RunHandler] = field(default_factory=list)
     draining: bool = False
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def drain(self, seconds: float) -> None:
         """Gives open runs this long to finish; then they are cut, and their clients told so."""
-        tasks = {task for handler in self.handlers for task in handler.active}
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=seconds)
-            for handler in self.handlers:
-                handler.cut()
-            if late:
-                await asyncio.wait(late, timeout=2)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while (tasks := self.open()) and (left := end - loop.time()) > 0 and not self.hurry.is_set():
+            hurry = loop.create_task(self.hurry.wait())
+            await asyncio.wait({*tasks, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            hurry.cancel()
+        for handler in self.handlers:
+            handler.cut()
+        if late := self.open():
+            await asyncio.wait(late, timeout=2)
+
+    def open(self) -> set[asyncio.Task[object]]:
+        """The tasks of the requests that are being served or wait for their turn."""
+        return {task for handler in self.handlers for task in handler.active}
 
 
 STATE = web.AppKey("state", State)
@@ -76,6 +88,9 @@ async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
     bridge = app[STATE].bridge
     for handler in app[STATE].handlers:
         handler.watch = not app[CANCELS]
+    if bridge.is_open:
+        yield
+        return
     await bridge.start()
     yield
     await bridge.close()
@@ -118,14 +133,10 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
 
     def run() -> Handler:
         server = state.bridge.config.server
-        handler = RunHandler(state.bridge, route, max_body=server.max_body, keepalive=server.keepalive)
+        rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
+        handler = RunHandler(state.bridge, route, state.gate, rules)
         state.handlers.append(handler)
-
-        async def gated(http: web.Request) -> web.StreamResponse:
-            async with state.gate:
-                return await handler(http)
-
-        return gated
+        return handler
 
     async def models(http: web.Request) -> web.StreamResponse:
         listed = await route.list_models()
@@ -176,7 +187,7 @@ async def _shape_errors(request: web.Request, handler: Handler) -> web.StreamRes
             raise
         return _refused(request, error)
     except Exception as error:
-        log.exception("request %s: %s", request_id(request), type(error).__name__)
+        trouble.report(log, f"request {request_id(request)} broke", error)
         failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
         return error_of(_nearest(request), failure)
 
@@ -212,6 +223,9 @@ async def _common_headers(http: web.Request, response: web.StreamResponse) -> No
     headers = response.headers
     headers["x-request-id"] = request_id(http)
     headers["server"] = "dialect-bridge"
+    if http.app[STATE].draining:
+        headers["connection"] = "close"
+        response.force_close()
     origin = http.headers.get("origin")
     if origin is None:
         return

@@ -15,16 +15,17 @@ from typing import Any
 
 from aiohttp import web
 
-from bridge.codec import Context, Encoder, Losses
+from bridge.codec import Context, Encoder, Losses, WireResponse
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Heartbeat, Request
-from bridge.pipeline import Run, failed_at_once
+from bridge.pipeline import Run, failed_at_once, trouble
+from bridge.server.access import Gate
 from bridge.server.wire import STREAM_HEADERS, error_of, read_request, request_id, response_of
 
-log = logging.getLogger("bridge.access")
-trouble = logging.getLogger("bridge.server")
+access = logging.getLogger("bridge.access")
+log = logging.getLogger("bridge.server")
 
 
 @dataclass(slots=True)
@@ -41,10 +42,17 @@ class Report:
     http: int = 0
     sent: int = 0
     lost: list[str] = field(default_factory=list)
+    run: Run | None = None
 
-    def write(self, run: Run | None) -> None:
+    def of(self, run: Run) -> None:
+        """What the run itself knows of its end."""
+        self.run = run
+        self.lost = run.lost.names
+        self.status = self.status or run.reason or (str(run.failure.code) if run.failure else "")
+
+    def write(self) -> None:
         """One line, at the end, whatever the end was."""
-        if not log.isEnabledFor(logging.INFO):
+        if not access.isEnabledFor(logging.INFO):
             return
         now = time.monotonic()
         facts: dict[str, Any] = {
@@ -58,6 +66,7 @@ class Report:
             "total_ms": round((now - self.began) * 1000, 1),
             "bytes": self.sent,
         }
+        run = self.run
         if run is not None:
             if run.first is not None:
                 facts["first_ms"] = round((run.first - self.began) * 1000, 1)
@@ -65,21 +74,31 @@ class Report:
                 facts["tokens_in"], facts["tokens_out"] = run.usage.input, run.usage.output
         if self.lost:
             facts["lost"] = ",".join(self.lost)
-        log.info("run", extra={"facts": facts})
+        access.info("run", extra={"facts": facts})
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the server asks of every run. Sizes in bytes, times in seconds, None = no limit."""
+
+    max_body: int
+    body_time: float
+    keepalive: float | None
+    slow_reader: float | None
 
 
 class RunHandler:
     """Serves the `run` endpoints of one route.
 
     `watch`: look for vanished clients, where the server does not cancel handlers by itself. `active`: the tasks of the
-    runs that are open.
+    requests that are open, waiting ones included.
     """
 
-    def __init__(self, bridge: Bridge, route: Route, *, max_body: int, keepalive: float | None) -> None:
+    def __init__(self, bridge: Bridge, route: Route, gate: Gate, rules: Rules) -> None:
         self._bridge = bridge
         self._route = route
-        self._max_body = max_body
-        self._keepalive = keepalive
+        self._gate = gate
+        self._rules = rules
         self.watch = True
         self.active: set[asyncio.Task[object]] = set()
         self._cutting = False
@@ -94,54 +113,62 @@ class RunHandler:
         task = asyncio.current_task()
         assert task is not None
         self.active.add(task)
+        leaving = asyncio.get_running_loop().create_task(_gone(http)) if self.watch else None
+        if leaving is not None:
+            leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
         try:
-            return await self._serve(http, task)
+            return await self._serve(http)
         finally:
             self.active.discard(task)
+            if leaving is not None:
+                leaving.cancel()
 
-    async def _serve(self, http: web.Request, task: asyncio.Task[object]) -> web.StreamResponse:
+    async def _serve(self, http: web.Request) -> web.StreamResponse:
+        """The request's answer. Whatever goes wrong before the stream began is one in the dialect's shape."""
         route = self._route
         run_id = uuid.uuid4().hex
         report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id)
-        run: Run | None = None
-        leaving = asyncio.get_running_loop().create_task(_gone(http)) if self.watch else None
         try:
-            if leaving is not None:
-                leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
-            context, request, caller = await self._request(http, report)
-            run = self._run(context, request, caller, report)
-            if request.stream:
-                response = await self._stream(http, run, context, report)
-            else:
-                response = await self._whole(run, context, report)
-            report.http = response.status
-            return response
+            response = await self._answer(http, report)
         except BridgeError as error:
             response = error_of(route.dialect, error.failure)
             report.status, report.http = str(error.code), response.status
-            return response
         except asyncio.CancelledError:
             report.status = "canceled"
             if not self._cutting:
                 raise
-            return error_of(route.dialect, _stopping())
+            response = error_of(route.dialect, _stopping())
+        except ConnectionError:
+            # The client went away while it was still sending, or before it was answered.
+            report.status = "canceled"
+            response = web.Response(status=499)
         except Exception as error:
-            trouble.exception("request %s: %s", report.request_id, type(error).__name__)
+            trouble.report(log, f"request {report.request_id} broke", error)
             report.status = "internal"
             response = error_of(route.dialect, _internal())
-            report.http = response.status
-            return response
         finally:
-            if leaving is not None:
-                leaving.cancel()
-            if run is not None:
-                report.lost = run.lost.names
+            report.write()
+        return response
+
+    async def _answer(self, http: web.Request, report: Report) -> web.StreamResponse:
+        # The body is read before a place is taken: who sends slowly holds up nobody.
+        context, request, caller = await self._request(http, report)
+        async with self._gate:
+            run = self._run(context, request, caller, report)
+            try:
+                if request.stream:
+                    response = await self._stream(http, run, context, report)
+                else:
+                    response = await self._whole(run, context, report)
+            finally:
+                report.of(run)
                 await run.close()
-            report.write(run)
+        report.http = response.status
+        return response
 
     async def _request(self, http: web.Request, report: Report) -> tuple[Context, Request, Caller]:
         route = self._route
-        wire = await read_request(http, route.path, self._max_body)
+        wire = await read_request(http, route.path, self._rules.max_body, self._rules.body_time)
         context = Context(report.run_id, None, time.time(), route.options, lost=Losses())
         request = route.dialect.decode_request(wire, context)
         context.request = request
@@ -174,48 +201,70 @@ class RunHandler:
             events = await run.read()
             failure = failed_at_once(events)
             if failure is not None:
-                report.status = str(failure.code)
                 return error_of(dialect, failure)
         out = self._frames(run, encoder, events)
         response = web.StreamResponse(headers=STREAM_HEADERS)
         if run.lost:
             response.headers["x-bridge-lost"] = ",".join(run.lost.names)
-        await response.prepare(http)
-        report.http = response.status
-        warm = _Warm(response, encoder, self._keepalive)
+        watch = _Watch(http, response, encoder, self._rules)
         try:
-            while True:
-                if out:
-                    report.sent += len(out)
-                    await response.write(out)
-                if run.done:
-                    break
-                warm.waiting()
-                events = await run.read()
-                warm.wrote()
-                out = self._frames(run, encoder, events)
-            await response.write_eof()
+            await response.prepare(http)
+            report.http = response.status
+            await self._pump(run, encoder, response, watch, out, report)
         except ConnectionError:
             # The client went away in the middle of a write; uncaught, aiohttp would log a traceback for it.
             report.status = "canceled"
-            return response
         except asyncio.CancelledError:
             if not self._cutting:
                 raise
-            await _farewell(response, self._frames(run, encoder, run.cut(_stopping())))
+            await self._farewell(http, response, run, encoder, _stopping())
+        except Exception as error:
+            # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
+            trouble.report(log, f"request {report.request_id} broke in its stream", error)
+            report.status = "internal"
+            await self._farewell(http, response, run, encoder, _internal())
         finally:
-            warm.stop()
-        report.status = run.reason or (str(run.failure.code) if run.failure else "")
+            watch.stop()
         return response
+
+    async def _pump(
+        self, run: Run, encoder: Encoder, response: web.StreamResponse, watch: _Watch, out: bytes, report: Report
+    ) -> None:
+        """The hot path: a read, its translation, a write."""
+        while True:
+            if out:
+                report.sent += len(out)
+                watch.writing()
+                await response.write(out)
+            if run.done:
+                break
+            watch.waiting()
+            events = await run.read()
+            watch.busy()
+            out = self._frames(run, encoder, events)
+        await response.write_eof()
 
     def _frames(self, run: Run, encoder: Encoder, events: list[Event]) -> bytes:
         frames = encoder.encode(events)
         if run.done:
             frames += encoder.close()
-        if self._route.passthrough and (not run.done or run.call.wire_ended):
-            # The backend's own bytes; ours only for an end that did not stand on its wire.
+        if self._route.passthrough and run.call.whole is None and (run.failure is None or run.call.wire_ended):
+            # The backend's own bytes; ours only for a failure that did not stand on its wire.
             frames, run.call.frames = run.call.frames, []
         return sse.join(frames)
+
+    async def _farewell(
+        self, http: web.Request, response: web.StreamResponse, run: Run, encoder: Encoder, failure: Failure
+    ) -> None:
+        """Ends an open stream with an error; where even that fails, the connection is cut, so that nobody waits."""
+        try:
+            async with asyncio.timeout(1):
+                await response.write(sse.join([*encoder.encode(run.cut(failure)), *encoder.close()]))
+                await response.write_eof()
+        except Exception as error:
+            log.debug("farewell", exc_info=error)
+            if http.transport is not None:
+                http.transport.abort()
 
     # ------------------------------------------------------------------ whole
 
@@ -223,10 +272,11 @@ class RunHandler:
         events: list[Event] = []
         while not run.done:
             events += await run.read()
-        report.status = run.reason or (str(run.failure.code) if run.failure else "")
-        if self._route.passthrough and run.failure is None and run.call.frames:
-            return web.Response(body=bytes(run.call.frames[0]), content_type="application/json")  # type: ignore[arg-type]
-        wire = self._route.dialect.assemble(events, context)
+        wire = run.call.whole if self._route.passthrough and run.failure is None else None
+        if wire is not None:
+            wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
+        else:
+            wire = self._route.dialect.assemble(events, context)
         report.sent = len(wire.body)
         return response_of(wire, run.lost.names)
 
@@ -239,59 +289,68 @@ def _stopping() -> Failure:
     return Failure(ErrorCode.OVERLOADED, "The server is stopping; the run was cut.")
 
 
-async def _farewell(response: web.StreamResponse, out: bytes) -> None:
-    try:
-        async with asyncio.timeout(1):
-            await response.write(out)
-            await response.write_eof()
-    except (ConnectionError, TimeoutError):
-        pass
-
-
 async def _gone(http: web.Request) -> None:
     """Returns when the client has closed its connection."""
     while (transport := http.transport) is not None and not transport.is_closing():  # noqa: ASYNC110
         await asyncio.sleep(0.25)
 
 
-class _Warm:
-    """Writes what keeps a silent stream warm: one timer looks whether the stream was silent, none runs per event."""
+class _Watch:
+    """Looks after a stream beside its pump, with one timer and none per event.
 
-    def __init__(self, response: web.StreamResponse, encoder: Encoder, every: float | None) -> None:
+    Silence while the backend thinks: writes what keeps the connection warm. A write that does not end because the
+    client does not read: cuts the connection, for each such client holds a backend busy.
+    """
+
+    def __init__(self, http: web.Request, response: web.StreamResponse, encoder: Encoder, rules: Rules) -> None:
+        self._http = http
         self._response = response
         self._encoder = encoder
-        self._every = every
-        self._since: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._rules = rules
+        self._silent: float | None = None
+        self._blocked: float | None = None
         self._task: asyncio.Task[None] | None = None
-        if every:
-            self._timer = asyncio.get_running_loop().call_later(every, self._look)
+        self._timer: asyncio.TimerHandle | None = None
+        limits = [limit for limit in (rules.keepalive, rules.slow_reader) if limit]
+        self._every = min(limits) if limits else None
+        if self._every:
+            self._timer = asyncio.get_running_loop().call_later(self._every, self._look)
 
     def waiting(self) -> None:
-        """From now on nothing is being written."""
-        self._since = time.monotonic()
+        """From now on the backend is waited for."""
+        self._silent, self._blocked = time.monotonic(), None
 
-    def wrote(self) -> None:
-        self._since = None
+    def busy(self) -> None:
+        self._silent = None
+
+    def writing(self) -> None:
+        """From now on the client is waited for."""
+        self._blocked = time.monotonic()
 
     def _look(self) -> None:
-        every = self._every or 0.0
-        since = self._since
-        left = every if since is None else since + every - time.monotonic()
-        if since is not None and left <= 0:
-            left = every
-            self._since = time.monotonic()
-            self._task = asyncio.get_running_loop().create_task(self._write())
-        self._timer = asyncio.get_running_loop().call_later(left, self._look)
+        now, rules = time.monotonic(), self._rules
+        if rules.slow_reader and self._blocked is not None and now - self._blocked >= rules.slow_reader:
+            if self._http.transport is not None:
+                self._http.transport.abort()
+            return
+        due = [self._every or 1.0]
+        if rules.keepalive and self._silent is not None:
+            left = self._silent + rules.keepalive - now
+            if left <= 0 and (self._task is None or self._task.done()):
+                self._task = asyncio.get_running_loop().create_task(self._beat())
+                self._silent = now
+            else:
+                due.append(max(left, 0.02))
+        self._timer = asyncio.get_running_loop().call_later(min(due), self._look)
 
-    async def _write(self) -> None:
+    async def _beat(self) -> None:
         frames = self._encoder.encode([Heartbeat()])
-        if not frames:
+        if not frames or self._silent is None:
             return
         try:
             await self._response.write(sse.join(frames))
         except ConnectionError:
-            # The reading loop learns of it by itself.
+            # The pump learns of it by itself.
             return
 
     def stop(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,14 +13,14 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from bridge.engine import Bridge
-from bridge.server.app import CANCELS, STATE, make_app
+from bridge.server.app import CANCELS, STATE, State, make_app
 
 log = logging.getLogger("bridge.server")
 
 
 @asynccontextmanager
-async def running(bridge: Bridge, *, share_port: bool = False) -> AsyncIterator[int]:
-    """The server of `bridge`, open inside the block; gives its port. Leaving the block drains it.
+async def running(bridge: Bridge, *, share_port: bool = False) -> AsyncIterator[tuple[int, State]]:
+    """The server of `bridge`, open inside the block; gives its port and its state. Leaving the block drains it.
 
     `share_port`: other processes listen on the same port. Raises `OSError` when the port cannot be opened.
     """
@@ -29,11 +30,11 @@ async def running(bridge: Bridge, *, share_port: bool = False) -> AsyncIterator[
     app[CANCELS] = True
     # Streams are drained by `State.drain`, which can still say something to them; aiohttp only cuts.
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1, handle_signals=False)
-    await runner.setup()
     try:
+        await runner.setup()
         site = web.TCPSite(runner, server.host, server.port, backlog=1024, reuse_port=share_port or None)
         await site.start()
-        yield runner.addresses[0][1]
+        yield runner.addresses[0][1], app[STATE]
         app[STATE].draining = True
         await site.stop()
         await app[STATE].drain(server.drain)
@@ -48,14 +49,34 @@ async def serve(bridge: Bridge, *, share_port: bool = False, ready: Callable[[in
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    hurry = stop.set
+
+    def told() -> None:
+        """The first signal drains, the second one does not wait for open streams."""
+        if stop.is_set():
+            hurry()
+        stop.set()
+
     for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
+        loop.add_signal_handler(name, told)
     # Opening thousands of streams with the default thresholds spends a third of its time in the collector.
     gc.set_threshold(50_000, 20, 100)
-    async with running(bridge, share_port=share_port) as port:
+    async with running(bridge, share_port=share_port) as (port, state):
+        hurry = state.hurry.set
         if ready is not None:
             ready(port)
+        orphaned = loop.create_task(_until_orphaned(stop)) if share_port else None
         await stop.wait()
+        if orphaned is not None:
+            orphaned.cancel()
         log.info("stopping; open streams have %g s to finish", bridge.config.server.drain)
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.remove_signal_handler(name)
+
+
+async def _until_orphaned(stop: asyncio.Event) -> None:
+    """One of several workers stops when the process that started it is gone: nobody would ever tell it to."""
+    parent = os.getppid()
+    while os.getppid() == parent:  # noqa: ASYNC110
+        await asyncio.sleep(1)
+    stop.set()

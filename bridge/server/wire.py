@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 
@@ -31,17 +32,23 @@ def request_id(http: web.Request, new: str | None = None) -> str:
     return known
 
 
-async def read_request(http: web.Request, mount: str, max_body: int) -> WireRequest:
-    """The whole request. Raises `RequestError` (too_large) beyond `max_body` bytes."""
+async def read_request(http: web.Request, mount: str, max_body: int, seconds: float) -> WireRequest:
+    """The whole request. Raises `RequestError`: too_large beyond `max_body` bytes, 408 after `seconds`."""
     try:
-        body = await http.read()
+        if http.content.is_eof():
+            body = await http.read()
+        else:
+            async with asyncio.timeout(seconds):
+                body = await http.read()
+    except TimeoutError:
+        raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
     except web.HTTPRequestEntityTooLarge:
         raise RequestError(
             f"The request body is longer than the limit of {max_body} bytes.", code=ErrorCode.TOO_LARGE
         ) from None
     return WireRequest(
         http.method,
-        http.path.removeprefix(mount),
+        http.path.removeprefix(mount.rstrip("/")),
         http.headers,
         http.query,
         http.match_info,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakSet
@@ -28,9 +28,10 @@ from bridge.pipeline.backend import CallInfo, Retry, Timeouts
 log = logging.getLogger("bridge.http")
 
 USER_AGENT = "dialect-bridge"
-MAX_ERROR_BODY = 64 * 1024
+MAX_ERROR_BODY = 1024 * 1024
 _DRAIN_SECONDS = 0.25
 _DRAIN_BYTES = 64 * 1024
+_FEW = 64  # paths of a dialect; those with ids in them are not worth remembering
 
 
 _reused: ContextVar[bool] = ContextVar("reused")
@@ -92,6 +93,7 @@ class HttpBackend:
         }
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
+        self._chores: set[asyncio.Task[None]] = set()
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -104,8 +106,17 @@ class HttpBackend:
 
     async def close(self) -> None:
         session, self._session = self._session, None
+        for task in self._chores:
+            task.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
         if session is not None:
             await session.close()
+
+    def later(self, chore: Coroutine[Any, Any, None]) -> None:
+        """Does something short beside the runs; cancelled when the backend is closed."""
+        task = asyncio.get_running_loop().create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -136,7 +147,9 @@ class HttpBackend:
         if known is None:
             base = self.url.path.rstrip("/")
             whole = self.url.path if not path or base.endswith(path) else base + path
-            known = self._addresses[path] = self.url.with_path(whole, encoded=True).with_query(self.url.query)
+            known = self.url.with_path(whole, encoded=True).with_query(self.url.query)
+            if len(self._addresses) < _FEW:
+                self._addresses[path] = known
         return known
 
     async def models(self) -> list[ModelInfo]:
@@ -160,6 +173,7 @@ class HttpCall:
     def __init__(self, backend: HttpBackend, wire: WireRequest, context: Context) -> None:
         self.context = context
         self.frames: list[FrameLike] = []
+        self.whole: WireResponse | None = None
         self.wire_ended = False
         self._backend = backend
         self._wire = wire
@@ -172,14 +186,14 @@ class HttpCall:
 
     async def open(self) -> None:
         backend = self._backend
-        for attempt in (1, 2):
+        while True:
             _reused.set(False)
             try:
                 response = await _ask(backend, self._wire)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError) as error:
-                # A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so
-                # one fresh connection is tried at once (openai-chat, "Cancellation, limits").
-                if attempt == 1 and _reused.get():
+                # A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so a
+                # fresh one is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
+                if _reused.get():
                     continue
                 raise BackendError.of(failure_of(error)) from None
             except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -196,7 +210,7 @@ class HttpCall:
                 f"The backend answered with a redirect (HTTP {response.status}), which is not followed.",
             )
         try:
-            body = await _bounded(response, MAX_ERROR_BODY)
+            body = await _bounded(response, MAX_ERROR_BODY, cut=True)
         except (aiohttp.ClientError, OSError):
             body = b""
         return self._backend.dialect.decode_error(WireResponse(response.status, _headers_of(response), body))
@@ -214,17 +228,21 @@ class HttpCall:
                 data += await _bounded(response, self._backend.max_event - len(data))
                 events = self._whole(response, data)
             elif data:
-                self.frames = self._splitter.feed(data)
-                events = self._decoder.feed(self.frames)
+                frames = self._splitter.feed(data)
+                self.frames += frames
+                events = self._decoder.feed(frames)
             else:
-                self.frames = self._splitter.close()
-                events = self._decoder.feed(self.frames)
+                frames = self._splitter.close()
+                self.frames += frames
+                events = self._decoder.feed(frames)
                 self._mark(events)
                 if not self._over:
                     events += self._decoder.close()
                     self._over = True
                 return events
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
+            error.__traceback__ = None
             return self.fail(broken_off(error))
         except BackendError as error:
             return self.fail(error.failure)
@@ -232,10 +250,8 @@ class HttpCall:
         return events
 
     def _whole(self, response: aiohttp.ClientResponse, body: bytes) -> list[Event]:
-        self.frames = [body]
-        return self._backend.dialect.parse_response(
-            WireResponse(response.status, _headers_of(response), body), self.context
-        )
+        self.whole = WireResponse(response.status, _headers_of(response), body)
+        return self._backend.dialect.parse_response(self.whole, self.context)
 
     def _mark(self, events: list[Event]) -> None:
         if events and type(events[-1]) in TERMINAL:
@@ -250,15 +266,13 @@ class HttpCall:
         response, self._response = self._response, None
         if response is None:
             return
-        try:
-            if self._clean and not response.content.at_eof():
-                await _drain(response)
-        finally:
-            # Also when the caller is cancelled here: its client read the end and left at once.
-            if response.content.at_eof():
-                response.release()
-            else:
-                response.close()
+        if response.content.at_eof():
+            response.release()
+        elif self._clean:
+            # The few bytes behind the end mark: read elsewhere, since the client has its answer and may go.
+            self._backend.later(_drain(response))
+        else:
+            response.close()
 
 
 def _ask(backend: HttpBackend, wire: WireRequest) -> aiohttp.client._BaseRequestContextManager[aiohttp.ClientResponse]:
@@ -286,13 +300,15 @@ def _looks_like_stream(response: aiohttp.ClientResponse, first: bytes) -> bool:
     return response.content_type == sse.CONTENT_TYPE
 
 
-async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The rest of the body. Raises `BackendError` beyond `most` bytes."""
+async def _bounded(response: aiohttp.ClientResponse, most: int, *, cut: bool = False) -> bytes:
+    """The rest of the body. Beyond `most` bytes: what came so far with `cut`, else raises `BackendError`."""
     pieces: list[bytes] = []
     size = 0
     while piece := await response.content.readany():
         size += len(piece)
         if size > most:
+            if cut:
+                break
             raise BackendError(
                 f"The backend's answer is longer than the limit of {most} bytes.", code=ErrorCode.BACKEND_PROTOCOL
             )
@@ -301,7 +317,7 @@ async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:
-    """Reads the few bytes that follow the end mark, so that the connection can be used again."""
+    """Reads the few bytes that follow the end mark, so that the connection can be used again; else closes it."""
     size = 0
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
@@ -309,6 +325,11 @@ async def _drain(response: aiohttp.ClientResponse) -> None:
                 size += len(piece)
     except (aiohttp.ClientError, OSError, TimeoutError):
         pass
+    finally:
+        if response.content.at_eof():
+            response.release()
+        else:
+            response.close()
 
 
 def failure_of(error: Exception) -> Failure:
@@ -324,7 +345,9 @@ def failure_of(error: Exception) -> Failure:
             reason = "the connection was refused"
         case aiohttp.ServerDisconnectedError() | ConnectionResetError() | BrokenPipeError():
             reason = "it closed the connection without an answer"
-        case aiohttp.ClientResponseError() | aiohttp.InvalidURL() | ValueError():
+        case aiohttp.InvalidURL() | ValueError():
+            reason = "its address or a header for it is not valid"
+        case aiohttp.ClientResponseError():
             return Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not HTTP.")
         case _:
             reason = "the connection failed"

@@ -10,6 +10,7 @@ not be complete: whatever is missing - starts, ends, ids - is added, and the run
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -24,6 +25,7 @@ from bridge.codec import (
     Losses,
     ModelInfo,
     RunsTools,
+    WireResponse,
     entries,
 )
 from bridge.codec.naming import ModelNames
@@ -32,9 +34,16 @@ from bridge.model import Builder, Event, PartKind, Request
 from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import TERMINAL
+from bridge.pipeline import trouble
 from bridge.pipeline.backend import CallInfo, Retry, Timeouts
 
 log = logging.getLogger("bridge.local")
+
+_BREATH = 64
+"""Items after which other streams get their turn."""
+
+_LAST_WORDS = 5.0
+"""Seconds that an agent has to clean up when its run is over."""
 
 Yielded = Event | pt.Part | str
 Agent = Callable[[Request], AsyncIterator[Yielded]]
@@ -84,10 +93,12 @@ class LocalCall:
     def __init__(self, agent: Agent, request: Request, context: Context) -> None:
         self.context = context
         self.frames: list[FrameLike] = []
+        self.whole: WireResponse | None = None
         self.wire_ended = False
         self._agent = agent
         self._request = request
         self._items: AsyncIterator[Yielded] | None = None
+        self._count = 0
         self._builder = context.builder()
         self._builder.begin(model=context.model)
         self._teller = Teller(self._builder)
@@ -106,6 +117,10 @@ class LocalCall:
         builder = self._builder
         if builder.done:
             return []
+        self._count += 1
+        if not self._count % _BREATH:
+            # An agent that never awaits would hold the loop until it is done.
+            await asyncio.sleep(0)
         try:
             self._teller.tell(await anext(self._items))
         except StopAsyncIteration:
@@ -115,8 +130,7 @@ class LocalCall:
         except BridgeError as error:
             builder.fail(error.failure)
         except Exception as error:
-            log.exception("run %s: the agent raised %s", self.context.run_id, type(error).__name__)
-            # The text of a foreign exception may hold anything; the log has it, the client gets the kind.
+            trouble.report(log, f"run {self.context.run_id}: the agent failed", error)
             builder.fail(Failure(ErrorCode.BACKEND_ERROR, f"The agent failed ({type(error).__name__})."))
         events = builder.take()
         if events and type(events[-1]) in TERMINAL:
@@ -131,7 +145,8 @@ class LocalCall:
         close = getattr(self._items, "aclose", None)
         if close is not None:
             try:
-                await close()
+                async with asyncio.timeout(_LAST_WORDS):
+                    await close()
             except Exception as error:
                 log.warning(
                     "run %s: the agent raised %s while it was closed", self.context.run_id, type(error).__name__

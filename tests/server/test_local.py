@@ -170,9 +170,14 @@ async def test_what_an_agent_raises_is_logged_and_not_told(
         yield "half"
         raise ValueError("password is 1234")
 
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.INFO):
         error = await failure(module, run)
     assert (error.code, error.message) == (ErrorCode.BACKEND_ERROR, "The agent failed (ValueError).")
+    assert "ValueError at test_local.py:" in caplog.text
+    assert "password is 1234" not in caplog.text
+    assert "Traceback" not in caplog.text
+    with caplog.at_level(logging.DEBUG):
+        await failure(module, run)
     assert "password is 1234" in caplog.text
 
 

@@ -38,6 +38,7 @@ def test_any_beginning_of_a_stream_ends_well(data: st.DataObject) -> None:
         parts.feed(batch)
     tail = parts.fail(FAILURE, HEAD)
     verify(kept + tail)
+    parts.feed(tail)
     assert parts.started
     assert parts.ended
     if kept and type(kept[-1]) in TERMINAL:

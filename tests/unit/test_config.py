@@ -246,6 +246,8 @@ def test_the_defaults() -> None:
         "workers": 1,
         "max_body": 8388608,
         "drain": 30.0,
+        "body_time": 30.0,
+        "slow_reader": 60.0,
         "cors": {"origins": ("*",)},
         "keepalive": 15.0,
         "limits": {"concurrent": 1000, "queue": 100, "per_key": None},
@@ -643,7 +645,8 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path)
             durable: true
     """
     known = (
-        "host, port, workers, max_body, drain, cors, keepalive, limits, auth, public_url, secret, time_zone, page, "
+        "host, port, workers, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, public_url, "
+        "secret, time_zone, page, "
         "metrics, health"
     )
     assert mistakes(tmp_path, text) == [
@@ -967,3 +970,11 @@ def check_schema(schema: Any, definitions: dict[str, Any]) -> None:
             check_schema(each, definitions)
     for below in ("items", "if", "then", "additionalProperties"):
         check_schema(schema.get(below, True), definitions)
+
+
+@pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "connection"])
+def test_headers_of_the_connection_are_nobodys_to_give(name: str) -> None:
+    for section in ({"forward_headers": [name]}, {"headers": {name: "1"}}):
+        backends = {"demo": {"dialect": "demo"}, "b": {"dialect": "toy-chat", "url": "http://h", **section}}
+        with pytest.raises(ConfigError, match="made for each connection"):
+            parse(mapping(backends=backends))

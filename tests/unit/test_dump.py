@@ -21,6 +21,7 @@ from bridge.model import (
     Interrupted,
     Media,
     MediaKind,
+    Message,
     MessageEnded,
     MessageStarted,
     MessageStatus,
@@ -32,6 +33,7 @@ from bridge.model import (
     Reasoning,
     ReasoningDelta,
     Refusal,
+    Request,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -41,15 +43,16 @@ from bridge.model import (
     StepStarted,
     Text,
     TextDelta,
+    Tool,
     ToolCall,
     ToolResult,
     ToolResulted,
     Url,
     UsageReported,
 )
-from bridge.model.dump import _CODES, dump, load
+from bridge.model.dump import _CODES, dump, dump_message, dump_tool, load, load_message, load_tool
 from bridge.model.events import ArgsDelta
-from tests.strategies import answers, failures
+from tests.strategies import answers, failures, requests
 
 # Stored data holds these; a change here breaks every log that was ever written.
 STORED: list[tuple[Event, list[Any]]] = [
@@ -150,3 +153,57 @@ def test_loading_gives_a_new_value_each_time() -> None:
     assert isinstance(first, RunStarted)
     assert isinstance(second, RunStarted)
     assert first.metadata is not second.metadata
+
+
+MESSAGES: list[tuple[Message, list[Any]]] = [
+    (Message("user", [Text("hi")]), ["N", "user", [["T", "hi"]]]),
+    (Message("assistant", []), ["N", "assistant", []]),
+    (
+        Message("assistant", [ToolCall("c", "f", "{"), Data([["T", "no part"]])], "m", None, {"parts": ["T", "x"]}),
+        ["N", "assistant", [["C", "c", "f", "{"], ["D", [["T", "no part"]]]], "m", None, {"parts": ["T", "x"]}],
+    ),
+    (
+        Message("tool", [ToolResult("c", [Text("a")], None, True)], None, "f", {}, {"d": {"e": 1}}),
+        ["N", "tool", [["O", "c", [["T", "a"]], None, True]], None, "f", {}, {"d": {"e": 1}}],
+    ),
+]
+TOOLS: list[tuple[Tool, list[Any]]] = [
+    (Tool("f"), ["W", "f"]),
+    (Tool("f", None, {}), ["W", "f", None, {}]),
+    (Tool("f", "does", {"type": ["T", "x"]}, False, {"d": {}}), ["W", "f", "does", {"type": ["T", "x"]}, False, {"d": {}}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "array"), MESSAGES)
+def test_the_stored_form_of_messages_is_fixed(message: Message, array: list[Any]) -> None:
+    assert dump_message(message) == array
+    assert load_message(array) == message
+    assert repr(load_message(array)) == repr(message)
+
+
+@pytest.mark.parametrize(("tool", "array"), TOOLS)
+def test_the_stored_form_of_tools_is_fixed(tool: Tool, array: list[Any]) -> None:
+    assert dump_tool(tool) == array
+    assert load_tool(array) == tool
+
+
+@given(requests())
+def test_whatever_can_be_asked_comes_back(asked: Request) -> None:
+    for message in asked.messages:
+        again = load_message(orjson.loads(orjson.dumps(dump_message(message))))
+        assert again == message
+        assert repr(again) == repr(message)
+    for tool in asked.tools or []:
+        assert repr(load_tool(orjson.loads(orjson.dumps(dump_tool(tool))))) == repr(tool)
+
+
+@pytest.mark.parametrize("array", [[], ["N"], ["T", "x"], ["t", "p", "x"], ["N", "user", [["?"]]], {}, None])
+def test_messages_and_tools_are_nothing_else(array: Any) -> None:
+    with pytest.raises(ValueError, match="expected a message"):
+        load_message(array)
+    with pytest.raises(ValueError, match="expected a tool"):
+        load_tool(array)
+    with pytest.raises(ValueError, match="expected a tool"):
+        load_tool(["N", "user", []])
+    with pytest.raises(ValueError, match="expected an event"):
+        load(["N", "user", []])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -132,6 +134,45 @@ def test_message_types_ids_and_outputs_survive_the_same_dialect(name: str) -> No
     ours = payloads(encode(decode([body_of(CASES[name])])))[-1]
     assert told(ours) == told(real)
     assert (ours["id"], ours["session_id"], ours["usage"]) == (real["id"], real["session_id"], real["usage"])
+
+
+def _camel(value: Any) -> Any:
+    """The value with the names of the camelCase form; what stands inside `data` keeps its own."""
+    if isinstance(value, list):
+        return [_camel(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    return {re.sub("_(.)", lambda m: m[1].upper(), k): v if k == "data" else _camel(v) for k, v in value.items()}
+
+
+def _is(event: dict[str, Any], kind: str, *statuses: str) -> bool:
+    return event.get("object") == kind and (not statuses or event.get("status") in statuses)
+
+
+HABITS: dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]] = {
+    "camelCase": lambda e: [_camel(e)],
+    "upper case types": lambda e: [{**e, "type": e["type"].upper()} if _is(e, "message") else e],
+    "no object": lambda e: [{k: v for k, v in e.items() if k != "object"}],
+    "no numbers": lambda e: [{**e, "sequence_number": None}],
+    "no index": lambda e: [{**e, "index": None} if _is(e, "content") else e],
+    "no msg_id": lambda e: [{**e, "msg_id": None} if _is(e, "content") else e],
+    "no completed text": lambda e: [] if e.get("type") == "text" and _is(e, "content", "completed") else [e],
+    "no completed message": lambda e: [] if _is(e, "message", "completed") else [e],
+    "no output": lambda e: [{**e, "output": None} if _is(e, "response") else e],
+    "messages open as created": lambda e: [{**e, "status": "created"} if _is(e, "message", "in_progress") else e],
+    "heartbeats": lambda e: [{"object": "message", "type": "heartbeat", "id": "beat"}, e],
+    "all but deltas twice": lambda e: [e] if e.get("delta") is True or e.get("error") else [e, e],
+}
+
+
+@pytest.mark.parametrize("habit", HABITS)
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_habits_of_other_servers_change_nothing(name: str, habit: str) -> None:
+    events = [json.loads(e[6:]) for e in body_of(CASES[name]).split(b"\n\n") if e.startswith(b"data: ")]
+    told = [json.dumps(t).encode() for e in events for t in HABITS[habit](e)]
+    decoder = dialect.decoder(context())
+    answer = fold(verify([*decoder.feed(told), *decoder.close()]))
+    assert picture(answer) == picture(fold(decode([body_of(CASES[name])])))
 
 
 def test_calls_without_an_id_are_paired_with_their_output() -> None:

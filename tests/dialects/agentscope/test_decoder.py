@@ -10,7 +10,19 @@ import pytest
 from adapters.agentscope import dialect
 from bridge.codec import WireResponse
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Answer, FinishReason, MessageStatus, RunStarted, ToolCall, fold, verify
+from bridge.model import (
+    Answer,
+    Data,
+    FileRef,
+    FinishReason,
+    Inline,
+    MessageStatus,
+    RunStarted,
+    ToolCall,
+    Url,
+    fold,
+    verify,
+)
 
 from .helpers import context
 
@@ -107,6 +119,111 @@ def test_a_stream_without_any_ids() -> None:
     assert answer.text == "Hello"
 
 
+@pytest.mark.parametrize("kind", ["message", "reasoning"])
+def test_contents_without_msg_id_belong_to_the_message_that_is_open(kind: str) -> None:
+    whole = [{"type": "text", "text": "Hello"}]
+    answer = told(
+        CREATED, message("m", type=kind), piece(None, "Hel"), {"object": "message", "type": "HEARTBEAT"},
+        piece(None, "lo"), message("m", "completed", whole, type=kind),
+        {**DONE, "output": [message("m", "completed", whole, type=kind)]},
+    )  # fmt: skip
+    assert (answer.text, answer.reasoning) == (("Hello", "") if kind == "message" else ("", "Hello"))
+
+
+def test_contents_without_msg_id_do_not_swallow_the_next_message() -> None:
+    whole = [{"type": "text", "text": "World"}]
+    assert told(CREATED, piece(None, "Hello "), message("m", "completed", whole), DONE).text == "Hello World"
+
+
+def test_one_id_for_thinking_and_text() -> None:
+    answer = told(
+        CREATED, message("m", type="reasoning"), piece("m", "hm"), message("m", "completed", [], type="reasoning"),
+        message("m"), piece("m", "text"), message("m", "completed", []), DONE,
+    )  # fmt: skip
+    assert (answer.reasoning, answer.text) == ("hm", "text")
+
+
+@pytest.mark.parametrize("status", ["created", "in_progress", None, "unknown", 5])
+def test_contents_of_a_message_that_goes_on_are_snapshots(status: Any) -> None:
+    def at(text: str) -> dict[str, Any]:
+        return message("m", status, [{"type": "text", "text": text}])
+
+    assert told(CREATED, at("Hel"), at("Hello"), DONE).text == "Hello"
+    assert told(CREATED, {**DONE, "output": [at("Hello")]}).text == "Hello"
+
+
+def test_contents_are_recognised_however_they_are_numbered() -> None:
+    text, image = {"type": "text", "text": "Hello"}, {"type": "image", "image_url": "https://x.example/a.png"}
+    picture = {"object": "content", "msg_id": "m", "index": 0, "delta": True, **image}
+    for index in (0, 1, None):
+        answer = told(
+            CREATED, message("m"), piece("m", "Hello", index=index), picture,
+            message("m", "completed", [text, image]), {**DONE, "output": [message("m", "completed", [text, image])]},
+        )  # fmt: skip
+        assert (answer.text, len(answer.media)) == ("Hello", 1)
+    second = message("m", "completed", [text, {"type": "text", "text": " you"}])
+    assert (
+        told(CREATED, piece("m", "Hello", delta=False, status="completed", index=1), second, DONE).text == "Hello you"
+    )
+
+
+def test_a_second_text_without_index_after_a_numbered_one() -> None:
+    one = piece("m", "one", delta=None, status="completed", index=1)
+    assert told(CREATED, one, {**one, "index": None, "text": "two"}, DONE).text == "onetwo"
+
+
+def test_a_call_told_without_msg_id_and_again_in_the_output() -> None:
+    call, result = {"call_id": "a", "name": "f", "arguments": "1"}, {"call_id": "a", "output": "x"}
+    output = [
+        message("m", "completed", [data(None, call)], type="plugin_call"),
+        message("n", "completed", [data(None, result)], type="plugin_call_output"),
+        message("o", "completed", [data(None, {**call, "call_id": "b"})], type="plugin_call"),
+        message("p", "completed", [data(None, {"call_id": "a"})]),
+    ]
+    for again in ([], output):
+        answer = told(CREATED, data(None, call), data(None, result), *again, {**DONE, "output": output})
+        assert [c.call_id for c in answer.calls] == ["a", "b"]
+        assert [r.call_id for r in answer.results] == ["a"]
+        assert [p.value for p in answer.parts() if isinstance(p, Data)] == [{"call_id": "a"}]
+
+
+def test_a_completed_content_without_msg_id_is_repeated_by_its_message() -> None:
+    whole = [{"type": "text", "text": "Hello"}]
+    final = piece(None, "Hello", delta=False, status="completed")
+    for contents in ([piece(None, "Hello"), final], [final, final], [final, {**final, "index": None}]):
+        answer = told(
+            CREATED, *contents, message("m", "completed", whole), {**DONE, "output": [message("m", "completed", whole)]}
+        )
+        assert answer.text == "Hello"
+
+
+def test_a_content_without_an_index_that_comes_twice() -> None:
+    picture = {**data("m", None, index=None), "type": "image", "image_url": "https://x.example/a.png"}
+    text = piece("m", "Hello", index=None, delta=False, status="completed")
+    other_text, other_picture = {**text, "text": "!"}, {**picture, "image_url": "https://x.example/b.png"}
+    answer = told(CREATED, text, text, picture, picture, other_text, other_picture, DONE)
+    assert (answer.text, len(answer.media)) == ("Hello!", 2)
+    one, other = ({"call_id": c, "name": "f", "arguments": "{}"} for c in "ab")
+    twice = [data("m", d, index=None) for d in (one, one, other, other)]
+    answer = told(CREATED, message("m", type="plugin_call"), *twice, DONE)
+    assert [c.call_id for c in answer.calls] == ["a", "b"]
+
+
+@pytest.mark.parametrize("final", [{}, {"call_id": "c"}, {"name": "f", "arguments": '{"a":1}'}, {"arguments": ""}])
+def test_a_completion_that_says_less_keeps_what_was_known(final: dict[str, Any]) -> None:
+    snapshot = data("m", {"call_id": "c", "name": "f", "arguments": '{"a":1}'}, status="in_progress")
+    answer = told(CREATED, message("m", type="plugin_call"), snapshot, data("m", final), DONE)
+    assert [(c.call_id, c.name, c.arguments) for c in answer.calls] == [("c", "f", '{"a":1}')]
+
+
+def test_the_message_after_its_first_content_says_what_it_is() -> None:
+    snapshot = data("m", {"call_id": "c", "name": "f", "arguments": ""}, status="in_progress")
+    answer = told(CREATED, snapshot, message("m", type="component_call"), data("m", {"arguments": "{}"}), DONE)
+    assert [(str(c.origin), c.arguments) for c in answer.calls] == [("component", "{}")]
+    whole = message("n", "completed", [{"type": "text", "text": "Hello"}], type="weather")
+    assert told(CREATED, piece("n", "Hel"), whole, DONE).text == "Hello"
+
+
 def test_calls_and_results_without_messages() -> None:
     answer = told(
         CREATED, data(None, {"call_id": "a", "name": "f", "arguments": "1"}),
@@ -155,6 +272,15 @@ def test_two_calls_without_ids_and_their_outputs() -> None:
     assert [r.call_id for r in answer.results] == [*ids, "else"]
 
 
+def test_two_calls_without_ids_whose_outputs_have_some() -> None:
+    answer = told(
+        CREATED, data("a", {"name": "f", "arguments": "1"}), data("b", {"name": "g", "arguments": "2"}),
+        data("c", {"call_id": "x", "output": "X"}), data("d", {"call_id": "y", "output": "Y"}), DONE,
+    )  # fmt: skip
+    assert [r.call_id for r in answer.results] == [c.call_id for c in answer.calls]
+    assert answer.reason is FinishReason.STOP
+
+
 def test_overlapping_calls_are_told_apart_by_msg_id() -> None:
     answer = told(
         CREATED, message("a", type="mcp_call"), message("b", type="component_call"),
@@ -174,6 +300,20 @@ def test_an_error_message_counts_only_when_nothing_follows() -> None:
     assert (failed.failure.code, failed.failure.message) == (ErrorCode.BACKEND_TIMEOUT, "too slow")
     assert failed.text == "before"
     assert told(CREATED, error, message("m"), piece("m", "after"), DONE).failure is None
+    for nothing_new in (
+        [{**DONE, "output": [message("m", "completed", [{"type": "text", "text": "before"}])]}],
+        [message("n"), piece("n", ""), message("n", "completed", [{"type": "text", "text": ""}]), DONE],
+    ):
+        assert told(CREATED, message("m"), piece("m", "before"), error, *nothing_new).failure == failed.failure
+
+
+@pytest.mark.parametrize("error", [{"error": {"code": "X", "message": "bad"}}, {"code": "X", "message": "bad"}])
+def test_a_message_that_failed_keeps_what_it_says(error: dict[str, Any]) -> None:
+    whole = [{"type": "text", "text": "Hello"}]
+    answer = told(CREATED, message("m"), piece("m", "Hel"), {**message("m", "failed", whole), **error}, DONE)
+    assert answer.failure == Failure(ErrorCode.BACKEND_ERROR, "bad", backend_code="X")
+    assert answer.text == "Hello"
+    assert [e.status for e in answer.endings.values()] == [MessageStatus.FAILED]
 
 
 @pytest.mark.parametrize(
@@ -201,6 +341,8 @@ def test_an_incomplete_message_is_told() -> None:
         ({"error": "boom"}, ErrorCode.BACKEND_ERROR, None, "boom"),
         ({"error": {"code": "TIMEOUT", "message": "slow"}}, ErrorCode.BACKEND_TIMEOUT, "TIMEOUT", "slow"),
         ({"error": "t", "code": "CANCELED", "message": "m"}, ErrorCode.CANCELED, "CANCELED", "m"),
+        ({"object": "error", "message": "m"}, ErrorCode.BACKEND_ERROR, None, "m"),
+        ({"object": "error"}, ErrorCode.BACKEND_ERROR, None, NO_TEXT),
         ({**DONE, "status": "failed", "error": {"code": "500", "message": "x"}}, ErrorCode.BACKEND_ERROR, "500", "x"),
         ({**DONE, "status": "failed", "error": {"code": 500}}, ErrorCode.BACKEND_ERROR, "500", NO_TEXT),
         ({**DONE, "status": "failed", "error": None}, ErrorCode.BACKEND_ERROR, None, NO_TEXT),
@@ -296,6 +438,61 @@ def test_an_answer_without_status_is_complete() -> None:
     body = {**CREATED, "status": None, "output": [message("m", "completed", [{"type": "text", "text": "x"}])]}
     answer = fold(verify(dialect.parse_response(WireResponse(200, {}, json.dumps(body).encode()), context())))
     assert (answer.text, answer.reason) == ("x", FinishReason.STOP)
+
+
+def test_an_answer_in_one_piece_with_half_a_surrogate() -> None:
+    body = rb'{"output":[{"id":"m","type":"message","content":[{"type":"text","text":"a\ud83d"}]}]}'
+    assert fold(verify(dialect.parse_response(WireResponse(200, {}, body), context()))).text == "a\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        ({"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}, (1, 2, 3)),
+        ({"prompt_tokens": 1, "completion_tokens": 2.0}, (1, 2, None)),
+        ({"inputTokens": "1", "outputTokens": "2", "totalTokens": "3"}, (1, 2, 3)),
+        ({"promptTokens": 1, "completionTokens": None, "total_tokens": True}, (1, None, None)),
+        ({"input_tokens": "many", "output_tokens": -1}, None),
+    ],
+)
+@pytest.mark.parametrize("place", ["message", "response"])
+def test_usage_in_every_spelling(usage: Any, counts: Any, place: str) -> None:
+    said = message("m", "completed", [{"type": "text", "text": "x"}], usage=usage if place == "message" else None)
+    found = told(CREATED, said, {**DONE, "usage": usage if place == "response" else None}).usage
+    assert (found and (found.input, found.output, found.total)) == counts
+
+
+@pytest.mark.parametrize("time", [1_700_000_005, 1_700_000_005_000, "1700000005", "1700000005000", 1_700_000_005.0])
+def test_times_in_seconds_or_milliseconds(time: Any) -> None:
+    for name in ("created_at", "createdAt"):
+        start = {"object": "response", "status": "created", name: time}
+        assert told(start, {"object": "response", "status": "completed"}).created_at == 1_700_000_005
+
+
+@pytest.mark.parametrize(
+    ("content", "source", "mime", "filename"),
+    [
+        ({"type": "IMAGE", "imageUrl": "https://x.example/a"}, Url("https://x.example/a"), None, None),
+        ({"type": "file", "file_data": "https://x.example/a"}, Url("https://x.example/a"), None, None),
+        ({"type": "file", "fileUrl": "https://x.example/a", "fileName": "a"}, Url("https://x.example/a"), None, "a"),
+        ({"type": "file", "file_data": "aGk=", "filename": "a"}, Inline("aGk="), None, "a"),
+        ({"type": "file", "file_id": "f", "file_url": ""}, FileRef("f"), None, None),
+        ({"type": "video", "videoUrl": "data:video/mp4;base64,aGk="}, Inline("aGk="), "video/mp4", None),
+        ({"type": "audio", "data": "data:audio/wav;base64,aGk=", "format": "x"}, Inline("aGk="), "audio/wav", None),
+        ({"type": "audio", "data": "aGk=", "format": "mp3"}, Inline("aGk="), "audio/mpeg", None),
+    ],
+)
+def test_media_in_every_form(content: Any, source: Any, mime: str | None, filename: str | None) -> None:
+    (medium,) = told(CREATED, message("m", "completed", [content]), DONE).media
+    assert (medium.source, medium.mime, medium.filename) == (source, mime, filename)
+
+
+def test_pieces_with_and_without_msg_id_are_told_apart() -> None:
+    camel = {"object": "content", "type": "text", "msgId": "m", "index": 0, "delta": True, "text": "hm"}
+    answer = told(
+        CREATED, message("m", type="reasoning"), message("n"), piece(None, "a"), camel, piece(None, "b"), DONE
+    )
+    assert (answer.text, answer.reasoning) == ("ab", "hm")
 
 
 def test_an_output_of_text_blocks_is_joined_and_kept() -> None:

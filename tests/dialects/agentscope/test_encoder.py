@@ -324,6 +324,60 @@ def test_what_cannot_be_told_is_recorded() -> None:
     assert sorted(ctx.lost.names) == ["choices", "custom", "raw", "state", "step"]
 
 
+def test_roles_and_metadata_survive_the_same_dialect() -> None:
+    def one(wire_id: str, kind: str, role: str, content: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "object": "message", "status": "completed", "id": wire_id, "type": kind, "role": role,
+            "content": [content], "metadata": {"original_id": wire_id},
+        }  # fmt: skip
+
+    def holds(**value: Any) -> dict[str, Any]:
+        return {"type": "data", "data": value}
+
+    asked = {"id": "q", "name": "rm", "arguments": "{}", "server_label": "fs"}
+    wire: list[dict[str, Any]] = [
+        one("m1", "message", "system", {"type": "text", "text": "note"}),
+        one("m2", "message", "user", {"type": "image", "image_url": "https://x.example/a.png"}),
+        one("m3", "reasoning", "assistant", {"type": "text", "text": "hm"}),
+        one("m4", "plugin_call", "assistant", holds(call_id="c", name="f", arguments="{}")),
+        one("m5", "plugin_call_output", "tool", holds(call_id="c", name="f", output="x")),
+        one("m6", "weather_card", "assistant", holds(degrees=20)),
+        one("m7", "mcp_approval_request", "assistant", holds(**asked)),
+    ]
+    done = {"object": "response", "status": "completed"}
+    out = payloads(encode(decode([b"data: " + json.dumps(e).encode() + b"\n\n" for e in [*wire, done]])))
+    check_schemas(out)
+    assert [(m["id"], m["type"], m["role"], m["metadata"]) for m in out[-1]["output"]] == [
+        (m["id"], m["type"], m["role"], m["metadata"]) for m in wire
+    ]
+    assert out[-1]["output"][-1]["content"][0]["data"] == asked
+
+
+def test_what_openai_says_beside_the_answer_stands_in_the_metadata() -> None:
+    def tell(builder: Builder) -> None:
+        builder.begin(extras={"openai-chat": {"id": "x", "system_fingerprint": "fp", "service_tier": "default"}})
+        for token in ("a", "b"):
+            logprobs = {"content": [{"token": token}], "refusal": None}
+            builder.flow("m", PartKind.TEXT, token, {"openai-chat": {"logprobs": logprobs}})
+
+    final = payloads(encode(run(tell)))[-1]
+    assert final["output"][0]["metadata"] == {
+        "logprobs": {"content": [{"token": "a"}, {"token": "b"}]},
+        "system_fingerprint": "fp", "service_tier": "default",
+    }  # fmt: skip
+
+
+def test_a_model_that_is_missing_has_a_word_of_its_own() -> None:
+    for backend_code, word in (("model_not_found", "MODEL_NOT_FOUND"), (None, "RESOURCE_NOT_FOUND")):
+        builder = context(run_id="back").builder()
+        builder.fail(Failure(ErrorCode.NOT_FOUND, "No.", backend_code=backend_code))
+        events = builder.take()
+        assert payloads(encode(events))[-1]["error"]["code"] == word
+        failure = again(events).failure
+        assert failure is not None
+        assert failure.code is ErrorCode.NOT_FOUND
+
+
 def test_a_message_of_a_type_of_its_own_passes() -> None:
     own = {
         "object": "message", "status": "completed", "id": "m9", "type": "mcp_list_tools", "role": "assistant",

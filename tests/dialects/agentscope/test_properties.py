@@ -147,7 +147,7 @@ KEYS = st.sampled_from(["type", "text", "data", "index"])
 OBJECTS = st.fixed_dictionaries(
     {},
     optional={
-        "object": st.sampled_from(["response", "message", "content", "x"]) | JSON,
+        "object": st.sampled_from(["response", "message", "content", "error", "x"]) | JSON,
         "status": st.sampled_from(["created", "in_progress", "completed", "failed", "incomplete", "queued"]) | JSON,
         "type": TYPES | JSON,
         "id": st.sampled_from(["a", "b"]) | JSON,

@@ -33,6 +33,7 @@ from bridge.model import (
     ToolMode,
     ToolResult,
     Url,
+    result_text,
 )
 
 from .helpers import CAPTURES, CASES, SCHEMAS, context
@@ -120,10 +121,68 @@ def test_the_java_form_is_read() -> None:
     assert (call.call_id, call.origin) == (result.call_id, Origin.FUNCTION)
 
 
+def test_java_calls_without_an_id_take_that_of_their_output() -> None:
+    def call(name: str, **more: Any) -> dict[str, Any]:
+        return {"type": "FUNCTION_CALL", "content": [{"type": "data", "data": {"name": name, **more}}]}
+
+    def output(value: str, **more: Any) -> dict[str, Any]:
+        return {"type": "FUNCTION_CALL_OUTPUT", "content": [{"type": "data", "data": {"output": value, **more}}]}
+
+    def pairs(*entries: dict[str, Any]) -> list[tuple[str, str]]:
+        parts = [m.parts[0] for m in read({"input": list(entries)}).messages]
+        names = {p.call_id: p.name for p in parts if isinstance(p, ToolCall)}
+        return [(names[p.call_id], result_text(p.parts)) for p in parts if isinstance(p, ToolResult)]
+
+    assert pairs(call("f"), output("1", call_id="x")) == [("f", "1")]
+    assert pairs(call("f"), call("g"), output("1", call_id="x"), output("2", call_id="y")) == [("f", "1"), ("g", "2")]
+    assert pairs(call("f", call_id="a"), output("1", call_id="a"), call("g"), output("2")) == [("f", "1"), ("g", "2")]
+    assert pairs(call("f"), call("g", call_id="b"), output("2", call_id="b"), output("1")) == [("g", "2"), ("f", "1")]
+
+
+def test_a_type_that_names_a_role_is_one() -> None:
+    entries = [{"type": kind, "content": [text("x")]} for kind in ("user", "SYSTEM", "assistant", "message")]
+    assert [m.role for m in read({"input": entries}).messages] == ["user", "system", "assistant", "assistant"]
+
+
+def test_the_same_dialect_sends_what_it_was_sent() -> None:
+    def one(kind: str, role: str, *contents: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"type": kind, "role": role, "content": list(contents), **more}
+
+    def holds(**value: Any) -> dict[str, Any]:
+        return {"type": "data", "data": value}
+
+    blocks = '[{"type": "text", "text": "42"}]'
+    entries = [
+        one("message", "user", {**text("hi"), "cache": True}, id="u1", metadata={"original_id": "o"}, turn=3),
+        one("reasoning", "assistant", text("hm"), id="r1"),
+        one("component_call", "assistant", holds(call_id="c1", name="f", arguments='{ "a":1}'), id="a1"),
+        one("component_call_output", "tool", holds(call_id="c1", name="f", output=blocks), id="t1"),
+        one("mcp_call", "assistant", holds(call_id="c2", arguments="{}", name="g", server_label="s"), id="a2"),
+        one("mcp_call_output", "tool", holds(call_id="c2", name="g", output="plain"), id="t2"),
+        one("mcp_list_tools", "assistant", holds(tools=[]), id="l1", extra={"a": 1}),
+        one("weather_card", "assistant", text("sunny"), holds(degrees=20), id="w1"),
+        one("empty_card", "assistant", id="w2"),
+        one(
+            "message", "user", {"type": "file", "file_url": "https://x.example/a", "filename": "a", "file_size": 3},
+            {"type": "image", "image_url": "https://x.example/b", "detail": "low"},
+            {"type": "video", "video_url": "https://x.example/c"}, {"type": "audio", "data": "aGk=", "format": "wav"},
+            id="u2",
+        ),
+    ]  # fmt: skip
+    body = {
+        "input": entries, "stream": True, "id": "q", "session_id": "s", "user_id": "u", "temperature": 0.5,
+        "tools": [{"type": "other"}], "biz_params": {"a": [1]}, "reconnect": False, "channel": "c",
+        "metadata": {"m": 1},
+    }  # fmt: skip
+    assert write(read(body)) == body
+
+
 def test_oddities_of_the_web_frontend() -> None:
     file = {"type": "file", "file_url": "https://x.example/a.pdf", "file_name": "a.pdf", "file_size": 3}
     request = read({"input": [user(text(""), file)], "temperature": "0.5", "id": None})
-    assert request.messages[0].parts == [Media(MediaKind.FILE, Url("https://x.example/a.pdf"), None, "a.pdf")]
+    (part,) = request.messages[0].parts
+    url = Url("https://x.example/a.pdf")
+    assert part == Media(MediaKind.FILE, url, None, "a.pdf", {"agentscope": {"file_size": 3}})
     assert request.sampling.temperature == 0.5
     assert read({"input": [user(text(""))]}).messages[0].parts == [Text("")]
     assert read({"input": []}).messages == []

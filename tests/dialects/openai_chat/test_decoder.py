@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from adapters.openai_chat import dialect
+from adapters.openai_chat import dialect, repeat
 from adapters.openai_chat.think import ThinkSplitter
 from bridge.codec import Frame
 from bridge.errors import ErrorCode, Failure
@@ -22,12 +23,13 @@ from bridge.model import (
     PartStarted,
     Raw,
     RunStarted,
+    Text,
     TextDelta,
     fold,
     url_of,
 )
 
-from .helpers import answer, back, chunk, decode, decode_chunks, encode
+from .helpers import answer, back, chunk, decode, decode_chunks, deltas, encode, front
 
 
 def read(*chunks: Any, done: bool = True, **options: Any) -> Answer:
@@ -147,6 +149,46 @@ def test_call_fragments(fragments: list[Any], expected: list[tuple[str, str, str
         assert [c[1:] for c in calls(chunk({"tool_calls": fragments}))] == [e[1:] for e in expected]
 
 
+@pytest.mark.parametrize(
+    ("fragments", "expected"),
+    [
+        (
+            [{"id": "a", "function": function("f", '{"x"')}, {"index": 0, "function": function(None, ":1}")}],
+            [("a", "f", '{"x":1}')],
+        ),
+        (
+            [{"id": "a", "function": function("f", "[")}, {"index": 0, "id": "a", "function": function(None, "1]")}],
+            [("a", "f", "[1]")],
+        ),
+        (
+            [
+                {"index": 0, "id": "a", "function": function("f", "[1]")},
+                {"id": "b", "function": function("g", "[")},
+                {"index": 1, "function": function(None, "2]")},
+                {"index": 2, "id": "c", "function": function("h", "[3]")},
+            ],
+            [("a", "f", "[1]"), ("b", "g", "[2]"), ("c", "h", "[3]")],
+        ),
+        (
+            [{"function": function("f", "")}, {"function": function("g", "[2]")}],
+            [("call_run12", "f", ""), ("call_run13", "g", "[2]")],
+        ),
+        (
+            [
+                {"index": 0.0, "id": "a", "function": function("f", "[")},
+                {"index": "1", "id": "b", "function": function("g", "[")},
+                {"index": "0", "function": function(None, "1]")},
+                {"index": 1, "function": function(None, "2]")},
+            ],
+            [("a", "f", "[1]"), ("b", "g", "[2]")],
+        ),
+    ],
+    ids=["index-comes-late", "index-and-id-come-late", "mixed", "another-name", "index-of-another-type"],
+)
+def test_call_fragments_with_and_without_index(fragments: list[Any], expected: list[tuple[str, str, str]]) -> None:
+    assert calls(*[call(**f) for f in fragments]) == expected
+
+
 def test_two_whole_calls_without_ids_in_one_chunk() -> None:
     found = calls(chunk({"tool_calls": [{"function": function("f", "{}")}, {"function": function("g", '{"a":1}')}]}))
     assert [c[1:] for c in found] == [("f", "{}"), ("g", '{"a":1}')]
@@ -172,7 +214,8 @@ def test_old_function_call() -> None:
 def test_custom_call_keeps_its_kind() -> None:
     got = read(
         call(index=0, id="a", type="custom", custom={"name": "sql", "input": "SEL"}),
-        call(index=0, type="custom", custom={"input": "ECT"}),
+        call(index=0, custom={"input": "E"}),
+        call(index=0, type="custom", custom={"input": "CT"}),
     ).calls[0]
     assert (got.name, got.arguments, got.extras) == ("sql", "SELECT", {"openai-chat": {"type": "custom"}})
 
@@ -234,8 +277,15 @@ def test_parts_in_content() -> None:
     assert (got.reasoning, got.text) == ("hm", "ab")
     assert [url_of(m) for m in got.media] == ["data:image/png;base64,AAAA"]
     assert [e.value for e in got.events if isinstance(e, Raw)] == [
-        {"index": 0, "delta": {"content": [{"type": "odd", "x": 1}]}}
+        {"index": 0, "delta": {"content_parts": [{"type": "odd", "x": 1}]}}
     ]
+
+
+def test_parts_that_clients_do_not_know_leave_the_text_alone() -> None:
+    events = decode_chunks(chunk({"content": [{"type": "text", "text": "a"}, {"type": "reference", "ids": [1]}]}))
+    message = json.loads(dialect.assemble(events, front()).body)["choices"][0]["message"]
+    assert (message["content"], message["content_parts"]) == ("a", [{"type": "reference", "ids": [1]}])
+    assert all(isinstance(d.get("content", ""), str) for d in deltas(events))
 
 
 def test_images_of_a_model_go_back_as_they_came() -> None:
@@ -312,6 +362,10 @@ def test_either_half_of_the_end_is_enough_and_neither_is_not() -> None:
 def test_a_choice_without_its_finish_is_cut_although_another_has_one() -> None:
     got = read(chunk({"content": "a"}), chunk({"content": "b"}, index=1), chunk(finish="stop", index=1), done=False)
     assert got.failure is not None
+
+
+def test_the_finish_of_another_choice_is_not_that_of_the_first() -> None:
+    assert read(chunk({"content": "a"}), chunk({"content": "b"}, "length", 1)).reason is FinishReason.STOP
 
 
 def test_a_failure_after_the_finish_is_no_failure() -> None:
@@ -481,6 +535,20 @@ def test_an_error_event() -> None:
     assert (failure.code, failure.message, failure.status) == (ErrorCode.OVERLOADED, "boom", 503)
 
 
+@pytest.mark.parametrize("data", [b"boom", b'"boom"', b'[{"error":{"message":"boom"}}]', b'{"message":"boom\\ud83d"}'])
+def test_an_error_event_of_any_shape(data: bytes) -> None:
+    """An end mark after it must not turn it into a success."""
+    failure = fold(dialect.decoder(back()).feed([Frame(data, "error"), b"[DONE]"])).failure
+    assert failure is not None
+    assert failure.message.startswith("boom")
+
+
+def test_an_error_in_a_list() -> None:
+    failure = read([{"error": {"message": "boom", "code": 429}}]).failure
+    assert failure is not None
+    assert (failure.code, failure.message) == (ErrorCode.RATE_LIMITED, "boom")
+
+
 def test_finish_error_without_words_fails() -> None:
     got = read(chunk({"content": "x"}), chunk(finish="error"))
     assert got.failure is not None
@@ -490,3 +558,76 @@ def test_finish_error_without_words_fails() -> None:
     failure = read(beside).failure
     assert failure is not None
     assert failure.message == "in the choice"
+
+
+# ------------------------------------------------------------------ chunks that repeat
+
+
+def test_a_repeated_chunk_is_read_by_its_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = dialect.decoder(back())
+    decoder.feed([json.dumps(chunk({"content": "a"})).encode()])
+    monkeypatch.setattr(decoder, "_chunk", None)
+    events = decoder.feed([json.dumps(chunk({"content": text})).encode() for text in ("b", "\u00e9\\", '"')])
+    assert [e.text for e in events if isinstance(e, TextDelta)] == ["b", "\u00e9\\", '"']
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [b'"b","role":"x"', b'"b"},"delta":{"content":"c"', b"null", b'""', b"7", b'"\\ud83d"', b'"', b"", b'["b"]'],
+)
+def test_what_only_looks_like_a_repeated_chunk_is_read_in_full(middle: bytes) -> None:
+    first = b'{"choices":[{"index":0,"delta":{"content":"a"}}]}'
+    odd = first.replace(b'"a"', middle)
+    alone = fold(decode_chunks(odd))
+    assert fold(decode_chunks(first, odd)).text == "a" + alone.text
+
+
+def test_another_content_is_not_taken_for_the_text() -> None:
+    one = b'{"choices":[{"index":0,"x":{"content":"s"},"delta":{"content":"a"}}],"model":"\\"content\\":\\"z\\""}'
+    twice = b'{"choices":[{"index":0,"delta":{"content":"s","content":"a"}}]}'
+    for data in (one, twice):
+        assert fold(decode_chunks(data, data, data.replace(b'"s"', b'"t"'))).text == "aaa"
+
+
+def test_what_stands_beside_a_repeated_text_is_not_overlooked() -> None:
+    """The same bytes mean something else when another chunk came in between."""
+
+    def told(text: str | None, **top: Any) -> dict[str, Any]:
+        return {**chunk({"content": text} if text else {}), **top}
+
+    usages = [{"prompt_tokens": n, "completion_tokens": 1} for n in (1, 2)]
+    found = read(told("a", usage=usages[0]), told(None, usage=usages[1]), told("b", usage=usages[0])).usage
+    assert found is not None
+    assert found.input == 1
+    events = decode_chunks(told("a"), *[told(t, citations=[n]) for t, n in (("b", 1), (None, 2), ("c", 1))])
+    assert [e.value["chunk"]["citations"] for e in events if isinstance(e, Raw)] == [[1], [2], [1]]
+    odds = [told(None), told("a"), told("b")]
+    for odd in odds:
+        odd["choices"][0]["logprobs"] = {"content": [1]}
+    assert sum(bool(e.extras) for e in decode_chunks(*odds)[1:] if isinstance(e, TextDelta)) == 2
+
+
+def test_repeats_without_a_usable_index_or_beside_junk() -> None:
+    odd = chunk({"content": "a"}, index=-1)
+    junk = chunk({"content": "b"})
+    junk["choices"].insert(0, 5)
+    ends = chunk({"content": "c"}, "stop")
+    assert read(odd, odd, junk, junk, ends, ends).text == "aabbcc"
+    assert dialect.decoder(back()).feed([b'\n"x"\n']) == []
+
+
+def test_repeats_of_two_choices() -> None:
+    chunks = [chunk({"content": f"{n}"}, index=n % 2) for n in range(8)]
+    got = read(*chunks, chunk({"content": "x"}), chunk({"content": "y"}))
+    assert ["".join(p.text for p in got.parts(c) if isinstance(p, Text)) for c in (0, 1)] == ["0246xy", "1357"]
+
+
+def test_learning_stops_where_every_chunk_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenAI pads each chunk at random unless it is told not to."""
+    decoder = dialect.decoder(back())
+    for n in range(10):
+        decoder.feed([json.dumps({**chunk({"content": "a"}), "obfuscation": "x" * n}).encode()])
+    tried: list[Any] = []
+    monkeypatch.setattr(repeat, "_CONTENT", SimpleNamespace(search=tried.append))
+    decoder.feed([json.dumps({**chunk({"content": "a"}), "obfuscation": "y"}).encode()])
+    assert tried == []

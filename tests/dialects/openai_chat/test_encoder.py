@@ -310,9 +310,30 @@ def test_lists_get_an_index_and_numbers_come_once() -> None:
     ]
 
 
+def test_lists_and_numbers_deep_inside() -> None:
+    def tell(b: Builder) -> None:
+        for _ in range(2):
+            b.emit(Raw("openai-chat", {"index": 0, "delta": {"meta": {"n": 1, "l": [{"a": "x"}]}}}))
+
+    assert deltas(build(tell)) == [
+        {"meta": {"n": 1, "l": [{"a": "x", "index": 0}]}},
+        {"meta": {"l": [{"a": "x", "index": 1}]}},
+    ]
+
+
+def test_pieces_of_an_entry_are_joined_in_one_piece_as_the_sdk_joins_them() -> None:
+    def tell(b: Builder) -> None:
+        for text in "ab":
+            entry = {"type": "reasoning.text", "text": text, "index": 0}
+            b.emit(Raw("openai-chat", {"index": 0, "delta": {"reasoning_details": [entry]}}))
+
+    message = whole(tell)["choices"][0]["message"]
+    assert message["reasoning_details"] == [{"type": "reasoning.text", "text": "ab", "index": 0}]
+
+
 def test_raw_of_a_stranger_does_no_harm() -> None:
     def tell(b: Builder) -> None:
-        for value in (None, 7, {}, {"delta": 5}, {"choice": [], "chunk": "x"}):
+        for value in (None, 7, {}, {"delta": 5}, {"choice": [], "chunk": "x"}, {"chunk": {}}):
             b.emit(Raw("openai-chat", value))
 
     assert deltas(build(tell)) == []

@@ -39,6 +39,37 @@ def test_statuses_that_are_kept(status: int) -> None:
     assert json.loads(shown.body)["error"]["code"] == "some_word"
 
 
+def test_a_message_alone_is_an_error_beside_such_a_status() -> None:
+    failure = refused(422, {"message": "boom", "request_id": "x"})
+    assert (failure.code, failure.message, failure.http_status) == (ErrorCode.INVALID_REQUEST, "boom", 422)
+
+
+def test_a_code_beside_an_error_in_one_word_is_kept() -> None:
+    failure = refused(400, {"error": "boom", "code": "context_length_exceeded"})
+    assert (failure.code, failure.message) == (ErrorCode.CONTEXT_LENGTH, "boom")
+
+
+STREAM = b'data: {"choices":[\r\ndata: {"delta":{"content":"x"}}]}\r\n\r\ndata: [DONE]'
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "text", "message"),
+    [
+        ("application/json", b": hi\r\n\r\n" + STREAM, "x", ""),
+        ("application/json", b"\xef\xbb\xbf" + STREAM, "x", ""),
+        ("text/event-stream", b'{"choices":[{"message":{"content":"x"}}]}', "x", ""),
+        ("text/event-stream", b'event: error\ndata: {"message":"boom"}\n\ndata: [DONE]\n\n', "", "boom"),
+        ("text/html", b"<img src=data:x>\ndata: 1", "", "neither a chat completion"),
+    ],
+    ids=["comment-first", "mark-first", "json-as-stream", "error-event", "page"],
+)
+def test_a_body_is_what_its_first_bytes_say(content_type: str, body: bytes, text: str, message: str) -> None:
+    answer = fold(verify(dialect.parse_response(WireResponse(200, {"content-type": content_type}, body), back())))
+    assert answer.text == text
+    assert message in (answer.failure.message if answer.failure else "")
+    assert bool(message) is (answer.failure is not None)
+
+
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize("body", [error(code="invalid_api_key"), b"", b"<html>sk-secret99</html>"])
 def test_a_refused_key_is_the_bridges_matter(status: int, body: Any) -> None:
@@ -296,6 +327,11 @@ def test_models_request_and_answers() -> None:
 )
 def test_odd_lists_of_models(body: Any) -> None:
     assert [m.id for m in dialect.decode_models(WireResponse(200, {}, json.dumps(body).encode()))] == ["a"]
+
+
+def test_no_models() -> None:
+    """Ollama says null when it has none."""
+    assert dialect.decode_models(WireResponse(200, {}, b'{"object":"list","data":null}')) == []
 
 
 def test_no_list_of_models() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from adapters.openai_chat import dialect
 from adapters.openai_chat.options import FrontOptions
+from adapters.openai_chat.repeat import Repeat
 from bridge.codec import Outline, WireRequest, WireResponse, outline, project
 from bridge.errors import BridgeError, RequestError
 from bridge.framing.sse import Splitter, join
@@ -92,6 +93,28 @@ def test_no_chunk_makes_the_decoder_raise(values: list[Any], think: bool) -> Non
             assert isinstance(frame, bytes)
             assert frame == b"[DONE]" or isinstance(json.loads(frame), dict)
         json.loads(dialect.assemble(events, out).body)
+
+
+plain_chunks = st.builds(
+    lambda text, index, more: {
+        "choices": [{"index": index, "delta": {"content": text}, "finish_reason": None, **more}],
+        "usage": None,
+    },
+    our.any_text,
+    st.sampled_from([0, 0, 0, 1, None]),
+    st.sampled_from([{}, {}, {}, {"logprobs": {"content": []}}, {"finish_reason": "stop"}]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(plain_chunks | plain_chunks | our.chunks, max_size=12))
+def test_reading_repeated_chunks_by_their_text_changes_nothing(values: list[Any]) -> None:
+    frames = [written(v) for v in values]
+    quick, full = dialect.decoder(back()), dialect.decoder(back())
+    seen = [quick.feed(frames), quick.close()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Repeat, "learn", lambda *_: None)
+        assert seen == [full.feed(frames), full.close()]
 
 
 @settings(max_examples=300, deadline=None)

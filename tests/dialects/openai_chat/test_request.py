@@ -283,6 +283,102 @@ def test_small_liberties() -> None:
     assert sent(r)["messages"][2] == {"role": "tool", "tool_call_id": "a", "content": ""}
 
 
+UNUSUAL: dict[str, dict[str, Any]] = {
+    "schema-beside-json-object": asked(response_format={"type": "json_object", "schema": {"type": "object"}}),
+    "json-schema-with-more": asked(
+        response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": {}, "x": 1}, "y": 2}
+    ),
+    "name-of-a-tool-message": asked([{"role": "tool", "tool_call_id": "a", "name": "f", "content": "x"}]),
+    "picture-in-a-result": asked(
+        [
+            {
+                "role": "tool",
+                "tool_call_id": "a",
+                "content": [
+                    {"type": "text", "text": "x"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}},
+                    {"type": "odd", "x": 1},
+                ],
+            }
+        ]
+    ),
+    **{
+        f"picture-of-{role}": asked(
+            [
+                {
+                    "role": role,
+                    "content": [
+                        {"type": "text", "text": "x"},
+                        {"type": "image_url", "image_url": {"url": "https://x.test/a"}},
+                    ],
+                }
+            ]
+        )
+        for role in ("system", "assistant")
+    },
+    "two-assistant-messages": asked(
+        [
+            {"role": "assistant", "content": "A"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            },
+        ]
+    ),
+    "audio-as-data-url": asked(
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_audio", "input_audio": {"data": "data:;base64,AAAA", "format": "wav", "x": 1}},
+                    {"type": "input_audio", "input_audio": {"data": "https://x.test/a", "format": "mp3"}},
+                ],
+            }
+        ]
+    ),
+    "file-by-address": asked(
+        [{"role": "user", "content": [{"type": "file", "file": {"filename": "a", "file_data": "https://x.test/a"}}]}]
+    ),
+    "choice-of-another-kind": asked(tools=[{"type": "web_search"}], tool_choice={"type": "web_search"}),
+    "allowed-tools-of-another-kind": asked(
+        tools=[WEATHER, {"type": "web_search"}],
+        tool_choice={
+            "type": "allowed_tools",
+            "allowed_tools": {
+                "mode": "auto",
+                "tools": [{"type": "function", "function": {"name": "get_weather"}}, {"type": "web_search"}],
+            },
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("body", UNUSUAL.values(), ids=UNUSUAL)
+def test_unusual_requests_go_through_unchanged(body: dict[str, Any]) -> None:
+    assert sent(request(body)) == {"stream": False, **body}
+
+
+def test_addresses_and_bytes_in_unusual_places_are_told_apart() -> None:
+    parts = (
+        request(UNUSUAL["audio-as-data-url"]).messages[0].parts + request(UNUSUAL["file-by-address"]).messages[0].parts
+    )
+    assert [p.source for p in parts if isinstance(p, Media)] == [
+        Inline("AAAA"),
+        Url("https://x.test/a"),
+        Url("https://x.test/a"),
+    ]
+
+
+@pytest.mark.parametrize(("option", "kept"), [("always", 2), ("never", 0)])
+def test_reasoning_under_both_names_is_one_reasoning(option: str, kept: int) -> None:
+    """Clients of a route with `reasoning_field: both` send both back."""
+    r = request(asked([{"role": "assistant", "content": "A", "reasoning": "r", "reasoning_content": "r"}]))
+    assert [p.text for p in r.messages[0].parts if isinstance(p, Reasoning)] == ["r"]
+    message = sent(r, {"reasoning_history": option})["messages"][0]
+    assert [message.get(name) for name in ("reasoning", "reasoning_content")].count("r") == kept
+
+
 def user(*parts: Any) -> list[Any]:
     return [{"role": "user", "content": list(parts)}]
 

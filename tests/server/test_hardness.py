@@ -1,0 +1,373 @@
+"""What a hostile or unlucky world does to the engine, each case once found by attack."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import socket
+import sys
+import types
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from bridge import Bridge, Message, Request, RunFinished, Text, TextDelta
+from bridge.model import Event, verify
+from tests.server.harness import Exchange, ask, fake_backend, post, serving
+from tests.server.test_server import END, SAID, config
+
+pytestmark = pytest.mark.usefixtures("toy")
+
+
+@pytest.fixture
+def parts() -> Iterator[types.ModuleType]:
+    """A module with agents and stages that a configuration can name."""
+    made = types.ModuleType("parts_for_tests")
+    sys.modules[made.__name__] = made
+    yield made
+    del sys.modules[made.__name__]
+
+
+def staged(url: str, **more: Any) -> dict[str, Any]:
+    setup = config(url, more or None)
+    setup["routes"][0]["stages"] = ["parts_for_tests:stage"]
+    return setup
+
+
+# ---------------------------------------------------------------------- stages
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        lambda events: [e for e in events if not isinstance(e, RunFinished)],
+        lambda events: [*events, TextDelta("x", "late")] if isinstance(events[-1], RunFinished) else events,
+        lambda events: [*events, *events] if isinstance(events[-1], RunFinished) else events,
+    ],
+    ids=["drops the end", "says more after the end", "ends twice"],
+)
+async def test_a_stage_cannot_take_the_end_away(parts: types.ModuleType, stage: Any, stream: bool) -> None:
+    parts.stage = lambda context: stage  # type: ignore[attr-defined]
+    async with fake_backend() as backend, serving(staged(backend.url)) as base:
+        backend.streams(SAID, END)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x", "stream": stream}), 5)
+        assert reply.body.count(b'"end":"stop"') == 1
+        assert (await ask("GET", f"{base}/healthz")).status == 200
+
+
+@pytest.mark.parametrize("when", ["first", "later", "on a timeout"])
+@pytest.mark.parametrize("how", ["raises", "gives None"])
+async def test_a_stage_that_breaks_ends_the_run_well(parts: types.ModuleType, when: str, how: str) -> None:
+    def stage(events: list[Event]) -> list[Event] | None:
+        began = any(isinstance(e, TextDelta) for e in events)
+        if when == "first" or (when == "later" and not began) or (when == "on a timeout" and not began):
+            if how == "raises":
+                raise ValueError("secret")
+            return None
+        return events
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(SAID)
+        if when == "on a timeout":
+            await exchange.left()
+        await asyncio.sleep(0.1)
+        await exchange.send(END)
+        await exchange.end()
+
+    parts.stage = lambda context: stage  # type: ignore[attr-defined]
+    async with fake_backend() as backend, serving(staged(backend.url, timeouts={"idle": "200ms"})) as base:
+        backend.plays(script)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 5)
+    assert reply.body.count(b'"wrong":"The bridge failed') == 1
+    assert b"HTTP/1.1" not in reply.body
+    assert b"secret" not in reply.body
+
+
+async def test_an_encoder_that_breaks_cuts_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dialect_toy
+
+    def encode(self: object, events: list[Event]) -> list[bytes]:
+        if any(isinstance(e, RunFinished) for e in events):
+            raise ValueError("secret")
+        return [b'{"say":"x"}']
+
+    monkeypatch.setattr(dialect_toy.ToyEncoder, "encode", encode)
+    async with fake_backend() as backend, serving(config(backend.url)) as base:
+
+        async def script(exchange: Exchange) -> None:
+            await exchange.head()
+            await exchange.send(SAID)
+            await asyncio.sleep(0.1)
+            await exchange.send(END)
+            await exchange.end()
+
+        backend.plays(script)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 5)
+        assert b"HTTP/1.1" not in reply.body
+        assert b"secret" not in reply.body
+
+
+async def test_a_run_that_breaks_before_it_began_is_still_a_run(parts: types.ModuleType) -> None:
+    def stage(events: list[Event]) -> list[Event]:
+        raise ValueError
+
+    parts.stage = lambda context: stage  # type: ignore[attr-defined]
+    async with fake_backend() as backend, Bridge.from_config(staged(backend.url)) as bridge:
+        backend.streams(SAID, END)
+        events = [e async for e in bridge.stream(Request([Message("user", [Text("x")])]))]
+    assert [type(e).__name__ for e in verify(events)] == ["RunStarted", "RunFailed"]
+
+
+# ---------------------------------------------------------------------- agents
+
+
+async def test_an_agent_that_never_awaits_leaves_others_their_turn(parts: types.ModuleType) -> None:
+    async def run(request: Request) -> AsyncIterator[str]:
+        for _ in range(50_000):
+            yield "x"
+
+    parts.run = run  # type: ignore[attr-defined]
+    setup = config()
+    setup["backends"]["it"] = {"dialect": "python", "target": "parts_for_tests:run"}
+    async with serving(setup) as base:
+        busy = asyncio.create_task(post(f"{base}/toy/ask", {"ask": "x"}))
+        await asyncio.sleep(0)
+        for _ in range(3):
+            assert (await ask("GET", f"{base}/healthz")).status == 200
+        assert not busy.done()
+        assert (await busy).body.count(b'"say":"x"') == 50_000
+
+
+async def test_an_agent_that_swallows_its_cancellation_is_still_out_of_time(parts: types.ModuleType) -> None:
+    async def run(request: Request) -> AsyncIterator[str]:
+        yield "a"
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        yield "b"
+        await asyncio.sleep(60)
+
+    parts.run = run  # type: ignore[attr-defined]
+    setup = config()
+    setup["backends"]["it"] = {
+        "dialect": "python",
+        "target": "parts_for_tests:run",
+        "timeouts": {"idle": "200ms"},
+    }
+    async with serving(setup) as base:
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 5)
+    assert b"fell silent" in reply.body
+
+
+async def test_a_limit_holds_in_a_task_that_was_cancelled_before() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(SAID)
+        await exchange.left()
+
+    async with (
+        fake_backend() as backend,
+        Bridge.from_config(config(backend.url, {"timeouts": {"idle": "200ms"}})) as bridge,
+    ):
+        backend.plays(script)
+
+        async def late_work() -> str:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                events = [e async for e in bridge.stream(Request([Message("user", [Text("x")])]))]
+                return type(events[-1]).__name__
+            return ""
+
+        task = asyncio.create_task(late_work())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        assert await asyncio.wait_for(task, 5) == "RunFailed"
+
+
+# ---------------------------------------------------------------------- backends
+
+
+async def test_every_stale_connection_is_passed_over() -> None:
+    """A backend that was restarted: the pool holds nothing but closed connections."""
+    together = asyncio.Barrier(3)
+
+    async def script(exchange: Exchange) -> None:
+        number = len(backend.seen)
+        if number <= 3:
+            await together.wait()
+            await exchange.stream(SAID, END)
+        elif number <= 6:
+            exchange.reset()
+        else:
+            await exchange.stream(SAID, END)
+
+    async with fake_backend() as backend, serving(config(backend.url)) as base:
+        backend.plays(script)
+        await asyncio.gather(*(post(f"{base}/toy/ask", {"ask": "x"}) for _ in range(3)))
+        assert (await post(f"{base}/toy/ask", {"ask": "x"})).body == SAID + END
+
+
+async def test_a_long_error_keeps_its_status(toy: str) -> None:
+    async with fake_backend() as backend:
+        setup = {
+            "backends": {"it": {"dialect": "openai-chat", "url": f"{backend.url}/v1"}},
+            "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
+        }
+        async with serving(setup) as base:
+            message = b'{"error":{"message":"slow down ' + b"x" * 3_000_000 + b'"}}'
+            backend.answers(429, message, retry_after="3")
+            body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+            reply = await post(f"{base}/v1/chat/completions", body)
+            assert (reply.status, reply.headers["retry-after"]) == (429, "3")
+
+
+async def test_more_patience_than_we_have_is_passed_on_at_once() -> None:
+    async with fake_backend() as backend:
+        setup = {
+            "backends": {"it": {"dialect": "openai-chat", "url": backend.url, "retry": {"attempts": 3}}},
+            "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
+        }
+        async with serving(setup) as base:
+            backend.answers(503, b'{"error":{"message":"later"}}', retry_after="30")
+            body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+            reply = await asyncio.wait_for(post(f"{base}/v1/chat/completions", body), 3)
+            assert (reply.status, reply.headers["retry-after"], len(backend.seen)) == (503, "30", 1)
+
+
+async def test_a_backend_that_is_silent_at_first_is_tried_again() -> None:
+    async def script(exchange: Exchange) -> None:
+        if len(backend.seen) == 1:
+            await exchange.left()
+        else:
+            await exchange.stream(SAID, END)
+
+    setup = {"retry": {"attempts": 2, "backoff": "10ms"}, "timeouts": {"first_event": "200ms"}}
+    async with fake_backend() as backend, serving(config(backend.url, setup)) as base:
+        backend.plays(script)
+        assert (await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 3)).body == SAID + END
+
+
+async def test_broken_answers_leave_no_cycles() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(SAID)
+        exchange.reset()
+
+    def calls() -> int:
+        return sum(type(o).__name__ == "HttpCall" for o in gc.get_objects())
+
+    async with fake_backend() as backend, serving(config(backend.url)) as base:
+        backend.plays(script)
+        await post(f"{base}/toy/ask", {"ask": "x"})
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(10):
+                await post(f"{base}/toy/ask", {"ask": "x"})
+            assert calls() <= 1
+        finally:
+            gc.enable()
+
+
+# ---------------------------------------------------------------------- passthrough
+
+
+async def passed(base: str, stream: bool = True) -> Any:
+    return await post(f"{base}/toy/ask", {"ask": "x", "stream": stream})
+
+
+async def test_passthrough_of_every_kind_of_answer() -> None:
+    async def split(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(b'data: {"nothing":1}\n\n')
+        await asyncio.sleep(0.05)
+        await exchange.send(SAID)
+        await exchange.send(END)
+        await exchange.end()
+
+    async with fake_backend() as backend:
+        setup = config(backend.url)
+        setup["routes"][0]["passthrough"] = True
+        async with serving(setup) as base:
+            backend.plays(split)
+            assert (await passed(base)).body == b'data: {"nothing":1}\n\n' + SAID + END
+            backend.answers(200, b'{"said": "whole",\n "end":"stop"}')
+            assert (await passed(base, stream=False)).body == b'{"said": "whole",\n "end":"stop"}'
+            assert (await passed(base)).body == b'data: {"say":"whole"}\n\n' + END
+            backend.streams(SAID, END)
+            assert (await passed(base, stream=False)).json == {"said": "Hello", "end": "stop"}
+            backend.answers(500, b"{}")
+            assert (await passed(base)).status == 502
+
+
+# ---------------------------------------------------------------------- clients
+
+
+async def test_a_key_that_is_no_text_is_just_wrong() -> None:
+    async with serving(config(auth={"keys": [{"name": "a", "key": "k"}]})) as base:
+        port = int(base.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"POST /toy/ask HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \xff\xfe\r\ncontent-length: 2\r\n\r\n{}"
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 401 ")
+
+
+async def test_a_body_that_does_not_come_holds_nobody_up() -> None:
+    async with serving(config(limits={"concurrent": 1, "queue": 0}, body_time="300ms")) as base:
+        port = int(base.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /toy/ask HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        await writer.drain()
+        assert (await post(f"{base}/toy/ask", {"ask": "x"})).status == 200
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 3)
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_client_that_never_reads_is_cut() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        with contextlib.suppress(ConnectionError):
+            for _ in range(5_000):
+                await exchange.send(b'data: {"say":"' + b"x" * 10_000 + b'"}\n\n')
+
+    async with fake_backend() as backend, serving(config(backend.url, slow_reader="300ms")) as base:
+        backend.plays(script)
+        port = int(base.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b'POST /toy/ask HTTP/1.1\r\nhost: x\r\ncontent-length: 11\r\n\r\n{"ask":"x"}')
+            while not backend.seen:
+                await asyncio.sleep(0.01)
+            await asyncio.wait_for(backend.seen[0].gone.wait(), 5)
+
+
+async def test_errors_keep_their_shape_below_somebody_elses_path() -> None:
+    from aiohttp import web
+
+    from bridge.server import make_app
+    from tests.server.harness import free_port
+
+    whole = web.Application()
+    whole.add_subapp("/llm/", make_app(Bridge.from_config(config())))
+    runner = web.AppRunner(whole)
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        assert (await ask("GET", f"http://127.0.0.1:{port}/llm/toy/nix")).json["wrong"].startswith("There is nothing")
+        assert (await post(f"http://127.0.0.1:{port}/llm/toy/ask", {"ask": "x"})).status == 200
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_bridge_that_is_not_open_says_so() -> None:
+    bridge = Bridge.from_config(config())
+    with pytest.raises(RuntimeError, match="not open"):
+        await bridge.complete(Request([Message("user", [Text("x")])]))
