@@ -19,6 +19,7 @@ from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.model import Answer, Event, Folder, Request
 from bridge.pipeline import Backend, CallInfo, Run, StageFactory
+from bridge.pipeline.memory import Memory
 
 if TYPE_CHECKING:
     from bridge.config import Config
@@ -86,8 +87,9 @@ class Route:
 
 @dataclass(slots=True)
 class Caller:
-    """Who asks, and what of his request travels on beside its body."""
+    """Who asks, and what of his request travels on beside its body. `owner` is whose conversations he may continue."""
 
+    owner: str = ""
     request_id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     raw_body: bytes | None = None
@@ -96,9 +98,10 @@ class Caller:
 class Bridge:
     """Routes, backends and stores. Use it as an async context manager, or `start` and `close` it."""
 
-    def __init__(self, routes: Sequence[Route], config: Config) -> None:
+    def __init__(self, routes: Sequence[Route], config: Config, memory: Memory | None = None) -> None:
         self.routes = list(routes)
         self.config = config
+        self._memory = memory
         self._open: AsyncExitStack | None = None
 
     @classmethod
@@ -111,9 +114,10 @@ class Bridge:
     @classmethod
     def of(cls, config: Config) -> Bridge:
         """A bridge from a checked configuration. Raises `ConfigError` for a target that cannot be imported."""
-        from bridge.assembly import assemble
+        from bridge.assembly import assemble, memory_for
 
-        return cls(assemble(config), config)
+        routes = assemble(config)
+        return cls(routes, config, memory_for(routes, config))
 
     # ------------------------------------------------------------------ life
 
@@ -125,6 +129,9 @@ class Bridge:
             for backend in {b.name: b for route in self.routes for b in route.backends}.values():
                 stack.push_async_callback(backend.close)
                 await backend.start()
+            if self._memory is not None:
+                stack.push_async_callback(self._memory.close)
+                self._memory.start(self.config.stores.retention.history)
             self._open = stack.pop_all()
 
     @property
@@ -145,7 +152,7 @@ class Bridge:
 
     # ------------------------------------------------------------------ runs
 
-    def run(
+    async def run(
         self,
         route: Route,
         request: Request,
@@ -156,7 +163,7 @@ class Bridge:
         run_id: str | None = None,
         created_at: float | None = None,
     ) -> Run:
-        """A prepared run: the backend is chosen and the request encoded, nothing is sent yet.
+        """A prepared run: the backend is chosen, the conversation loaded, the request encoded; nothing is sent yet.
 
         Raises `RequestError` for an unknown model and `Unsupported` for what the backend's dialect cannot say.
         """
@@ -164,24 +171,35 @@ class Bridge:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
         backend = route.pick(request.model)
         caller = caller or Caller()
+        run_id = run_id or uuid.uuid4().hex
+        turn = None
+        if self._memory is not None and not route.passthrough:
+            turn = await self._memory.begin(caller.owner, route.path, request, backend.card, run_id)
+            request = turn.request if turn is not None else request
         info = CallInfo(
-            run_id or uuid.uuid4().hex,
+            run_id,
             request.thread_id,
             created_at or time.time(),
             caller.request_id,
             backend.forwards(caller.headers),
             caller.raw_body if route.passthrough else None,
         )
-        return Run(
-            request,
-            backend,
-            card or LIBRARY,
-            info,
-            options=route.options,
-            stages=route.stages,
-            lost=lost,
-            untouched=route.passthrough,
-        )
+        try:
+            return Run(
+                request,
+                backend,
+                card or LIBRARY,
+                info,
+                options=route.options,
+                stages=route.stages,
+                lost=lost,
+                untouched=route.passthrough,
+                turn=turn,
+            )
+        except BaseException:
+            if turn is not None:
+                await turn.close()
+            raise
 
     def route(self, path: str | None = None) -> Route:
         """The route mounted at `path`; without a path the first one. Raises `ConfigError` for an unknown path."""
@@ -194,7 +212,7 @@ class Bridge:
 
     async def stream(self, request: Request, *, route: str | None = None) -> AsyncIterator[Event]:
         """Our events, from `RunStarted` to the terminal one. Leaving the loop early cancels the backend's work."""
-        run = self.run(self.route(route), request)
+        run = await self.run(self.route(route), request)
         try:
             while not run.done:
                 for event in await run.read():
@@ -204,7 +222,7 @@ class Bridge:
 
     async def complete(self, request: Request, *, route: str | None = None) -> Answer:
         """The finished answer. Raises the fitting `BridgeError` when the run failed."""
-        run = self.run(self.route(route), request)
+        run = await self.run(self.route(route), request)
         folder = Folder()
         try:
             while not run.done:

@@ -59,7 +59,9 @@ LATER: tuple[Later, ...] = (
     Later(("server", "time_zone"), False, "no times are shown"),
     Later(("server", "page"), False, "there is no page at /"),
     Later(("server", "metrics"), False, "no metrics are served"),
-    Later(("stores",), False, "nothing is kept between requests"),
+    Later(("stores", "runs"), False, "no runs are kept"),
+    Later(("stores", "attachments"), False, "no files are kept"),
+    Later(("stores", "retention", "events"), False, "no runs are kept"),
     Later(("speech",), False, "no speech is transcribed"),
 )
 

@@ -363,8 +363,8 @@ class Retention(Section):
 
 
 class Stores(Section):
-    history: HistoryUrl = Field(
-        default="sqlite:///data/bridge.db", description="threads, runs and messages: sqlite or postgresql", repr=False
+    history: HistoryUrl | None = Field(
+        default=None, description="conversations: sqlite or postgresql; absent = none are kept", repr=False
     )
     runs: RunsUrl = Field(
         default="sqlite:///data/bridge.db", description="events, queue, cancels, leases: sqlite or redis", repr=False

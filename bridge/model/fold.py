@@ -124,6 +124,12 @@ class Folder:
             else:
                 self._rare(event)
 
+    def cut(self) -> None:
+        """The stream broke off without its end: what had come of open parts becomes their content."""
+        for part_id, part in self._parts.items():
+            part.message.parts[part.place] = _finished(part, ev.PartEnded(part_id))
+        self._parts.clear()
+
     def _rare(self, event: Event) -> None:
         answer = self.answer
         match event:

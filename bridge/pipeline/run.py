@@ -15,11 +15,12 @@ from collections.abc import Sequence
 
 from bridge.codec import Card, Losses
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
-from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted
+from bridge.model import Event, Folder, Request, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import trouble
 from bridge.pipeline.backend import Backend, Call, CallInfo
+from bridge.pipeline.memory import Turn
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 
 log = logging.getLogger("bridge.run")
@@ -46,8 +47,12 @@ class Run:
         stages: Sequence[StageFactory] = (),
         lost: Losses | None = None,
         untouched: bool = False,
+        turn: Turn | None = None,
     ) -> None:
-        """`untouched`: no stage may change the stream (passthrough). Raises `Unsupported` from the back's codec."""
+        """`untouched`: no stage may change the stream (passthrough). `turn` keeps the conversation at the end.
+
+        Raises `Unsupported` from the back's codec.
+        """
         self.lost = lost if lost is not None else Losses()
         self.backend = backend
         self._info = info
@@ -57,6 +62,8 @@ class Run:
         self._stages = [] if untouched else build((*AUTOMATIC, *stages), context)
         self.request = context.request
         self.call: Call = backend.call(self.request, info, self.lost)
+        self._turn = turn
+        self._said = Folder() if turn is not None else None
         self._attempt = 1
         self._opened = False
         self._refused: Failure | None = None
@@ -88,10 +95,18 @@ class Run:
         if self.done:
             return []
         try:
-            events = self._staged(await self._raw())
+            events = await self._raw()
+            if self._said is not None:
+                # Before the stages: a conversation holds what the backend said, not what this client is shown.
+                self._said.feed(events)
+            events = self._staged(events)
         except Exception as error:
             events = self._broken(error)
-        return self._passed_on(events)
+        events = self._passed_on(events)
+        if events and type(events[-1]) in TERMINAL:
+            # Before the client sees the end: its next request must find this turn.
+            await self._keep(self.failure)
+        return events
 
     async def _raw(self) -> list[Event]:
         """What the backend says next, or that a limit has passed."""
@@ -287,9 +302,27 @@ class Run:
         return self._passed_on(self._open.fail(failure, self._head))
 
     async def close(self) -> None:
-        """Lets go of the backend; cancels its work when the run is not over. Never raises."""
+        """Lets go of the backend; cancels its work when the run is not over. Never raises but `CancelledError`."""
         self._stop_watch()
         await self.call.close()
+        turn, failure = self._turn, Failure(ErrorCode.CANCELED, "The run was canceled.")
+        if turn is not None:
+            try:
+                await self._keep(failure)
+            finally:
+                await turn.close()
+
+    async def _keep(self, failure: Failure | None) -> None:
+        """Keeps the conversation, once; a store that fails now is logged, since the client has its answer already."""
+        said, self._said = self._said, None
+        if self._turn is None or said is None:
+            return
+        said.cut()
+        said.answer.failure = said.answer.failure or failure
+        try:
+            await self._turn.keep(said.answer)
+        except BridgeError as error:
+            log.error("run %s: the conversation was not kept: %s", self._info.run_id, error.message)
 
 
 def failed_at_once(events: list[Event]) -> Failure | None:

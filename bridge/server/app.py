@@ -19,7 +19,7 @@ from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestE
 from bridge.pipeline import trouble
 from bridge.server.access import Gate, Key, Keys
 from bridge.server.runs import Rules, RunHandler
-from bridge.server.wire import error_of, request_id, response_of
+from bridge.server.wire import USER, error_of, request_id, response_of
 
 log = logging.getLogger("bridge.server")
 
@@ -164,7 +164,7 @@ def _guarded(handler: Handler, route: Route, state: State) -> Handler:
 
     async def handle(http: web.Request) -> web.StreamResponse:
         try:
-            state.keys.check(http, route.path)
+            http[USER] = state.keys.check(http, route.path) or ""
             return await handler(http)
         except BridgeError as error:
             return error_of(route.dialect, error.failure)

@@ -22,7 +22,7 @@ from bridge.framing import sse
 from bridge.model import Event, Heartbeat, Request
 from bridge.pipeline import Run, failed_at_once, trouble
 from bridge.server.access import Gate
-from bridge.server.wire import STREAM_HEADERS, error_of, read_request, request_id, response_of
+from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, request_id, response_of
 
 access = logging.getLogger("bridge.access")
 log = logging.getLogger("bridge.server")
@@ -154,7 +154,7 @@ class RunHandler:
         # The body is read before a place is taken: who sends slowly holds up nobody.
         context, request, caller = await self._request(http, report)
         async with self._gate:
-            run = self._run(context, request, caller, report)
+            run = await self._run(context, request, caller, report)
             try:
                 if request.stream:
                     response = await self._stream(http, run, context, report)
@@ -174,10 +174,10 @@ class RunHandler:
         context.request = request
         context.thread_id = request.thread_id
         context.model = request.model
-        return context, request, Caller(report.request_id, wire.headers, wire.body)
+        return context, request, Caller(http.get(USER, ""), report.request_id, wire.headers, wire.body)
 
-    def _run(self, context: Context, request: Request, caller: Caller, report: Report) -> Run:
-        run = self._bridge.run(
+    async def _run(self, context: Context, request: Request, caller: Caller, report: Report) -> Run:
+        run = await self._bridge.run(
             self._route,
             request,
             card=self._route.dialect.card,

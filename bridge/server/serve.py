@@ -13,14 +13,16 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from bridge.engine import Bridge
-from bridge.server.app import CANCELS, STATE, State, make_app
+from bridge.server.app import CANCELS, STATE, make_app
 
 log = logging.getLogger("bridge.server")
 
 
 @asynccontextmanager
-async def running(bridge: Bridge, *, share_port: bool = False) -> AsyncIterator[tuple[int, State]]:
-    """The server of `bridge`, open inside the block; gives its port and its state. Leaving the block drains it.
+async def running(
+    bridge: Bridge, *, share_port: bool = False, hurry: asyncio.Event | None = None
+) -> AsyncIterator[int]:
+    """The server of `bridge`, open inside the block; gives its port. Leaving it drains, but for `hurry`.
 
     `share_port`: other processes listen on the same port. Raises `OSError` when the port cannot be opened.
     """
@@ -28,13 +30,14 @@ async def running(bridge: Bridge, *, share_port: bool = False) -> AsyncIterator[
     app = make_app(bridge)
     # Without handler_cancellation aiohttp lets a handler sleep on when its client is gone, and the backend works on.
     app[CANCELS] = True
+    app[STATE].hurry = hurry or app[STATE].hurry
     # Streams are drained by `State.drain`, which can still say something to them; aiohttp only cuts.
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1, handle_signals=False)
     try:
         await runner.setup()
         site = web.TCPSite(runner, server.host, server.port, backlog=1024, reuse_port=share_port or None)
         await site.start()
-        yield runner.addresses[0][1], app[STATE]
+        yield runner.addresses[0][1]
         app[STATE].draining = True
         await site.stop()
         await app[STATE].drain(server.drain)
@@ -47,22 +50,20 @@ async def serve(bridge: Bridge, *, share_port: bool = False, ready: Callable[[in
 
     Raises `OSError` when the port cannot be opened.
     """
-    stop = asyncio.Event()
+    stop, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    hurry = stop.set
 
     def told() -> None:
         """The first signal drains, the second one does not wait for open streams."""
         if stop.is_set():
-            hurry()
+            hurry.set()
         stop.set()
 
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, told)
     # Opening thousands of streams with the default thresholds spends a third of its time in the collector.
     gc.set_threshold(50_000, 20, 100)
-    async with running(bridge, share_port=share_port) as (port, state):
-        hurry = state.hurry.set
+    async with running(bridge, share_port=share_port, hurry=hurry) as port:
         if ready is not None:
             ready(port)
         orphaned = loop.create_task(_until_orphaned(stop)) if share_port else None

@@ -12,6 +12,8 @@ from bridge.codec import Dialect, WireRequest, WireResponse
 from bridge.errors import ErrorCode, Failure, RequestError
 
 REQUEST_ID = web.RequestKey("request_id", str)
+USER = web.RequestKey("user", str)
+"""The name of the key by which a request came in; the owner of all that is made with it."""
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 
 STREAM_HEADERS = {

@@ -50,12 +50,14 @@ def surplus(entries: Sequence[Entry], bounds: Bounds) -> list[int]:
     whole = _uncuttable(entries, starts[-1] if starts else lead)
     cut = _drop(room, lead, [n for n in starts if not whole[n]])
     dropped = list(range(lead, cut))
-    if not room.fits:
-        first = cut
+    if not room.fits and starts:
+        first = starts[-1]
         while first < len(entries) and entries[first].role in _ASKING:
             first += 1
-        rounds = (n for n in range(first + 1, len(entries)) if not whole[n] and entries[n].role == "assistant")
-        dropped += range(first, _drop(room, first, rounds))
+        # Unless it holds the result of an older call, which then keeps the older turns, too.
+        if first < len(entries) and not whole[first]:
+            rounds = (n for n in range(first + 1, len(entries)) if not whole[n] and entries[n].role == "assistant")
+            dropped += range(first, _drop(room, first, rounds))
     return dropped
 
 

@@ -82,6 +82,8 @@ class Turns:
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeper: asyncio.Task[None] | None = None
         self._kick = asyncio.Event()
+        self._idle = True  # the keeper has nothing to wait for
+        self._closed = False
         self._failing_since: float | None = None
 
     @asynccontextmanager
@@ -103,15 +105,18 @@ class Turns:
 
     async def close(self) -> None:
         """Gives back every ticket; who still waits gets an error."""
+        self._closed = True
         if self._keeper is not None:
             self._keeper.cancel()
             with suppress(asyncio.CancelledError):
                 await self._keeper
             self._keeper = None
-        for place in self._places():
-            self._refuse(place, unavailable(self._engine, "closed"))
-            self._spawn(self._leave(place))
-        while self._tasks:
+        while True:
+            for place in self._places():
+                self._refuse(place, unavailable(self._engine, "closed"))
+                self._spawn(self._leave(place))
+            if not self._tasks:
+                break
             await asyncio.gather(*self._tasks, return_exceptions=True)
         self._left.clear()
 
@@ -135,9 +140,10 @@ class Turns:
             line.places[place.ticket] = place
             if first:
                 self._let_in(place)
-        if self._keeper is None:
+        if self._keeper is None and not self._closed:
             self._keeper = asyncio.create_task(self._keep(), name="history-turns")
-        self._kick.set()
+        if self._idle or not first:
+            self._kick.set()
 
     async def _give_up(self, place: _Place, entering: asyncio.Task[None]) -> None:
         with suppress(BridgeError):
@@ -154,8 +160,11 @@ class Turns:
             except BridgeError:
                 # Not the caller's business: his run is over. The keeper tries again, and in the end it runs out.
                 self._left.append((place.key, ticket))
+                self._kick.set()
                 return
             self._let_in(line.places.get(first or 0))
+            if line.places and first not in line.places:
+                self._kick.set()  # another process is next
 
     def _let_in(self, place: _Place | None) -> None:
         if place is not None and not place.let_in.done():
@@ -169,38 +178,46 @@ class Turns:
     # -------------------------------------------------------------------- all places
 
     async def _keep(self) -> None:
-        """Renews what is held and looks for what is due."""
+        """Renews what is held, gives back what is left, and looks for what is due."""
         clock = asyncio.get_running_loop().time
         beat = clock() + self._lease / 3
+        failures = 0
         while True:
-            pause = POLL if self._elsewhere() else max(0.0, beat - clock()) if self._lines or self._left else None
+            self._idle = not self._lines and not self._left
+            soon = self._left or self._elsewhere()
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(None if self._idle else POLL if soon else max(0.0, beat - clock())):
                     await self._kick.wait()
             self._kick.clear()
             try:
                 if clock() >= beat:
-                    beat = clock() + self._lease / 3
                     await self._renew()
+                    beat = clock() + self._lease / 3
+                await self._give_back()
                 await self._look()
-                self._failing_since = None
-            except BridgeError as error:
-                self._failed(error, clock())
-                await asyncio.sleep(POLL)
+                self._failing_since, failures = None, 0
+            except Exception as error:
+                if not isinstance(error, BridgeError):
+                    _log.exception("cannot look after the turns")
+                self._failed(clock())
+                failures += 1
+                await asyncio.sleep(min(POLL * 2 ** min(failures, 9), self._lease / 6, 1.0))
 
-    async def _renew(self) -> None:
+    async def _give_back(self) -> None:
         for key, ticket in self._left[:]:
             async with self._line(key) as line:
                 first = await self._tickets.leave(key, ticket, list(line.places))
                 self._left.remove((key, ticket))
                 self._let_in(line.places.get(first or 0))
-        places = list(self._places())
+
+    async def _renew(self) -> None:
+        places = self._places()
         there = set(await self._tickets.renew([p.ticket for p in places if p.ticket is not None]) if places else ())
         for place in places:
-            line = self._lines.get(place.key)
-            if place.ticket in there or line is None or line.places.get(place.ticket or 0) is not place:
+            known = self._lines[place.key].places if place.key in self._lines else {}
+            if place.ticket in there or known.get(place.ticket or 0) is not place:
                 continue
-            del line.places[place.ticket or 0]
+            del known[place.ticket or 0]
             if place.holds:
                 _log.warning("a turn was lost: this process stood still for longer than %g s", self._lease)
             else:
@@ -223,13 +240,13 @@ class Turns:
                     first = await self._tickets.first(waiting[ticket].key, list(line.places))
                     self._let_in(line.places.get(first or 0))
 
-    def _failed(self, error: BridgeError, now: float) -> None:
+    def _failed(self, now: float) -> None:
         if self._failing_since is None:
             self._failing_since = now
         elif now - self._failing_since > self._lease:
             # By now the tickets may belong to nobody: better an error than waiting for ever.
             for place in self._places():
-                self._refuse(place, error)
+                self._refuse(place, unavailable(self._engine, "lost"))
 
     def _elsewhere(self) -> dict[int, _Place]:
         """The first ticket of each line here in which somebody waits and nobody of this process holds the turn."""

@@ -212,7 +212,7 @@ async def serving(config: dict[str, Any]) -> AsyncIterator[str]:
     """The bridge with this configuration, served as in production; gives its base URL."""
     server = {"port": free_port(), "drain": "1s", **config.pop("server", {})}
     bridge = Bridge.from_config({"server": server, **config})
-    async with running(bridge) as (port, _):
+    async with running(bridge) as port:
         yield f"http://127.0.0.1:{port}"
 
 

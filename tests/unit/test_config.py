@@ -232,7 +232,9 @@ def test_what_is_not_used_by_this_version_is_named(tmp_path: Path) -> None:
         "server.time_zone: not used by this version; no times are shown",
         "server.page: not used by this version; there is no page at /",
         "server.metrics: not used by this version; no metrics are served",
-        "stores: not used by this version; nothing is kept between requests",
+        "stores.runs: not used by this version; no runs are kept",
+        "stores.attachments: not used by this version; no files are kept",
+        "stores.retention.events: not used by this version; no runs are kept",
         "speech: not used by this version; no speech is transcribed",
     ]
     assert parse(mapping(server={"page": False, "metrics": "off"})).notices == []

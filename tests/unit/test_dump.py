@@ -170,7 +170,10 @@ MESSAGES: list[tuple[Message, list[Any]]] = [
 TOOLS: list[tuple[Tool, list[Any]]] = [
     (Tool("f"), ["W", "f"]),
     (Tool("f", None, {}), ["W", "f", None, {}]),
-    (Tool("f", "does", {"type": ["T", "x"]}, False, {"d": {}}), ["W", "f", "does", {"type": ["T", "x"]}, False, {"d": {}}]),
+    (
+        Tool("f", "does", {"type": ["T", "x"]}, False, {"d": {}}),
+        ["W", "f", "does", {"type": ["T", "x"]}, False, {"d": {}}],
+    ),
 ]  # fmt: skip
 
 

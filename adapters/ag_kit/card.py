@@ -1,0 +1,85 @@
+"""What AG-Kit can carry, and what becomes of the rest. It speaks of generation 1; generation 2 carries more."""
+
+from __future__ import annotations
+
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, RunsTools, entries
+from bridge.model import HistoryMode
+
+_NO_EVENT = "the wire has no event for it"
+_NO_FIELD = "the wire has no field for it"
+_NO_FINISH = "a stream ends without saying why; option finish_notice: error"
+_MARKDOWN = "Markdown in the text; option media: drop"
+_TEXT_ONLY = "a message is one string; option unsupported_media: text"
+
+CARD = Card(
+    answers=entries(
+        ANSWER_FEATURES,
+        text={
+            Feature.REFUSAL: "as ordinary text",
+            Feature.IMAGE: _MARKDOWN,
+            Feature.AUDIO: _MARKDOWN,
+            Feature.VIDEO: _MARKDOWN,
+            Feature.FILE: _MARKDOWN,
+            Feature.DATA: "JSON in the text; option media: drop",
+        },
+        drop={
+            Feature.REASONING: _NO_EVENT + "; option reasoning: text",
+            Feature.REASONING_SIGNATURE: _NO_EVENT,
+            Feature.TOOL_ORIGIN: "a call does not say who offers its tool",
+            Feature.USAGE: _NO_EVENT,
+            Feature.USAGE_DETAILS: _NO_EVENT,
+            Feature.FINISH_LENGTH: _NO_FINISH,
+            Feature.FINISH_CONTENT_FILTER: _NO_FINISH,
+            Feature.STATE: _NO_EVENT,
+            Feature.STEP: _NO_EVENT,
+            Feature.CUSTOM: _NO_EVENT,
+            Feature.RAW: "that of other dialects; its own passes unchanged",
+            Feature.CHOICES: "one answer; choices above 0 are left out",
+            Feature.PART_BORDERS: "texts that follow each other are one flowing text",
+            Feature.MODEL: _NO_EVENT,
+        },
+        refuse={Feature.FINISH_CANCELED: "told as an error, never as a normal end"},
+    ),
+    requests=entries(
+        REQUEST_FEATURES,
+        text={
+            Feature.DATA: "JSON in the text",
+            Feature.REFUSAL_HISTORY: "as ordinary text",
+            Feature.TOOL_HISTORY: "finished rounds become text: the reference server breaks off on replayed calls",
+            Feature.RESUME: "the payload is sent as a string, the only form that every server takes",
+        },
+        drop={
+            Feature.MESSAGE_NAME: _NO_FIELD,
+            Feature.TOOL_CHOICE: "none leaves the tools out, anything else is not sent",
+            Feature.PARALLEL_TOOL_CALLS: _NO_FIELD,
+            Feature.RESPONSE_FORMAT: _NO_FIELD,
+            Feature.SAMPLING: _NO_FIELD + "; n above 1 is refused",
+            Feature.REASONING_EFFORT: _NO_FIELD,
+            Feature.REASONING_HISTORY: _NO_FIELD,
+            Feature.TOOL_ORIGIN: _NO_FIELD,
+            Feature.USER_ID: _NO_FIELD,
+            Feature.METADATA: _NO_FIELD,
+            Feature.CONTEXT: _NO_FIELD,
+            Feature.STATE: _NO_FIELD,
+        },
+        refuse={
+            Feature.IMAGE_URL: _TEXT_ONLY,
+            Feature.IMAGE_INLINE: _TEXT_ONLY,
+            Feature.AUDIO_URL: _TEXT_ONLY,
+            Feature.AUDIO_INLINE: _TEXT_ONLY,
+            Feature.VIDEO_URL: _TEXT_ONLY,
+            Feature.VIDEO_INLINE: _TEXT_ONLY,
+            Feature.FILE_URL: _TEXT_ONLY,
+            Feature.FILE_INLINE: _TEXT_ONLY,
+            Feature.FILE_REF: _TEXT_ONLY,
+        },
+    ),
+    history=HistoryMode.DELTA,
+    keeps_history=True,
+    eager_start=False,
+    # Clients run calls of tools that they offered and only watch all others (page, sections 5 and 6), so calls that a
+    # backend ran itself are shown with their results instead of being withheld.
+    client_runs_calls=False,
+    usage_on_failure=False,
+    runs_tools=RunsTools.UNLISTED,
+)

@@ -1,0 +1,103 @@
+"""The dialect `ag-kit`: `send-message` of AG-Kit, later named CloudBase Agent, both sides, both generations.
+
+Generation 1 is written here. Generation 2 is AG-UI on the same path: `second.py` hands it to that dialect, which is
+found by name at run time, and adapts what differs.
+"""
+
+from __future__ import annotations
+
+from bridge.codec import (
+    Context,
+    Dialect,
+    Encoder,
+    Endpoint,
+    Operation,
+    WireRequest,
+    WireResponse,
+    json_response,
+)
+from bridge.codec.dialect import Decoder as AnyDecoder
+from bridge.codec.jsontext import dumps, loads, read_body
+from bridge.errors import ErrorCode, Failure, RequestError
+from bridge.model import Event, Request
+
+from . import encoder, errors, request, second, writing
+from .card import CARD
+from .decoder import Decoder
+from .generation import generation_in, generation_of
+from .options import BackOptions, FrontOptions, back
+from .wire import NAME
+
+_JSON = "application/json"
+
+
+class AGKit(Dialect):
+    """Both sides of `send-message`; a client is answered in the generation in which it asked."""
+
+    name = NAME
+    card = CARD
+    surface = (
+        Endpoint("POST", "/send-message", Operation.RUN),
+        # The hosted platform's path, and the same below a base URL that ends in its `/v1`.
+        Endpoint("POST", "/v1/aibot/bots/{id}/send-message", Operation.RUN),
+        Endpoint("POST", "/aibot/bots/{id}/send-message", Operation.RUN),
+        Endpoint("GET", "/healthz", Operation.HEALTH),
+    )
+    front_options = FrontOptions
+    back_options = BackOptions
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        said = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if said and said != _JSON and not said.endswith("+json"):
+            raise RequestError(f"content-type: expected {_JSON}, got {said[:40]!r}.", param="content-type")
+        body = read_body(wire.body)
+        if generation_of(body, context) == 2:
+            return second.decode_request(wire, body, context)
+        return request.decode_request(body)
+
+    def encoder(self, context: Context) -> Encoder:
+        return second.encoder(context) if generation_in(context) == 2 else encoder.Encoder(context)
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return errors.encode_error(failure)
+
+    def encode_health(self, alive: bool) -> WireResponse:
+        body = {"status": "healthy" if alive else "unhealthy", "service": "dialect-bridge"}
+        return json_response(dumps(body), 200 if alive else 503)
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        body = {"conversationId": "example", "messages": [{"role": "user", "content": text}]}
+        return WireRequest("POST", "/send-message", dict(writing.HEADERS), body=dumps(body))
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, request: Request, context: Context) -> WireRequest:
+        if back(context).generation == 2:
+            return second.encode_request(request, context)
+        return writing.encode_request(request, context)
+
+    def decoder(self, context: Context) -> AnyDecoder:
+        return Decoder(context, second.decoder)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        """An answer that is no stream is no answer: an error told with status 200, or something else's page."""
+        decoder = self.decoder(context)
+        try:
+            body = loads(wire.body)
+        except ValueError:
+            body = None
+        if wire.status < 400 and isinstance(body, dict) and isinstance(body.get("type"), str):
+            return [*decoder.feed([wire.body]), *decoder.close()]
+        if wire.status >= 400 or (isinstance(body, dict) and ("detail" in body or "error" in body)):
+            status = wire.status if wire.status >= 400 else 500
+            return decoder.close(self.decode_error(WireResponse(status, wire.headers, wire.body)))
+        text = "The backend's answer is neither an event stream nor a JSON object with an error."
+        return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return errors.decode_error(wire)
+
+
+dialect = AGKit()

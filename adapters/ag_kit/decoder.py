@@ -1,0 +1,252 @@
+"""A backend's stream -> events, by the reading rules of the page (section 4).
+
+Generation 1 is read here. Event types with upper case letters are AG-UI, whatever was asked for (a server of generation
+2 takes a request of generation 1 and answers in its own way, capture g2-gen1-body): they go to that decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bridge.codec import Context, FrameLike
+from bridge.codec.dialect import Decoder as AnyDecoder
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest
+from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.model import Event, Interrupted, PartKind, Raw, RunStarted, Text, json_text
+
+from .errors import failure_of
+from .options import back
+from .wire import DONE, NAME, mended
+
+_TEXT = PartKind.TEXT
+_Wire = dict[str, Any]
+
+
+class Decoder:
+    """One per run. `second` makes the decoder of generation 2 when it is needed; it may raise `BridgeError`."""
+
+    def __init__(self, context: Context, second: Callable[[Context], AnyDecoder]) -> None:
+        self._context = context
+        self._builder = context.builder()
+        self._make_second = second
+        self._second: AnyDecoder | None = None
+        self._needs_end = back(context).generation == 2
+        self._told = False
+        self._ragged = False
+        self._turn = 0
+        self._turned = False
+        # The pieces of the arguments of open calls; None for calls that are over.
+        self._calls: dict[str, list[str] | None] = {}
+
+    # ------------------------------------------------------------------ the contract
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        if self._second is not None:
+            return self._passed_on(self._second.feed(frames))
+        builder = self._builder
+        for place, frame in enumerate(frames):
+            if builder.done:
+                break
+            if not self._payload(frame if type(frame) is bytes else frame.data):  # type: ignore[union-attr]
+                return self._hand_over(frames[place:])
+        return self._take()
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        if self._second is not None:
+            return self._passed_on(self._second.close(failure))
+        if not self._builder.done:
+            # The published page's streams have no end mark: the end of the body is the end (rule 4). A server of
+            # generation 2 says how its run ended, so that there silence is none.
+            if failure is None and not self._open_calls() and (self._told or not self._needs_end):
+                self._builder.finish()
+            self._builder.close(failure)
+        return self._take()
+
+    def _take(self) -> list[Event]:
+        events = self._builder.take()
+        self._told = self._told or bool(events)
+        return events
+
+    # ------------------------------------------------------------------ the other generation
+
+    def _hand_over(self, frames: Sequence[FrameLike]) -> list[Event]:
+        try:
+            self._second = self._make_second(self._context)
+        except BridgeError as error:
+            text = f"The backend speaks generation 2 of AG-Kit, which cannot be read: {error.message}"
+            self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+            return self._take()
+        for key, pieces in self._calls.items():
+            if pieces is not None:
+                self._builder.end_part(key)
+        self._builder.end_message(self._turn)
+        return [*self._take(), *self._passed_on(self._second.feed(frames))]
+
+    def _passed_on(self, events: list[Event]) -> list[Event]:
+        """The other decoder's events; a run begins only once."""
+        return events[1:] if self._told and events and type(events[0]) is RunStarted else events
+
+    # ------------------------------------------------------------------ frames
+
+    def _payload(self, data: bytes) -> bool:
+        """Reads one frame; False when it is of generation 2."""
+        try:
+            event = loads(data)
+        except ValueError:
+            return self._odd(data.strip())
+        if type(event) is not dict:
+            return True
+        content = event.get("content")
+        if event.get("type") == "text" and type(content) is str:
+            if content:
+                self._builder.flow(self._message() if self._turned else self._turn, _TEXT, content)
+            return True
+        if may_nest(data) and deeper_than(event, MAX_DEPTH):
+            self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
+            return True
+        return self._event(event)
+
+    def _odd(self, data: bytes) -> bool:
+        """What is not JSON for orjson: the end mark, nothing, lone surrogates - or no JSON at all."""
+        if data == DONE:
+            self._done()
+            return True
+        if not data:
+            return True
+        try:
+            event = loads_ragged(data)
+        except ValueError:
+            self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
+            return True
+        if not isinstance(event, dict):
+            return True
+        # Halves of a pair may come in two pieces, so these two are left to the builder.
+        halves = {k: event[k] for k in ("content", "delta") if isinstance(event.get(k), str)}
+        self._ragged = True
+        ours = self._event({**mended(event), **halves})
+        self._ragged = False
+        return ours
+
+    def _event(self, event: _Wire) -> bool:
+        kind = event.get("type")
+        if not isinstance(kind, str) or not kind:
+            if event.get("error") is not None:
+                self._error(event)
+            else:
+                self._unknown(event)
+            return True
+        handler = _HANDLERS.get(kind)
+        if handler is None and kind != kind.lower():
+            return False
+        (handler or Decoder._unknown)(self, event)
+        return True
+
+    def _unknown(self, event: _Wire) -> None:
+        """Means nothing to us (rules 5 and 6); a client of this dialect gets it as it came."""
+        self._builder.emit(Raw(NAME, mended(event) if self._ragged else event))
+
+    # ------------------------------------------------------------------ text and calls
+
+    def _message(self) -> int:
+        """The key of the message that goes on; after results, and once no call is open, that is a new one."""
+        if self._turned and not self._open_calls():
+            self._builder.end_message(self._turn)
+            self._turn += 1
+            self._turned = False
+        return self._turn
+
+    def _text(self, event: _Wire) -> None:
+        content = event.get("content")
+        if isinstance(content, str) and content:
+            put = self._builder.ragged_flow if self._ragged else self._builder.flow
+            put(self._message(), _TEXT, content)
+
+    def _start(self, event: _Wire) -> None:
+        """A start is sent once for each id; a call without an id gets one."""
+        key, name = _call_of(event), event.get("toolCallName")
+        if key and key in self._calls:
+            return
+        self._builder.end_part(key)
+        self._calls[key] = []
+        self._builder.open_part(
+            key, self._message(), PartKind.TOOL_CALL, call_id=key or None, name=name if isinstance(name, str) else ""
+        )
+
+    def _arguments(self, event: _Wire) -> None:
+        key, delta = _call_of(event), event.get("delta")
+        pieces = self._calls.get(key)
+        if pieces is None:
+            # Of a call whose start never came: the reference server does so with parallel calls.
+            self._unknown(event)
+            return
+        if delta is not None and delta != "":
+            piece = delta if isinstance(delta, str) else json_text(delta)
+            pieces.append(piece)
+            (self._builder.ragged if self._ragged else self._builder.delta)(key, piece)
+
+    def _end(self, event: _Wire) -> None:
+        key = _call_of(event)
+        if self._calls.get(key) is None:
+            self._unknown(event)
+            return
+        self._builder.end_part(key)
+        self._calls[key] = None
+
+    def _result(self, event: _Wire) -> None:
+        """What the server says after a result is a message of its own."""
+        said, name = event.get("result"), _call_of(event)
+        if not self._open_calls():
+            self._builder.end_message(self._turn)
+        self._turned = True
+        result = said if isinstance(said, str) else "" if said is None else json_text(said)
+        self._builder.result(name, [Text(result)])
+
+    def _open_calls(self) -> list[list[str]]:
+        return [pieces for pieces in self._calls.values() if pieces is not None]
+
+    # ------------------------------------------------------------------ the end
+
+    def _interrupt(self, event: _Wire) -> None:
+        wanted, reason = event.get("id"), event.get("reason")
+        name = str(wanted) if isinstance(wanted, (str, int)) and wanted != "" else self._context.make_id("interrupt")
+        said = reason if isinstance(reason, str) and reason else None
+        self._builder.interrupt(Interrupted(name, said, event.get("payload")))
+
+    def _error(self, event: _Wire) -> None:
+        self._builder.fail(failure_of(event))
+
+    def _done(self) -> None:
+        """The reference server swallows failures and ends as if all were well: a call cut in two gives it away."""
+        if any(not _is_object("".join(pieces)) for pieces in self._open_calls()):
+            text = "The backend's answer ended in the middle of a tool call."
+            self._builder.fail(Failure(ErrorCode.TRUNCATED_STREAM, text))
+            return
+        self._builder.finish()
+        self._builder.end()
+
+
+_HANDLERS: dict[str, Callable[[Decoder, _Wire], None]] = {
+    "text": Decoder._text,
+    "tool-call-start": Decoder._start,
+    "tool-call-args": Decoder._arguments,
+    "tool-call-end": Decoder._end,
+    "tool-result": Decoder._result,
+    "interrupt": Decoder._interrupt,
+    "error": Decoder._error,
+}
+
+
+def _call_of(event: _Wire) -> str:
+    """The call's id, empty when there is none."""
+    value = event.get("toolCallId")
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(loads(arguments), dict)
+    except ValueError:
+        return False

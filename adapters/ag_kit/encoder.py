@@ -1,0 +1,199 @@
+"""Events -> generation 1's stream, for one run (page, sections 4 to 8).
+
+Seven kinds of event, each one line of compact JSON, then `[DONE]`. The one client that could be had joins the field
+`content` of every event whatever its type, so that name stands on `text` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec.jsontext import dumps
+from bridge.model import Data, FinishReason, Media, MediaKind, PartKind, as_text, result_text
+from bridge.model import events as ev
+from bridge.model.events import Event
+
+from .errors import CANCELED, error_text
+from .options import front
+from .order import Order
+from .wire import DONE, NAME, safe, write
+
+_DELTAS: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
+_TEXT = b'{"type":"text","content":'
+_MEDIA = {
+    MediaKind.IMAGE: Feature.IMAGE,
+    MediaKind.AUDIO: Feature.AUDIO,
+    MediaKind.VIDEO: Feature.VIDEO,
+    MediaKind.FILE: Feature.FILE,
+}
+_FINISHES = {
+    FinishReason.LENGTH: (Feature.FINISH_LENGTH, "The answer was cut at its length limit."),
+    FinishReason.CONTENT_FILTER: (Feature.FINISH_CONTENT_FILTER, "The answer was stopped by a content filter."),
+}
+
+
+class Encoder:
+    """Trusts the grammar; every event becomes no, one or several payloads."""
+
+    def __init__(self, context: Context) -> None:
+        self._lost = context.lost
+        self._options = front(context)
+        self._order = Order(context.lost)
+        self._out: list[FrameLike] = []
+        self._call: ev.PartStarted | None = None
+        self._piece = b""
+        self._argued = False
+        self._thinking: set[str] = set()
+        self._interrupts: list[bytes] = []
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        out = self._out = []
+        order = self._order
+        for event in events:
+            kind = type(event)
+            if kind in _DELTAS and not order.busy and (order.open is None or kind is ev.ArgsDelta):
+                _HANDLERS[kind](self, event)
+                continue
+            for placed in order.feed(event):
+                handler = _HANDLERS.get(type(placed))
+                if handler is not None:
+                    handler(self, placed)
+        return out
+
+    def close(self) -> list[FrameLike]:
+        """Nothing: `[DONE]` goes out with the terminal event, in the same write."""
+        return []
+
+    # ------------------------------------------------------------------ text
+
+    def _text(self, event: ev.TextDelta) -> None:
+        if event.text:
+            self._say(event.text)
+
+    def _say(self, text: str) -> None:
+        said = dumps(text)
+        self._out.append(_TEXT + (said if said.isascii() else safe(said)) + b"}")
+
+    def _think(self, event: ev.ReasoningDelta) -> None:
+        if not event.text:
+            return
+        if self._options.reasoning == "drop":
+            self._lost.add(Feature.REASONING)
+        elif event.part_id in self._thinking:
+            self._say(event.text)
+        else:
+            self._thinking.add(event.part_id)
+            self._say("<think>" + event.text)
+
+    def _add(self, event: ev.ContentAdded) -> None:
+        feature = _MEDIA[event.part.kind] if isinstance(event.part, Media) else Feature.DATA
+        self._lost.add(feature, "told as text" if self._options.media == "text" else "left out")
+        if isinstance(event.part, (Media, Data)) and self._options.media == "text":
+            self._say(as_text(event.part))
+
+    # ------------------------------------------------------------------ calls
+
+    def _start_part(self, event: ev.PartStarted) -> None:
+        if event.kind is not PartKind.TOOL_CALL:
+            return
+        call_id = event.call_id or ""
+        self._call, self._argued = event, False
+        self._out.append(write({"type": "tool-call-start", "toolCallId": call_id, "toolCallName": event.name or ""}))
+        self._piece = b'{"type":"tool-call-args","toolCallId":' + safe(dumps(call_id)) + b',"delta":'
+
+    def _argue(self, event: ev.ArgsDelta) -> None:
+        if event.text:
+            self._argued = self._argued or not event.text.isspace()
+            said = dumps(event.text)
+            self._out.append(self._piece + (said if said.isascii() else safe(said)) + b"}")
+
+    def _end_part(self, event: ev.PartEnded) -> None:
+        if event.part_id in self._thinking:
+            self._say("</think>\n\n")
+        elif self._call is not None and event.part_id == self._call.part_id:
+            if not self._argued:
+                self._out.append(self._piece + b'"{}"}')
+            self._out.append(write({"type": "tool-call-end", "toolCallId": self._call.call_id or ""}))
+            self._call = None
+
+    def _result(self, event: ev.ToolResulted) -> None:
+        result = result_text(event.parts)
+        self._out.append(write({"type": "tool-result", "toolCallId": event.call_id, "result": result}))
+
+    # ------------------------------------------------------------------ the end
+
+    def _interrupt(self, event: ev.Interrupted) -> None:
+        """Written last of all, and after the ends of all calls. The reason must be a string, said or not."""
+        self._interrupts.append(
+            write(
+                {
+                    "type": "interrupt",
+                    "id": event.interrupt_id,
+                    "reason": event.reason or "",
+                    "payload": event.payload,
+                }
+            )
+        )
+
+    def _finish(self, event: ev.RunFinished) -> None:
+        error = None
+        if event.reason is FinishReason.CANCELED:
+            error = CANCELED
+        elif event.reason in _FINISHES:
+            feature, text = _FINISHES[event.reason]
+            self._lost.add(feature)
+            error = text if self._options.finish_notice == "error" else None
+        self._end(error)
+
+    def _fail(self, event: ev.RunFailed) -> None:
+        self._end(error_text(event.error))
+
+    def _end(self, error: str | None) -> None:
+        self._out += self._interrupts
+        if error is not None:
+            self._out.append(write({"type": "error", "error": error}))
+        self._out.append(DONE)
+
+    # ------------------------------------------------------------------ the rest
+
+    def _beat(self, event: ev.Heartbeat) -> None:
+        if self._options.keepalive == "comment":
+            self._out.append(KEEPALIVE)
+
+    def _raw(self, event: ev.Raw) -> None:
+        """An event that only a server of this dialect knows, as it came."""
+        if event.dialect == NAME and isinstance(event.value, dict):
+            self._out.append(write(event.value))
+        else:
+            self._lost.add(Feature.RAW, event.dialect)
+
+    def _lose(self, event: Event) -> None:
+        self._lost.add(_LOST[type(event)])
+
+
+_LOST: dict[type, Feature] = {
+    ev.UsageReported: Feature.USAGE,
+    ev.StateChanged: Feature.STATE,
+    ev.StepStarted: Feature.STEP,
+    ev.StepEnded: Feature.STEP,
+    ev.Custom: Feature.CUSTOM,
+}
+
+# Functions of the class, not methods bound to each encoder, which would tie every encoder to itself.
+_HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
+    ev.TextDelta: Encoder._text,
+    ev.ReasoningDelta: Encoder._think,
+    ev.ArgsDelta: Encoder._argue,
+    ev.PartStarted: Encoder._start_part,
+    ev.PartEnded: Encoder._end_part,
+    ev.ContentAdded: Encoder._add,
+    ev.ToolResulted: Encoder._result,
+    ev.Interrupted: Encoder._interrupt,
+    ev.RunFailed: Encoder._fail,
+    ev.RunFinished: Encoder._finish,
+    ev.Heartbeat: Encoder._beat,
+    ev.Raw: Encoder._raw,
+    **dict.fromkeys(_LOST, Encoder._lose),
+}

@@ -1,0 +1,163 @@
+"""Failures in AG-Kit's words and back (page, section 8 and part 2), before a stream and inside one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bridge.codec import WireResponse, json_response
+from bridge.codec.jsontext import dumps, loads
+from bridge.codec.redact import masked
+from bridge.errors import RULES, ErrorCode, Failure
+
+from .wire import mended
+
+CANCELED = "The run was canceled."
+LONGEST = 500
+"""Characters of an error's text inside a stream: people read it in a chat."""
+
+SECOND = "generation 2"
+"""The key of `Failure.details` by which a failure is known to answer a request of generation 2."""
+
+_INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
+_OWN_CODES = frozenset(map(str, ErrorCode))
+_STATUSES: dict[int, ErrorCode] = {
+    400: ErrorCode.INVALID_REQUEST,
+    401: ErrorCode.BACKEND_AUTH,
+    403: ErrorCode.BACKEND_AUTH,
+    404: ErrorCode.NOT_FOUND,
+    405: ErrorCode.BACKEND_PROTOCOL,
+    408: ErrorCode.BACKEND_TIMEOUT,
+    409: ErrorCode.CONFLICT,
+    413: ErrorCode.TOO_LARGE,
+    422: ErrorCode.INVALID_REQUEST,
+    429: ErrorCode.RATE_LIMITED,
+    502: ErrorCode.BACKEND_UNAVAILABLE,
+    503: ErrorCode.OVERLOADED,
+    504: ErrorCode.BACKEND_TIMEOUT,
+}
+# Generation 2's words; those that the page names and those that its statuses suggest.
+_WORDS: dict[ErrorCode, str] = {
+    ErrorCode.INVALID_REQUEST: "INVALID_REQUEST",
+    ErrorCode.UNSUPPORTED: "INVALID_REQUEST",
+    ErrorCode.INTERNAL: "INTERNAL_ERROR",
+}
+_AUTH_TEXT = "The backend refused the bridge's credentials."
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
+
+
+# ------------------------------------------------------------------ inside a stream
+
+
+def error_text(failure: Failure) -> str:
+    """The text of an `error` event: short, without keys and addresses."""
+    return masked(_ADDRESS.sub("(address)", failure.message), LONGEST) or "The run failed."
+
+
+def failure_of(event: dict[str, Any]) -> Failure:
+    """What an event with `error` means: a text, or an object with a message; `details` beside it says more."""
+    said: Any = event.get("error")
+    more: Any = event.get("details")
+    if isinstance(said, dict):
+        more = more or said.get("details")
+        said = said.get("message")
+    texts = [t for t in (said, more) if isinstance(t, str) and t.strip()]
+    message = masked(": ".join(texts)) if texts else "The backend reported an error."
+    return Failure(ErrorCode.BACKEND_ERROR, message)
+
+
+# ------------------------------------------------------------------ before a stream
+
+
+def encode_error(failure: Failure) -> WireResponse:
+    """FastAPI's shape, which is the reference server's; invalid requests are 422 as there."""
+    if SECOND in failure.details:
+        return _second(failure)
+    status = failure.status or (422 if failure.code in _INVALID else failure.http_status)
+    item = {"type": _kind(failure), "loc": ["body", *_location(failure.param)], "msg": masked(failure.message, LONGEST)}
+    return json_response(dumps({"detail": [item]}), status, dict(failure.headers))
+
+
+def _second(failure: Failure) -> WireResponse:
+    """The shape of generation 2, whose server answers an invalid request with 400."""
+    word = _WORDS.get(failure.code) or str(failure.code).upper()
+    error = {"code": word, "message": masked(failure.message, LONGEST)}
+    body = {"error": error, "requestId": failure.details.get(SECOND) or "unknown"}
+    return json_response(dumps(body), failure.http_status, dict(failure.headers))
+
+
+def _kind(failure: Failure) -> str:
+    if failure.code is not ErrorCode.INVALID_REQUEST:
+        return str(failure.code)
+    if "not valid JSON" in failure.message:
+        return "json_invalid"
+    return "missing" if ": required," in failure.message else "value_error"
+
+
+def _location(param: str | None) -> list[str | int]:
+    """`messages[0].content` as the pieces `messages`, 0, `content`."""
+    return [int(p) if p.isdigit() else p for p in re.split(r"[.\[\]]+", param or "") if p]
+
+
+def decode_error(wire: WireResponse) -> Failure:
+    """What an error status of either generation means. A page of HTML is not repeated."""
+    headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+    if wire.status in (401, 403):
+        return Failure(ErrorCode.BACKEND_AUTH, _AUTH_TEXT, headers=headers)
+    body = _json(wire.body)
+    if wire.status == 422 and _misses_conversation(body):
+        text = "The backend speaks generation 1 of AG-Kit; its option generation must say so."
+        return Failure(ErrorCode.BACKEND_PROTOCOL, text)
+    text, word = _detail(body)
+    default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
+    code = ErrorCode(word) if word in _OWN_CODES else _STATUSES.get(wire.status, default)
+    message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
+    return Failure(code, message, status=_kept(code, wire.status), backend_code=word or None, headers=headers)
+
+
+def _kept(code: ErrorCode, status: int) -> int | None:
+    """The backend's own status where ours for the same code is another and both blame the caller."""
+    return status if 400 <= RULES[code].http < 500 and 400 <= status < 500 and status != RULES[code].http else None
+
+
+def _misses_conversation(body: Any) -> bool:
+    """Requests of generation 1 always have the field: only one of generation 2 can be told that it is missing."""
+    detail = body.get("detail") if isinstance(body, dict) else None
+    items = detail if isinstance(detail, list) else []
+    return any(
+        isinstance(i, dict) and i.get("type") == "missing" and i.get("loc") == ["body", "conversationId"] for i in items
+    )
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return loads(body)
+    except ValueError:
+        return None
+
+
+def _detail(body: Any) -> tuple[str, str]:
+    """The text of an error body and its word, each empty when there is none."""
+    if not isinstance(body, dict):
+        return "", ""
+    detail = body.get("detail") or body.get("error") or body.get("message")
+    if isinstance(detail, str):
+        more = body.get("details")
+        text = f"{detail}: {more}" if isinstance(more, str) and more else detail
+        return mended(text), _string(body.get("code"))
+    if isinstance(detail, dict):
+        return _string(detail.get("message") or detail.get("msg")), _string(detail.get("code"))
+    items = [d for d in detail if isinstance(d, dict)] if isinstance(detail, list) else []
+    return "; ".join(t for t in map(_item, items) if t), _string(items[0].get("type")) if items else ""
+
+
+def _item(item: dict[str, Any]) -> str:
+    """One entry of FastAPI's list. Our own messages name the place already."""
+    text, place = _string(item.get("msg")), item.get("loc")
+    pieces = [str(p) for p in place if p != "body"] if isinstance(place, list) else []
+    own = pieces and text.startswith(pieces[0])
+    return f"{'.'.join(pieces)}: {text}" if pieces and text and not own else text
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,35 @@
+"""Which generation a request is of: both come on the same path, and the body tells (page, part 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec import Context
+from bridge.codec.check import wrong
+from bridge.errors import RequestError
+
+from .options import Generation, front
+from .wire import own
+
+
+def generation_of(body: dict[str, Any], context: Context) -> Generation:
+    """Raises `RequestError` when the body has the key of neither generation."""
+    first = body.get("conversationId") is not None
+    second = body.get("threadId") is not None or body.get("runId") is not None
+    if first and second:
+        return front(context).generation or (2 if body.get("runId") is not None else 1)
+    if second:
+        return 2
+    if not first:
+        message = "conversationId: required, expected a string (generation 2 has threadId and runId instead)."
+        raise RequestError(message, param="conversationId")
+    if not isinstance(body["conversationId"], str):
+        wrong("conversationId", "a string", body["conversationId"])
+    return 1
+
+
+def generation_in(context: Context) -> Generation:
+    """The generation of the request of this run; without a request, what the front's option says."""
+    if context.request is not None:
+        return 2 if own(context.request.extras).get("generation") == 2 else 1
+    return front(context).generation or 1

@@ -1,0 +1,62 @@
+"""What may be configured on a route (front) or a backend (back) of this dialect."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from bridge.codec import Context, Options
+
+Generation = Literal[1, 2]
+
+
+class FrontOptions(Options):
+    """Options of a route whose clients speak AG-Kit."""
+
+    generation: Generation | None = Field(
+        None, description="Generation of a request that has the keys of both; without it 2 if runId is there, else 1."
+    )
+    reasoning: Literal["drop", "text"] = Field(
+        "drop", description="Reasoning in generation 1: left out, or shown as text between <think> and </think>."
+    )
+    media: Literal["text", "drop"] = Field(
+        "text", description="Pictures, files and data in generation 1: told as Markdown or JSON text, or left out."
+    )
+    finish_notice: Literal["none", "error"] = Field(
+        "none", description="error: an answer cut by its length limit or a filter ends with an error event."
+    )
+    keepalive: Literal["off", "comment"] = Field(
+        "off", description="What a silent stream carries: nothing, or an SSE comment."
+    )
+
+    @field_validator("keepalive", mode="before")
+    @classmethod
+    def _yaml_off(cls, value: Any) -> Any:
+        """YAML reads a bare `off` as false."""
+        return "off" if value is False else value
+
+
+class BackOptions(Options):
+    """Options of a backend that speaks AG-Kit."""
+
+    generation: Generation = Field(
+        1, description="Generation of the requests that are sent; answers are recognised by themselves."
+    )
+    path: str = Field("/send-message", description="Path of the endpoint below the base URL.")
+    bot_id: str | None = Field(
+        None, description="Id of a hosted agent; the path is then /v1/aibot/bots/{bot_id}/send-message."
+    )
+    unsupported_media: Literal["refuse", "text"] = Field(
+        "refuse", description="Media, which generation 1 cannot carry: refuse the request, or tell them as text."
+    )
+
+
+def front(context: Context) -> FrontOptions:
+    """The front's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
+
+
+def back(context: Context) -> BackOptions:
+    """The back's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, BackOptions) else BackOptions()

@@ -1,0 +1,87 @@
+"""Generation 1's body -> Request, checked in one walk (page, section 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec.check import Node, wrong
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, may_nest
+from bridge.errors import RequestError
+from bridge.model import HistoryMode, Message, Part, Request, Resume, Text, Tool, ToolCall, ToolResult
+
+from .wire import EMPTY_SCHEMA, NAME, noted
+
+_FIELDS = frozenset({"conversationId", "messages", "tools", "resume"})
+_ROLES = ("system", "user", "assistant", "tool")
+
+
+def decode_request(value: dict[str, Any]) -> Request:
+    """The messages are what is new; the server is meant to keep the rest. Unknown fields travel in `extras`."""
+    body = Node(value)
+    resume = body.object("resume")
+    return Request(
+        [_message(node) for node in body.objects("messages")],
+        tools=None if body.array("tools") is None else [_tool(node) for node in body.objects("tools")],
+        thread_id=body.need_string("conversationId"),
+        stream=True,
+        history=HistoryMode.DELTA,
+        resume=[] if resume is None else [Resume(resume.need_string("interruptId"), "resolved", resume.get("payload"))],
+        extras={NAME: {"generation": 1, "fields": body.rest(_FIELDS)}},
+    )
+
+
+def _message(node: Node) -> Message:
+    """One message; a parts array is refused, since generation 1 has no multimodal input."""
+    role = node.need_string("role")
+    node.one_of("role", _ROLES)
+    if role == "assistant":
+        return _assistant(node)
+    content = node.need_string("content")
+    if role == "tool":
+        call_id = node.need_string("toolCallId")
+        rest = node.rest({"role", "content", "toolCallId"})
+        return Message(role, [ToolResult(call_id, [Text(content)])], extras=noted(rest))
+    return Message(role, [Text(content)], extras=noted(node.rest({"role", "content"})))
+
+
+def _assistant(node: Node) -> Message:
+    content = node.string("content")
+    calls: list[Part] = [_call(call) for call in node.objects("toolCalls")]
+    parts: list[Part] = [Text(content)] if content or (content is not None and not calls) else []
+    wanted = node.get("id")
+    message_id = wanted if isinstance(wanted, str) and wanted else None
+    rest = node.rest({"role", "content", "toolCalls", "id"})
+    return Message("assistant", [*parts, *calls], message_id, extras=noted(rest))
+
+
+def _call(node: Node) -> ToolCall:
+    node.one_of("type", ("function",))
+    function = node.need_object("function")
+    return ToolCall(node.need_string("id"), function.need_string("name"), function.need_string("arguments"))
+
+
+def _tool(node: Node) -> Tool:
+    name, description = node.need_string("name"), node.need_string("description")
+    rest = node.rest({"name", "description", "parameters"})
+    return Tool(name, description, _schema(node), extras=noted(rest))
+
+
+def _schema(node: Node) -> dict[str, Any]:
+    """The parameters: a string that holds a JSON Schema, or, as the reference also takes it, the object itself."""
+    path, said = node.at("parameters"), node.get("parameters")
+    if isinstance(said, dict):
+        return said
+    expected = "a string that holds a JSON object"
+    if not isinstance(said, str):
+        wrong(path, expected, said, missing="parameters" not in node.value)
+    if not said.strip():
+        return dict(EMPTY_SCHEMA)
+    try:
+        schema = loads(said)
+    except ValueError:
+        raise RequestError(f"{path}: expected {expected}, got one that is not valid JSON.", param=path) from None
+    if not isinstance(schema, dict):
+        raise RequestError(f"{path}: expected {expected}, got one that holds something else.", param=path)
+    if may_nest(said.encode(), MAX_DEPTH) and deeper_than(schema, MAX_DEPTH):
+        raise RequestError(f"{path}: nested deeper than {MAX_DEPTH} levels.", param=path)
+    return schema

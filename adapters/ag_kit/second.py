@@ -1,0 +1,150 @@
+"""Generation 2: AG-UI on the same path (page, part 2).
+
+The work is done by the dialect `ag-ui`, found by name: it reads and writes `binary` parts, takes snake_case and ignores
+what comes after the end (a second `RUN_ERROR`, `RUN_FINISHED` behind `RUN_ERROR`). Here stands what differs: fields
+that may be missing, and interrupts, which are a `CUSTOM` event `on_interrupt` and come back in
+`forwardedProps.command.resume`, both without an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from bridge.codec import Context, Dialect, Feature, FrameLike, WireRequest, registry
+from bridge.codec import Decoder as AnyDecoder
+from bridge.codec import Encoder as AnyEncoder
+from bridge.codec.jsontext import dumps, loads
+from bridge.errors import ConfigError, RequestError, Unsupported
+from bridge.model import Custom, Event, FinishReason, HistoryMode, Interrupted, Request, Resume, RunFinished, json_text
+
+from .errors import SECOND
+from .options import back
+from .wire import NAME
+from .writing import HEADERS, path_of, refuse
+
+BASE = "ag-ui"
+INTERRUPT = "on_interrupt"
+# What the server of this generation takes for granted when it is missing; AG-UI itself requires more.
+_DEFAULTS: dict[str, Any] = {"messages": [], "state": {}, "tools": [], "context": [], "forwardedProps": {}}
+
+
+def base() -> Dialect:
+    """The AG-UI dialect. Raises `Unsupported` when it is not installed."""
+    try:
+        return registry.get(BASE)
+    except ConfigError:
+        raise Unsupported(f"Generation 2 of AG-Kit needs the dialect {BASE}, which is not installed.") from None
+
+
+# ------------------------------------------------------------------ as the front
+
+
+def decode_request(wire: WireRequest, body: dict[str, Any], context: Context) -> Request:
+    """The request as AG-UI reads it. Raises `RequestError` marked as one of this generation."""
+    agui = base()
+    completed = _complete(body, context)
+    answers = _take_resume(completed)
+    try:
+        asked = replace(wire, body=dumps(completed))
+        request = agui.decode_request(asked, replace(context, options=agui.front_options()))
+    except RequestError as error:
+        error.failure.details[SECOND] = body.get("runId") if isinstance(body.get("runId"), str) else "unknown"
+        raise
+    request.resume = [*request.resume, *answers]
+    request.extras = {**(request.extras or {}), NAME: {"generation": 2}}
+    # Messages are compared by id: the whole history and the increment alone are both legal.
+    request.history = HistoryMode.DELTA
+    request.stream = True
+    return request
+
+
+def _complete(body: dict[str, Any], context: Context) -> dict[str, Any]:
+    """The body with the fields that this generation's server makes up itself; an empty thread id begins a thread."""
+    out = {**_DEFAULTS, **{k: v for k, v in body.items() if v is not None}}
+    out["threadId"] = out.get("threadId") or f"thread_{context.run_id}"
+    out["runId"] = out.get("runId") or context.run_id
+    messages = out["messages"]
+    if "messages" not in body:
+        del out["messages"]  # the one field that is required
+    elif isinstance(messages, list):
+        out["messages"] = [
+            {"id": f"{out['runId']}-{place}", **m} if isinstance(m, dict) and m.get("id") is None else m
+            for place, m in enumerate(messages)
+        ]
+    return out
+
+
+def _take_resume(body: dict[str, Any]) -> list[Resume]:
+    """Takes the answer to an interrupt out of the body."""
+    forwarded: Any = body.get("forwardedProps")
+    command = forwarded.get("command") if isinstance(forwarded, dict) else None
+    if not isinstance(command, dict) or "resume" not in command:
+        return []
+    others = {k: v for k, v in command.items() if k != "resume"}
+    kept = {k: v for k, v in forwarded.items() if k != "command"}
+    body["forwardedProps"] = {**kept, "command": others} if others else kept
+    return [Resume(INTERRUPT, "resolved", command["resume"])]
+
+
+class Encoder:
+    """AG-UI's encoder behind a change of words."""
+
+    def __init__(self, inner: AnyEncoder, context: Context) -> None:
+        self._inner = inner
+        self._lost = context.lost
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        return self._inner.encode([self._worded(e) for e in events])
+
+    def close(self) -> list[FrameLike]:
+        return self._inner.close()
+
+    def _worded(self, event: Event) -> Event:
+        match event:
+            case Interrupted():
+                return Custom(INTERRUPT, json_text(event.payload))
+            case RunFinished(reason=FinishReason.INTERRUPTED):
+                return RunFinished(FinishReason.STOP, event.ended_at, event.extras)
+            case _:
+                return event
+
+
+def encoder(context: Context) -> AnyEncoder:
+    agui = base()
+    return Encoder(agui.encoder(replace(context, options=agui.front_options())), context)
+
+
+# ------------------------------------------------------------------ as the back
+
+
+def encode_request(request: Request, context: Context) -> WireRequest:
+    """AG-UI's request of before 1.0, with the answer to an interrupt where this generation reads it."""
+    agui = base()
+    refuse(request)
+    extras = {name: fields for name, fields in (request.extras or {}).items() if name != NAME}
+    plain = replace(request, resume=[], stream=True, extras=extras or None)
+    wire = agui.encode_request(plain, replace(context, options=agui.back_options()))
+    body = wire.body
+    if request.resume:
+        context.lost.add(Feature.RESUME, "the interrupt's id and the decision")
+        body = _with_resume(body, request.resume[0])
+    return WireRequest("POST", path_of(back(context)), dict(HEADERS), body=body)
+
+
+def _with_resume(body: bytes, answer: Resume) -> bytes:
+    """The payload as it is: any JSON can stand here. A cancelled interrupt must not look like a consent."""
+    value = loads(body)
+    forwarded = value.get("forwardedProps")
+    props = dict(forwarded) if isinstance(forwarded, dict) else {}
+    command = props.get("command")
+    payload = "cancelled" if answer.payload is None and answer.decision == "cancelled" else answer.payload
+    props["command"] = {**(command if isinstance(command, dict) else {}), "resume": payload}
+    return dumps({**value, "forwardedProps": props})
+
+
+def decoder(context: Context) -> AnyDecoder:
+    """AG-UI's decoder, which knows `on_interrupt`."""
+    agui = base()
+    return agui.decoder(replace(context, options=agui.back_options()))

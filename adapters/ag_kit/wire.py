@@ -1,0 +1,60 @@
+"""Words and small readers that both directions of the wire share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec.jsontext import dumps
+from bridge.model import Extras
+from bridge.model.builder import mend
+
+NAME = "ag-kit"
+DONE = b"[DONE]"
+
+EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
+"""What stands for the parameters of a tool that says nothing of them."""
+
+
+def own(extras: Extras | None) -> dict[str, Any]:
+    """What this dialect noted on a request, a message or a tool; an empty dict when it noted nothing."""
+    return extras.get(NAME) or {} if extras else {}
+
+
+def noted(fields: dict[str, Any]) -> Extras | None:
+    """`extras` with the unknown fields of an object, for routes with this dialect on both sides."""
+    return {NAME: {"fields": fields}} if fields else None
+
+
+def unknown(extras: Extras | None) -> dict[str, Any]:
+    """The unknown fields that `noted` kept."""
+    fields = own(extras).get("fields")
+    return fields if isinstance(fields, dict) else {}
+
+
+def write(event: dict[str, Any]) -> bytes:
+    """The payload of one event: compact JSON in one line."""
+    return safe(dumps(event))
+
+
+def safe(payload: bytes) -> bytes:
+    """Writes U+0085, U+2028 and U+2029 as escapes.
+
+    The reference leaves them raw, and readers that split "all line breaks" then lose the event; escapes are equally
+    legal (page, section 4). In valid UTF-8 these bytes stand for nothing else, and in JSON only inside strings.
+    """
+    if payload.isascii():
+        return payload
+    if 0xE2 in payload:
+        payload = payload.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+    return payload.replace(b"\xc2\x85", b"\\u0085") if 0xC2 in payload else payload
+
+
+def mended(value: Any) -> Any:
+    """The value with lone surrogates replaced in every string."""
+    if isinstance(value, str):
+        return mend(value)
+    if isinstance(value, list):
+        return [mended(v) for v in value]
+    if isinstance(value, dict):
+        return {mend(k): mended(v) for k, v in value.items()}
+    return value

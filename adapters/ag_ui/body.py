@@ -1,0 +1,77 @@
+"""`Request` -> RunAgentInput for a backend (section 2). All seven fields of 0.x are always there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.ag_ui.history import MessageWriter
+from adapters.ag_ui.options import BackOptions
+from adapters.ag_ui.props import write_props
+from adapters.ag_ui.wire import NAME, own
+from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.jsontext import dumps
+from bridge.model import Request, Resume, Tool
+
+# Whoever takes `*/*` may be answered in protobuf by the TypeScript encoder.
+HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
+_NOT_SENT = frozenset({"forwardedProps", "protocolVersion", "messages", "resume"})
+
+
+def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
+    """What the backend gets; nothing is refused."""
+    extras = request.extra(NAME)
+    body: dict[str, Any] = {
+        "threadId": context.thread_id or request.thread_id or context.run_id,
+        "runId": request.run_id or context.run_id,
+        "state": {} if request.state is None else request.state,
+        "messages": MessageWriter(context, options).write(request),
+        "tools": [_tool(tool, options) for tool in request.tools or ()],
+        "context": [_entry(entry) for entry in request.context],
+        "forwardedProps": _props(request, context, options),
+    }
+    if options.protocol_version is not None:
+        body["protocolVersion"] = options.protocol_version
+    if request.parent_run_id:
+        body["parentRunId"] = request.parent_run_id
+    if request.resume:
+        more = extras.get("resume")
+        body["resume"] = [_answer(r, more if isinstance(more, dict) else {}) for r in request.resume]
+    if request.metadata:
+        context.lost.add(Feature.METADATA)
+    if any(name != NAME and fields for name, fields in (request.extras or {}).items()):
+        context.lost.add(Feature.EXTRAS, "fields of other dialects")
+    body.update((k, v) for k, v in extras.items() if k not in _NOT_SENT and k not in body)
+    return WireRequest("POST", "", dict(HEADERS), body=dumps(body))
+
+
+def _props(request: Request, context: Context, options: BackOptions) -> Any:
+    """What an AG-UI client sent goes on; fields that a route read out of it go back to where they stood."""
+    rest = request.extra(NAME).get("forwardedProps")
+    from_here = NAME in (request.extras or {})
+    props = write_props(request, context, options.forward_props or from_here)
+    if from_here and not options.forward_props and request.model is None:
+        props.pop("model", None)
+    if rest is not None and not isinstance(rest, dict):
+        return rest
+    return {**props, **(rest or {})}
+
+
+def _tool(tool: Tool, options: BackOptions) -> dict[str, Any]:
+    wire: dict[str, Any] = {"name": tool.name, "description": tool.description or ""}
+    if tool.parameters is not None:
+        wire["parameters"] = tool.parameters
+    elif options.protocol_version is None:
+        wire["parameters"] = {"type": "object", "properties": {}}  # agents of 0.x require it
+    return {**wire, **own(tool.extras)}
+
+
+def _entry(entry: dict[str, Any]) -> dict[str, Any]:
+    return {**entry, "description": str(entry.get("description") or ""), "value": str(entry.get("value") or "")}
+
+
+def _answer(answer: Resume, more: dict[str, Any]) -> dict[str, Any]:
+    wire: dict[str, Any] = {"interruptId": answer.interrupt_id, "status": answer.decision}
+    if answer.payload is not None:
+        wire["payload"] = answer.payload
+    rest = more.get(answer.interrupt_id)
+    return {**wire, **(rest if isinstance(rest, dict) else {})}

@@ -1,0 +1,52 @@
+"""What AG-UI can carry, and what becomes of the rest."""
+
+from __future__ import annotations
+
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, RunsTools, entries
+from bridge.model import HistoryMode
+
+_AS_MARKDOWN = "Markdown in a text message: there is no event for it"
+_BY_OPTION = "no field for it; backend option forward_props sends it in forwardedProps"
+_NO_FIELD = "the wire has no field for it"
+
+CARD = Card(
+    answers=entries(
+        ANSWER_FEATURES,
+        text={
+            Feature.REFUSAL: "a text message: there is no event for it",
+            Feature.IMAGE: _AS_MARKDOWN,
+            Feature.AUDIO: _AS_MARKDOWN,
+            Feature.VIDEO: _AS_MARKDOWN,
+            Feature.FILE: _AS_MARKDOWN,
+            Feature.DATA: "JSON in a text message",
+        },
+        drop={
+            Feature.TOOL_ORIGIN: "every call is a function call",
+            Feature.CHOICES: "one answer; choices above 0 are left out",
+            Feature.MODEL: "named in the usage only",
+        },
+    ),
+    requests=entries(
+        REQUEST_FEATURES,
+        text={
+            Feature.DATA: "JSON as text",
+            Feature.REFUSAL_HISTORY: "part of the assistant's text",
+        },
+        drop={
+            Feature.TOOL_CHOICE: _BY_OPTION,
+            Feature.PARALLEL_TOOL_CALLS: _BY_OPTION,
+            Feature.RESPONSE_FORMAT: _BY_OPTION,
+            Feature.SAMPLING: _BY_OPTION,
+            Feature.REASONING_EFFORT: _BY_OPTION,
+            Feature.TOOL_ORIGIN: "every call is a function call",
+            Feature.USER_ID: _BY_OPTION,
+            Feature.METADATA: _NO_FIELD,
+        },
+    ),
+    history=HistoryMode.FULL,
+    keeps_history=False,
+    eager_start=True,
+    # A client runs what is pending when the run has finished: calls started minus results (section 4).
+    client_runs_calls=False,
+    runs_tools=RunsTools.UNLISTED,
+)

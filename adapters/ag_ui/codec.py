@@ -1,0 +1,106 @@
+"""The dialect `ag-ui`: one POST with a RunAgentInput, an SSE answer. Section numbers are those of README.md.
+
+As a front it satisfies clients from 0.0.35 on; as a back it reads every legal stream and what real agents make of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adapters.ag_ui import body, errors, request
+from adapters.ag_ui.card import CARD
+from adapters.ag_ui.decoder import AGUIDecoder
+from adapters.ag_ui.encoder import AGUIEncoder
+from adapters.ag_ui.options import BackOptions, FrontOptions, back, front
+from adapters.ag_ui.wire import NAME, VERSION
+from bridge.codec import (
+    Context,
+    Decoder,
+    Dialect,
+    Encoder,
+    Endpoint,
+    Frame,
+    Operation,
+    WireRequest,
+    WireResponse,
+)
+from bridge.codec.jsontext import dumps
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, Request, RunFailed
+
+
+class AGUI(Dialect):
+    """Both sides of AG-UI."""
+
+    name = NAME
+    card = CARD
+    surface = (Endpoint("POST", "", Operation.RUN),)
+    front_options = FrontOptions
+    back_options = BackOptions
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, front(context))
+
+    def encoder(self, context: Context) -> Encoder:
+        return AGUIEncoder(context)
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        """The protocol has no answer in one piece: this is the whole stream. A failed run is its error response."""
+        last = events[-1]
+        if isinstance(last, RunFailed):
+            return self.encode_error(last.error)
+        encoder = AGUIEncoder(context)
+        frames = [*encoder.encode(events), *encoder.close()]
+        data = b"".join(b"data: " + f + b"\n\n" for f in frames if not isinstance(f, Frame))
+        return WireResponse(200, {"content-type": "text/event-stream"}, data)
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return errors.encode_error(failure)
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        value = {
+            "threadId": "example",
+            "runId": "example-1",
+            "protocolVersion": VERSION,
+            "state": {},
+            "messages": [{"id": "1", "role": "user", "content": text}],
+            "tools": [],
+            "context": [],
+            "forwardedProps": {},
+        }
+        return WireRequest("POST", "", dict(body.HEADERS), body=dumps(value))
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, wanted: Request, context: Context) -> WireRequest:
+        return body.encode_request(wanted, context, back(context))
+
+    def decoder(self, context: Context) -> Decoder:
+        return AGUIDecoder(context)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        """A body in one piece: a stream that is all there, a list of its events, or an error object."""
+        decoder = AGUIDecoder(context)
+        if wire.status >= 400:
+            return decoder.close(self.decode_error(wire))
+        if wire.content_type == "text/event-stream" or wire.body[:5] == b"data:":
+            lines = wire.body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+            events = decoder.feed([line[5:].strip() for line in lines if line.startswith(b"data:")])
+            return events + decoder.close()
+        value = errors.read_json(wire.body)
+        values = value if isinstance(value, list) else [value]
+        if values and all(isinstance(v, dict) and isinstance(v.get("type"), str) for v in values):
+            return decoder.feed([dumps(v) for v in values]) + decoder.close()
+        error = errors.error_in(value)
+        if error:
+            return decoder.close(errors.failure_of(error))
+        text = "The backend's answer is neither an event stream nor an error object."
+        return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return errors.decode_error(wire)
+
+
+dialect = AGUI()

@@ -1,0 +1,285 @@
+"""AG-UI events of a backend -> events. Accepts every version and what section 5 lists, and never raises on wire data.
+
+`Streams` knows which texts, calls and reasoning are open; this file reads the events one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from adapters.ag_ui.errors import error_in, failure_of
+from adapters.ag_ui.reports import read_interrupt, read_usage
+from adapters.ag_ui.snapshot import answer_from
+from adapters.ag_ui.streams import Streams
+from adapters.ag_ui.wire import NAME, OURS, camel, finish_in, mended, noted, text_of
+from bridge.codec import Context, FrameLike
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Custom, Event, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
+
+_Event = dict[str, Any]
+# Events of nobody's stream: an open chunk and a reasoning that awaits its encrypted value stay as they are.
+_QUIET = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
+_CHUNKS = frozenset({"TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"})
+
+
+class AGUIDecoder:
+    """One per run."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._builder = context.builder()
+        self._streams = Streams(self._builder)
+        self._snapshot: list[Any] | None = None
+        self._finish: FinishReason | None = None
+
+    # -------------------------------------------------------------- the contract
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        builder, streams = self._builder, self._streams
+        live = streams.live
+        for frame in frames:
+            if builder.done:
+                break
+            data = frame if type(frame) is bytes else frame.data  # type: ignore[union-attr]
+            try:
+                event = loads(data)
+            except ValueError:
+                self._odd(data)
+                continue
+            if type(event) is not dict:
+                continue
+            kind = event.get("type")
+            if type(kind) is str and kind in live and not streams.unsettled:
+                field, keys = live[kind]
+                name, text = event.get(field), event.get("delta")
+                if type(name) is str and name in keys and type(text) is str:
+                    builder.delta(keys[name], text)
+                    continue
+            if may_nest(data) and deeper_than(event, MAX_DEPTH):
+                self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
+            else:
+                self._event(event)
+        return builder.take()
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        if not self._builder.done:
+            self._streams.settle()
+            self._builder.close(failure)
+        return self._builder.take()
+
+    # -------------------------------------------------------------- frames
+
+    def _odd(self, data: bytes) -> None:
+        """What is not JSON for orjson: nothing, another protocol's end mark, lone surrogates - or no JSON at all."""
+        if data.strip() in (b"", b"[DONE]"):
+            return
+        try:
+            event = loads_ragged(data)
+            if deeper_than(event, MAX_DEPTH):
+                raise ValueError("nested too deep")
+        except ValueError:
+            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
+            return
+        if isinstance(event, dict):
+            self._streams.ragged = True
+            self._event(mended(event))
+            self._streams.ragged = False
+
+    def _event(self, event: _Event) -> None:
+        event = camel(event)
+        kind = event.get("type")
+        if not isinstance(kind, str):
+            error = error_in(event)
+            if error:
+                self._fail(failure_of(error))
+            return
+        streams = self._streams
+        if kind not in _QUIET:
+            if kind not in _CHUNKS:
+                streams.end_chunk(event.get("subagentRunId"))
+            if kind not in ("REASONING_END", "THINKING_END"):
+                streams.settle()
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            handler(self, event)
+        else:
+            self._raw(event)
+
+    def _raw(self, event: _Event) -> None:
+        """A type that only this dialect understands, or nobody: kept for routes with AG-UI on both sides."""
+        self._builder.emit(Raw(NAME, event))
+
+    def _fail(self, failure: Failure) -> None:
+        self._streams.settle()
+        self._builder.fail(failure)
+
+    # -------------------------------------------------------------- text, calls, reasoning
+
+    def _text_start(self, event: _Event) -> None:
+        self._streams.announce(event)
+
+    def _text(self, event: _Event) -> None:
+        self._streams.text(text_of(event.get("messageId")), event)
+
+    def _text_end(self, event: _Event) -> None:
+        self._finish = finish_in(event) or self._finish
+        self._streams.end_text(text_of(event.get("messageId")))
+
+    def _call_start(self, event: _Event) -> None:
+        self._streams.call(event)
+
+    def _call_args(self, event: _Event) -> None:
+        self._streams.arguments(text_of(event.get("toolCallId")), event)
+
+    def _call_end(self, event: _Event) -> None:
+        self._streams.end_call(text_of(event.get("toolCallId")))
+
+    def _call_result(self, event: _Event) -> None:
+        self._streams.result(event)
+
+    def _reasoning(self, event: _Event) -> None:
+        self._streams.reasoning(text_of(event.get("messageId")), event)
+
+    def _reasoning_end(self, event: _Event) -> None:
+        self._streams.end_reasoning(text_of(event.get("messageId")))
+
+    def _encrypted(self, event: _Event) -> None:
+        if not self._streams.encrypted(event):
+            self._raw(event)
+
+    def _thinking_start(self, event: _Event) -> None:
+        self._streams.begin_thinking()
+
+    def _thinking(self, event: _Event) -> None:
+        self._streams.reasoning(self._streams.thinking, event, named=False)
+
+    def _thinking_end(self, event: _Event) -> None:
+        self._streams.end_reasoning(self._streams.thinking)
+
+    def _chunk(self, event: _Event) -> None:
+        self._streams.chunk(event)
+
+    def _nothing(self, event: _Event) -> None:
+        """Spans around reasoning: the messages inside say everything."""
+
+    # -------------------------------------------------------------- whole things
+
+    def _step_started(self, event: _Event) -> None:
+        self._builder.emit(StepStarted(text_of(event.get("stepName"))))
+
+    def _step_finished(self, event: _Event) -> None:
+        self._builder.emit(StepEnded(text_of(event.get("stepName"))))
+
+    def _state(self, event: _Event) -> None:
+        self._builder.emit(StateChanged(StateOp.SNAPSHOT, event.get("snapshot")))
+
+    def _state_delta(self, event: _Event) -> None:
+        if isinstance(event.get("delta"), list):
+            self._builder.emit(StateChanged(StateOp.PATCH, event["delta"]))
+
+    def _messages(self, event: _Event) -> None:
+        messages = event.get("messages")
+        if isinstance(messages, list):
+            self._snapshot = messages
+            self._builder.emit(StateChanged(StateOp.MESSAGES, messages))
+
+    def _wire_raw(self, event: _Event) -> None:
+        """A RAW event that the bridge itself wrote becomes again what it was."""
+        prefix, _, dialect = text_of(event.get("source")).partition("/")
+        if prefix == OURS and dialect and dialect != NAME:
+            self._builder.emit(Raw(dialect, event.get("event")))
+        else:
+            self._raw(event)
+
+    def _custom(self, event: _Event) -> None:
+        name, value = event.get("name"), event.get("value")
+        if not isinstance(name, str):
+            self._raw(event)
+        elif name == "on_interrupt":
+            self._on_interrupt(value)
+        else:
+            self._builder.emit(Custom(name, value))
+
+    def _on_interrupt(self, value: Any) -> None:
+        """AG-Kit's second generation says an interrupt so, as JSON text and without an id; we say the whole object."""
+        made_id = self._context.make_id("int")
+        if isinstance(value, dict):
+            self._builder.interrupt(read_interrupt(value, made_id))
+            return
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = loads(value)
+        self._builder.interrupt(Interrupted(made_id, None, value))
+
+    # -------------------------------------------------------------- the run
+
+    def _run_started(self, event: _Event) -> None:
+        self._builder.begin(thread_id=text_of(event.get("threadId")) or None)
+        self._builder.start()
+
+    def _run_finished(self, event: _Event) -> None:
+        self._usage(event)
+        outcome = event.get("outcome")
+        outcome = camel(outcome) if isinstance(outcome, dict) else {}
+        kind, interrupts = outcome.get("type"), outcome.get("interrupts")
+        if self._snapshot is not None and not self._streams.texted:
+            answer_from(self._snapshot, self._builder, self._context.request, self._streams.called)
+        if kind == "interrupt":
+            for entry in interrupts if isinstance(interrupts, list) else ():
+                if isinstance(entry, dict):
+                    self._builder.interrupt(read_interrupt(entry, self._context.make_id("int")))
+        reason = finish_in(event) or self._finish
+        self._builder.finish(
+            FinishReason.CANCELED if kind == "cancelled" else reason, noted({"result": event.get("result")})
+        )
+        self._builder.end()
+
+    def _run_error(self, event: _Event) -> None:
+        self._usage(event)
+        reason = finish_in(event)
+        if reason is not None:  # how our own encoder says that a filter left nothing of the answer
+            self._builder.finish(reason)
+            self._builder.end()
+        else:
+            self._fail(failure_of(event))
+
+    def _usage(self, event: _Event) -> None:
+        report = read_usage(event.get("usage"))
+        if report is not None:
+            self._builder.usage(report)
+
+
+_HANDLERS: dict[str, Callable[[AGUIDecoder, _Event], None]] = {
+    "RUN_STARTED": AGUIDecoder._run_started,
+    "RUN_FINISHED": AGUIDecoder._run_finished,
+    "RUN_ERROR": AGUIDecoder._run_error,
+    "STEP_STARTED": AGUIDecoder._step_started,
+    "STEP_FINISHED": AGUIDecoder._step_finished,
+    "TEXT_MESSAGE_START": AGUIDecoder._text_start,
+    "TEXT_MESSAGE_CONTENT": AGUIDecoder._text,
+    "TEXT_MESSAGE_END": AGUIDecoder._text_end,
+    "TOOL_CALL_START": AGUIDecoder._call_start,
+    "TOOL_CALL_ARGS": AGUIDecoder._call_args,
+    "TOOL_CALL_END": AGUIDecoder._call_end,
+    "TOOL_CALL_RESULT": AGUIDecoder._call_result,
+    "REASONING_START": AGUIDecoder._nothing,
+    "REASONING_END": AGUIDecoder._nothing,
+    "REASONING_MESSAGE_START": AGUIDecoder._nothing,
+    "REASONING_MESSAGE_CONTENT": AGUIDecoder._reasoning,
+    "REASONING_MESSAGE_END": AGUIDecoder._reasoning_end,
+    "REASONING_ENCRYPTED_VALUE": AGUIDecoder._encrypted,
+    "THINKING_START": AGUIDecoder._nothing,
+    "THINKING_END": AGUIDecoder._nothing,
+    "THINKING_TEXT_MESSAGE_START": AGUIDecoder._thinking_start,
+    "THINKING_TEXT_MESSAGE_CONTENT": AGUIDecoder._thinking,
+    "THINKING_TEXT_MESSAGE_END": AGUIDecoder._thinking_end,
+    **dict.fromkeys(_CHUNKS, AGUIDecoder._chunk),
+    "STATE_SNAPSHOT": AGUIDecoder._state,
+    "STATE_DELTA": AGUIDecoder._state_delta,
+    "MESSAGES_SNAPSHOT": AGUIDecoder._messages,
+    "RAW": AGUIDecoder._wire_raw,
+    "CUSTOM": AGUIDecoder._custom,
+}

@@ -1,0 +1,334 @@
+"""Events -> AG-UI events, in the form that every deployed client reads (section 5).
+
+One text, reasoning or call is open at a time (`Order` sees to it), deltas are never empty, absent fields are left out.
+Per token only the text is dumped; the bytes around it are made when the part begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.ag_ui.ending import Ending
+from adapters.ag_ui.options import front
+from adapters.ag_ui.order import DELTAS, Order
+from adapters.ag_ui.reasoning import ReasoningWords, words
+from adapters.ag_ui.wholes import Claims, custom_of, raw_of, state_of
+from adapters.ag_ui.wire import NAME, VERSION, own, speaks_new
+from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec.jsontext import dumps
+from bridge.model import Media, Origin, PartKind, as_text, result_text
+from bridge.model import events as ev
+from bridge.model.events import Event
+
+_ROLES = frozenset({"assistant", "user", "system", "developer"})
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part that began. `before` and `after` lie around each piece; `before` is empty until the first one comes."""
+
+    started: ev.PartStarted
+    id: str = ""
+    before: bytes = b""
+    after: bytes = b"}"
+    hidden: bool = False
+
+
+class AGUIEncoder:
+    """One per run. `_new`: the client speaks 1.0."""
+
+    def __init__(self, context: Context) -> None:
+        request = context.request
+        self._context = context
+        self._options = front(context)
+        self._new = speaks_new(request)
+        self._order = Order(context.lost, inline=self._new)
+        self._out: list[FrameLike] = []
+        self._end = Ending(context, self._new)
+        self._claims = Claims(m.id for m in (request.messages if request else ()) if m.id)
+        self._messages: dict[str, ev.MessageStarted] = {}
+        self._hidden: set[str] = set()
+        self._shown_as: dict[str, str] = {}
+        self._parts: dict[str, _Part] = {}
+        self._host: str | None = None
+        self._held: dict[str, Any] | None = None
+        self._said = False
+
+    # ------------------------------------------------------------------ the contract
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        out = self._out = []
+        order = self._order
+        for event in events:
+            kind = type(event)
+            if kind in DELTAS and not order.busy:
+                _HANDLERS[kind](self, event)
+                continue
+            for placed in order.feed(event):
+                _HANDLERS[type(placed)](self, placed)
+        return out
+
+    def close(self) -> list[FrameLike]:
+        """Nothing follows the terminal event: there is no `[DONE]` here."""
+        return []
+
+    # ------------------------------------------------------------------ writing
+
+    def _write(self, event: dict[str, Any]) -> None:
+        self._flush()
+        self._out.append(dumps(event))
+
+    def _flush(self) -> None:
+        """Lets out the end of the last text, which waits for a finish reason to carry."""
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._out.append(dumps(held))
+
+    def _around(self, kind: str, name: str, wire_id: str, more: dict[str, Any]) -> tuple[bytes, bytes]:
+        """The bytes before and after a piece of text."""
+        head = dumps({"type": kind, name: wire_id}) if name else dumps({"type": kind})
+        return head[:-1] + b',"delta":', (b"," + dumps(more)[1:]) if more else b"}"
+
+    def _more(self, extras: Any) -> dict[str, Any]:
+        """The subagent whose work this is, for clients that know subagents."""
+        owner = own(extras).get("subagentRunId")
+        return {"subagentRunId": owner} if owner and self._new else {}
+
+    # ------------------------------------------------------------------ run and messages
+
+    def _run_started(self, event: ev.RunStarted) -> None:
+        request, context = self._context.request, self._context
+        thread = (request.thread_id if request else None) or event.thread_id or context.thread_id or event.run_id
+        run_id = (request.run_id if request else None) or event.run_id
+        self._end.run = {"threadId": thread, "runId": run_id}
+        self._end.model = event.model
+        started: dict[str, Any] = {"type": "RUN_STARTED", **self._end.run}
+        if self._new:
+            started["protocolVersion"] = VERSION
+            if request is not None and request.parent_run_id:
+                started["parentRunId"] = request.parent_run_id
+        self._write(started)
+
+    def _message_started(self, event: ev.MessageStarted) -> None:
+        self._messages[event.message_id] = event
+        if own(event.extras).get("snapshot"):
+            self._hidden.add(event.message_id)  # the client has it from the snapshot itself
+
+    def _message_ended(self, event: ev.MessageEnded) -> None:
+        """Nothing: parts of it may still wait for their turn."""
+
+    # ------------------------------------------------------------------ parts
+
+    def _part_started(self, event: ev.PartStarted) -> None:
+        part = self._parts[event.part_id] = _Part(event, hidden=event.message_id in self._hidden)
+        if event.kind is PartKind.TOOL_CALL:
+            self._end.pending[event.call_id or ""] = None
+            if not part.hidden:
+                self._call(part)
+        elif event.kind is PartKind.REFUSAL:
+            self._context.lost.add(Feature.REFUSAL, "told as text")
+        elif event.kind is PartKind.REASONING and words(self._options) is None:
+            self._context.lost.add(Feature.REASONING, "option reasoning_events")
+            part.hidden = True
+
+    def _delta(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
+        part = self._parts[event.part_id]
+        if not part.before:
+            if part.hidden or not event.text:
+                return
+            self._begin(part)
+        if event.text:
+            self._out.append(part.before + dumps(event.text) + part.after)
+
+    def _begin(self, part: _Part) -> None:
+        """The first piece of a text, of reasoning, or of a call's arguments."""
+        self._said = True
+        started = part.started
+        more = self._more(started.extras)
+        if started.kind is PartKind.TOOL_CALL:
+            part.before, part.after = self._around("TOOL_CALL_ARGS", "toolCallId", part.id, more)
+        elif started.kind is PartKind.REASONING:
+            said = self._words()
+            part.id = self._claims.take(started.part_id)
+            for kind in said.opening:
+                role = {"role": "reasoning"} if kind == "REASONING_MESSAGE_START" else {}
+                self._write({"type": kind, **said.named(part.id), **role, **more})
+            part.before, part.after = self._around(said.content, said.id_field, part.id, more)
+        else:
+            part.id = self._open_text(started.message_id, started.part_id, more)
+            part.before, part.after = self._around("TEXT_MESSAGE_CONTENT", "messageId", part.id, more)
+
+    def _words(self) -> ReasoningWords:
+        found = words(self._options)
+        assert found is not None, "hidden reasoning has no words"
+        return found
+
+    def _part_ended(self, event: ev.PartEnded) -> None:
+        part = self._parts.pop(event.part_id)
+        if part.hidden:
+            return
+        more = self._more(part.started.extras)
+        kind = part.started.kind
+        if kind is PartKind.REASONING:
+            self._end_reasoning(part, event, more)
+        elif kind is PartKind.TOOL_CALL:
+            if not part.before:  # clients parse the arguments, and "" is no JSON
+                self._write({"type": "TOOL_CALL_ARGS", "toolCallId": part.id, "delta": "{}", **more})
+            self._write({"type": "TOOL_CALL_END", "toolCallId": part.id, **more})
+        elif part.before:
+            self._held = {"type": "TEXT_MESSAGE_END", "messageId": part.id, **more}
+
+    def _open_text(self, message_id: str, fallback: str, more: dict[str, Any]) -> str:
+        """A text is a message of its own; the first of a message has that message's id."""
+        wire_id = self._claims.take(message_id, fallback)
+        self._shown_as.setdefault(message_id, wire_id)
+        message = self._messages.get(message_id)
+        role = message.role if message and self._new and message.role in _ROLES else "assistant"
+        name = {"name": message.name} if message and message.name and self._new else {}
+        if role == "assistant":
+            self._host = wire_id
+        self._write({"type": "TEXT_MESSAGE_START", "messageId": wire_id, "role": role, **name, **more})
+        return wire_id
+
+    def _call(self, part: _Part) -> None:
+        """All calls of a turn stand in one assistant message: without its id the client makes one for each."""
+        event = part.started
+        self._said = True
+        part.id = event.call_id or ""
+        if event.origin is not Origin.FUNCTION:
+            self._context.lost.add(Feature.TOOL_ORIGIN)
+        if own(event.extras).get("parent"):
+            # An AG-UI backend named the message, perhaps one without text (capture pyd-tool-turn1).
+            self._host = self._shown_as.get(event.message_id)
+        if self._host is None:
+            self._host = self._claims.take(event.message_id, event.part_id)
+            self._shown_as.setdefault(event.message_id, self._host)
+        start = {"type": "TOOL_CALL_START", "toolCallId": part.id, "toolCallName": event.name or ""}
+        self._write({**start, "parentMessageId": self._host, **self._more(event.extras)})
+
+    def _end_reasoning(self, part: _Part, event: ev.PartEnded, more: dict[str, Any]) -> None:
+        said = self._words()
+        value = ReasoningWords.secret(event) if said.encrypts and self._new else None
+        if (event.signature or event.redacted) and (value is None or (event.signature and event.redacted)):
+            self._context.lost.add(Feature.REASONING_SIGNATURE)
+        if not part.before:
+            if value is None:
+                return
+            self._begin(part)
+        for kind in said.closing:
+            self._write({"type": kind, **said.named(part.id), **more})
+            if value is not None and kind == "REASONING_MESSAGE_END":
+                fields = {"subtype": "message", "entityId": part.id, "encryptedValue": value}
+                self._write({"type": "REASONING_ENCRYPTED_VALUE", **fields, **more})
+
+    # ------------------------------------------------------------------ whole things
+
+    def _content(self, event: ev.ContentAdded) -> None:
+        """Media and data, told as text."""
+        if event.message_id in self._hidden:
+            return
+        part = event.part
+        self._said = True
+        self._context.lost.add(Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA, "told as text")
+        wire_id = self._open_text(event.message_id, f"{event.message_id}-content", {})
+        self._write({"type": "TEXT_MESSAGE_CONTENT", "messageId": wire_id, "delta": as_text(part)})
+        self._held = {"type": "TEXT_MESSAGE_END", "messageId": wire_id}
+
+    def _resulted(self, event: ev.ToolResulted) -> None:
+        self._host = None
+        self._end.pending.pop(event.call_id, None)
+        note = own(event.extras)
+        if note.get("snapshot"):
+            return
+        self._said = True
+        if event.is_error:
+            self._context.lost.add(Feature.TOOL_RESULT, "that a result is an error")
+        content = note.get("content") if self._new else None
+        wire = {
+            "type": "TOOL_CALL_RESULT",
+            "messageId": self._claims.take(event.message_id or f"result-{event.call_id}", f"result-{event.call_id}"),
+            "toolCallId": event.call_id,
+            "content": result_text(event.parts) if content is None else content,
+            "role": "tool",
+        }
+        self._write({**wire, **self._more(event.extras)})
+
+    def _step_started(self, event: ev.StepStarted) -> None:
+        """Clients refuse a step that is open twice."""
+        if event.name in self._end.steps:
+            self._context.lost.add(Feature.STEP, "a step inside one of the same name")
+            return
+        self._end.steps[event.name] = None
+        self._write({"type": "STEP_STARTED", "stepName": event.name})
+
+    def _step_ended(self, event: ev.StepEnded) -> None:
+        if event.name not in self._end.steps:
+            self._context.lost.add(Feature.STEP, "the end of a step that is not open")
+            return
+        del self._end.steps[event.name]
+        self._write({"type": "STEP_FINISHED", "stepName": event.name})
+
+    def _whole(self, event: ev.StateChanged | ev.Custom) -> None:
+        wire = state_of(event) if isinstance(event, ev.StateChanged) else custom_of(event)
+        if wire is None:
+            self._context.lost.add(Feature.STATE, "a value that clients would refuse")
+        else:
+            self._write(wire)
+
+    def _raw(self, event: ev.Raw) -> None:
+        wire = raw_of(event, self._new)
+        if wire is None or not self._end.subagents.allow(wire):
+            self._context.lost.add(Feature.RAW, event.dialect)
+            return
+        if event.dialect == NAME and isinstance(wire.get("messageId"), str):
+            self._claims.note(wire["messageId"])
+        self._write(wire)
+
+    def _usage_reported(self, event: ev.UsageReported) -> None:
+        self._end.usage = event
+
+    def _interrupted(self, event: ev.Interrupted) -> None:
+        self._end.interrupts.append(event)
+
+    def _heartbeat(self, event: ev.Heartbeat) -> None:
+        self._flush()
+        if self._options.keepalive == "comment":
+            self._out.append(KEEPALIVE)
+
+    # ------------------------------------------------------------------ the end
+
+    def _failed(self, event: ev.RunFailed) -> None:
+        for wire in self._end.failed(event.error):
+            self._write(wire)
+
+    def _finished(self, event: ev.RunFinished) -> None:
+        for wire in self._end.finished(event, self._said, self._held):
+            self._write(wire)
+
+
+# Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
+# stream said would stay in memory until the cycle collector comes by.
+_HANDLERS: dict[type, Callable[[AGUIEncoder, Any], None]] = {
+    ev.TextDelta: AGUIEncoder._delta,
+    ev.ReasoningDelta: AGUIEncoder._delta,
+    ev.ArgsDelta: AGUIEncoder._delta,
+    ev.RunStarted: AGUIEncoder._run_started,
+    ev.MessageStarted: AGUIEncoder._message_started,
+    ev.MessageEnded: AGUIEncoder._message_ended,
+    ev.PartStarted: AGUIEncoder._part_started,
+    ev.PartEnded: AGUIEncoder._part_ended,
+    ev.ContentAdded: AGUIEncoder._content,
+    ev.ToolResulted: AGUIEncoder._resulted,
+    ev.StepStarted: AGUIEncoder._step_started,
+    ev.StepEnded: AGUIEncoder._step_ended,
+    ev.StateChanged: AGUIEncoder._whole,
+    ev.Custom: AGUIEncoder._whole,
+    ev.Raw: AGUIEncoder._raw,
+    ev.UsageReported: AGUIEncoder._usage_reported,
+    ev.Interrupted: AGUIEncoder._interrupted,
+    ev.Heartbeat: AGUIEncoder._heartbeat,
+    ev.RunFailed: AGUIEncoder._failed,
+    ev.RunFinished: AGUIEncoder._finished,
+}

@@ -1,0 +1,87 @@
+"""What an encoder keeps for the end of a run, and the events that the end becomes (sections 3 to 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.ag_ui.errors import run_error
+from adapters.ag_ui.reports import write_interrupt, write_usage
+from adapters.ag_ui.wholes import Subagents
+from adapters.ag_ui.wire import NOTED, own
+from bridge.codec import Context, Feature
+from bridge.errors import ErrorCode, Failure
+from bridge.model import FinishReason, Interrupted, RunFinished, UsageReported
+
+_Wire = dict[str, Any]
+_CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
+_FILTERED = Failure(ErrorCode.CONTENT_FILTER, "A content filter stopped the answer.")
+
+
+class Ending:
+    """`run` holds the ids the client gave; `pending` the calls without a result, `steps` those that are open."""
+
+    def __init__(self, context: Context, new: bool) -> None:
+        self._context = context
+        self._new = new
+        self.run: _Wire = {}
+        self.model: str | None = None
+        self.pending: dict[str, None] = {}
+        self.steps: dict[str, None] = {}
+        self.subagents = Subagents()
+        self.interrupts: list[Interrupted] = []
+        self.usage: UsageReported | None = None
+
+    def failed(self, failure: Failure, metadata: _Wire | None = None) -> list[_Wire]:
+        wire = run_error(failure)
+        if metadata:
+            wire["metadata"] = {**wire.get("metadata", {}), **metadata}
+        return [*self._closing(), *self._asked(), {**wire, **self._reported()}]
+
+    def finished(self, event: RunFinished, said: bool, held: _Wire | None) -> list[_Wire]:
+        """`said`: there was an answer. `held`: the end of the last text, which carries the reason when it is the last.
+
+        Calls that wait for a result are named, and so is what the run waits for.
+        """
+        reason = event.reason
+        if reason is FinishReason.CANCELED and not self._new:
+            # 0.0.57 to 0.0.59 refuse the whole run for that outcome (section 5).
+            self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+            return self.failed(_CANCELED)
+        note = {"finish_reason": str(reason)} if str(reason) in NOTED else {}
+        if reason is FinishReason.CONTENT_FILTER and not said and not self.interrupts:
+            return self.failed(_FILTERED, note)
+        if note and held is not None:
+            held["metadata"] = note
+            note = {}
+        result = own(event.extras).get("result")
+        wire = {"type": "RUN_FINISHED", **self.run, **({} if result is None else {"result": result})}
+        wire.update(self._outcome(reason))
+        wire.update(self._reported())
+        if note:
+            wire["metadata"] = note
+        asked = self._asked() if reason is FinishReason.CANCELED else []
+        return [*self._closing(), *asked, wire]
+
+    def _closing(self) -> list[_Wire]:
+        steps = [{"type": "STEP_FINISHED", "stepName": name} for name in self.steps]
+        return [*steps, *self.subagents.closing()]
+
+    def _asked(self) -> list[_Wire]:
+        """What a failed or canceled run had asked a person: its end has no place for it."""
+        return [{"type": "CUSTOM", "name": "on_interrupt", "value": write_interrupt(i)} for i in self.interrupts]
+
+    def _reported(self) -> _Wire:
+        usage = write_usage(self.usage, self.model or self._context.model) if self.usage else []
+        if usage and not self._new:
+            self._context.lost.add(Feature.USAGE, "for clients of 1.0 only")
+        return {"usage": usage} if usage and self._new else {}
+
+    def _outcome(self, reason: FinishReason) -> _Wire:
+        if reason is FinishReason.CANCELED:
+            return {"outcome": {"type": "cancelled"}}
+        if self.interrupts:
+            return {"outcome": {"type": "interrupt", "interrupts": [write_interrupt(i) for i in self.interrupts]}}
+        if not self._new:
+            return {}
+        pending = {"pendingToolCallIds": list(self.pending)} if self.pending else {}
+        return {"outcome": {"type": "success", **pending}}

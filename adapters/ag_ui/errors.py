@@ -1,0 +1,190 @@
+"""Failures in AG-UI's words and back: `RUN_ERROR` inside a stream, a JSON body before it (sections 1, 5).
+
+The protocol leaves codes free. Ours are those of section 5 and, where it names none, our own codes in capitals.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.ag_ui.wire import OURS, camel, text_of
+from bridge.codec import WireResponse, json_response
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, loads
+from bridge.codec.redact import masked
+from bridge.errors import ErrorCode, Failure
+
+WORDS: dict[ErrorCode, str] = {
+    **{code: str(code).upper() for code in ErrorCode},
+    ErrorCode.BACKEND_AUTH: "UPSTREAM_AUTH",
+    ErrorCode.BACKEND_UNAVAILABLE: "UPSTREAM_UNAVAILABLE",
+    ErrorCode.BACKEND_TIMEOUT: "UPSTREAM_TIMEOUT",
+    ErrorCode.BACKEND_ERROR: "UPSTREAM_ERROR",
+    ErrorCode.BACKEND_PROTOCOL: "UPSTREAM_PROTOCOL_ERROR",
+    ErrorCode.TRUNCATED_STREAM: "UPSTREAM_INCOMPLETE",
+    ErrorCode.CANCELED: "RUN_CANCELLED",
+}
+_HTTP = "UPSTREAM_HTTP_"
+
+# The wire's word -> our code. An agent that speaks of a key or of itself means its own: never the client's 401.
+_CODES: dict[str, ErrorCode] = {
+    **{word: code for code, word in WORDS.items()},
+    "UNAUTHORIZED": ErrorCode.BACKEND_AUTH,
+    "FORBIDDEN": ErrorCode.BACKEND_AUTH,
+    "INTERNAL": ErrorCode.BACKEND_ERROR,
+    "CANCELLED": ErrorCode.CANCELED,
+    "ABORTED": ErrorCode.CANCELED,
+    "ABORT": ErrorCode.CANCELED,
+    "TIMEOUT": ErrorCode.BACKEND_TIMEOUT,
+    "RATE_LIMIT_EXCEEDED": ErrorCode.RATE_LIMITED,
+    "CONTEXT_LENGTH_EXCEEDED": ErrorCode.CONTEXT_LENGTH,
+}
+_STATUSES: dict[int, ErrorCode] = {
+    400: ErrorCode.INVALID_REQUEST,
+    401: ErrorCode.BACKEND_AUTH,
+    403: ErrorCode.BACKEND_AUTH,
+    404: ErrorCode.NOT_FOUND,
+    405: ErrorCode.BACKEND_PROTOCOL,
+    408: ErrorCode.BACKEND_TIMEOUT,
+    409: ErrorCode.CONFLICT,
+    413: ErrorCode.TOO_LARGE,
+    422: ErrorCode.INVALID_REQUEST,
+    429: ErrorCode.RATE_LIMITED,
+    502: ErrorCode.BACKEND_UNAVAILABLE,
+    503: ErrorCode.OVERLOADED,
+    504: ErrorCode.BACKEND_TIMEOUT,
+}
+_INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
+_OWN_CODES = frozenset(map(str, ErrorCode))
+_AUTH_TEXT = "The backend refused the bridge's credentials."
+
+
+# ------------------------------------------------------------------ inside a stream
+
+
+def run_error(failure: Failure) -> dict[str, Any]:
+    """A `RUN_ERROR`. Where its code says less than we know, the metadata name our own code."""
+    word = _word(failure)
+    out: dict[str, Any] = {
+        "type": "RUN_ERROR",
+        "message": masked(failure.message) or "Unknown error.",
+        "code": word,
+    }
+    if _code(word) is not failure.code:
+        out["metadata"] = {OURS: {"code": str(failure.code)}}
+    return out
+
+
+def _word(failure: Failure) -> str:
+    """The backend's own word where it means the same to whoever reads it, then its status, then ours."""
+    said = failure.backend_code
+    if said and _code(said) is failure.code:
+        return masked(said)
+    status = failure.details.get("backend_status")
+    if isinstance(status, int) and 100 <= status <= 999:
+        return f"{_HTTP}{status}"
+    return WORDS[failure.code]
+
+
+def failure_of(event: dict[str, Any]) -> Failure:
+    """What a `RUN_ERROR` means, or the `error` object of a body: a message and perhaps a code."""
+    word = event.get("code")
+    word = str(word) if isinstance(word, (str, int)) and not isinstance(word, bool) else ""
+    code = _code(word)
+    metadata = event.get("metadata")
+    ours = metadata.get(OURS) if isinstance(metadata, dict) else None
+    if isinstance(ours, dict) and text_of(ours.get("code")) in _OWN_CODES:
+        code = ErrorCode(ours["code"])
+    elif code is ErrorCode.BACKEND_AUTH:
+        return Failure(code, _AUTH_TEXT)
+    message = masked(text_of(event.get("message"))) or "The backend reported an error."
+    status = _status(word)
+    details = {} if status is None else {"backend_status": status}
+    return Failure(code, message, backend_code=_foreign(word) if status is None else None, details=details)
+
+
+def _foreign(word: str) -> str | None:
+    """The word when it is the backend's own; one of ours says nothing more than the code."""
+    return masked(word) if word and word.upper() not in WORDS.values() else None
+
+
+def _status(word: str) -> int | None:
+    """The HTTP status of an `UPSTREAM_HTTP_<status>`."""
+    digits = word.upper().removeprefix(_HTTP)
+    fits = len(digits) == 3 and digits.isascii() and digits.isdigit() and len(word) > len(digits)
+    return int(digits) if fits else None
+
+
+def _code(word: str) -> ErrorCode:
+    status = _status(word)
+    if status is not None:
+        return _STATUSES.get(status, ErrorCode.BACKEND_ERROR)
+    return _CODES.get(word.upper(), ErrorCode.BACKEND_ERROR)
+
+
+# ------------------------------------------------------------------ before a stream
+
+
+def encode_error(failure: Failure) -> WireResponse:
+    """`application/json`, since the official client shows any other type as raw text. Invalid bodies are 422."""
+    status = failure.status or (422 if failure.code in _INVALID else failure.http_status)
+    error: dict[str, Any] = {"code": _word(failure), "message": masked(failure.message) or "Unknown error."}
+    if failure.param:
+        error["param"] = failure.param
+    return json_response(dumps({"error": error}), status, dict(failure.headers))
+
+
+def decode_error(wire: WireResponse) -> Failure:
+    """What an error status means. Only a JSON error's own message is repeated, and nothing said about keys."""
+    headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+    code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
+    details = {"backend_status": wire.status}
+    if code is ErrorCode.BACKEND_AUTH:
+        return Failure(code, _AUTH_TEXT, headers=headers, details=details)
+    error = error_in(read_json(wire.body))
+    text, word = text_of(error.get("message")), text_of(error.get("code"))
+    if code is ErrorCode.BACKEND_ERROR and word:
+        code = _code(word)
+        if code is ErrorCode.BACKEND_AUTH:
+            return Failure(code, _AUTH_TEXT, headers=headers)
+    elif code is ErrorCode.NOT_FOUND and not word:
+        code = ErrorCode.BACKEND_ERROR  # a wrong address says nothing of the request
+    message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
+    return Failure(code, message, backend_code=_foreign(word), headers=headers, details=details)
+
+
+def read_json(body: bytes) -> Any:
+    """The JSON value of a body, None when it is none or too deep to be handed on."""
+    try:
+        value = loads(body)
+    except ValueError:
+        return None
+    return None if deeper_than(value, MAX_DEPTH) else value
+
+
+def error_in(value: Any) -> dict[str, Any]:
+    """The error that a JSON body tells of, as `message` and `code`; empty when it tells of none.
+
+    Seen: `{"error": {...}}`, `{"error": "text"}`, FastAPI's `{"detail"}`, pydantic's list of errors (pyd-bad-input).
+    """
+    if isinstance(value, list):
+        return {"message": "; ".join(t for t in map(_item, value) if t)} if value else {}
+    if not isinstance(value, dict):
+        return {}
+    error = value.get("error") or value.get("detail")
+    if isinstance(error, dict):
+        return camel(error)
+    if isinstance(error, list):
+        return error_in(error)
+    if isinstance(error, str):
+        return {"message": error, "code": value.get("code")}
+    return {"message": value["message"], "code": value.get("code")} if "message" in value else {}
+
+
+def _item(item: Any) -> str:
+    """One entry of pydantic's list: where, and what is wrong there; the input itself is not repeated."""
+    if not isinstance(item, dict):
+        return ""
+    place = item.get("loc")
+    where = ".".join(str(p) for p in place) if isinstance(place, list) else ""
+    text = text_of(item.get("msg"))
+    return f"{where}: {text}" if where and text else text

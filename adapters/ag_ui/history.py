@@ -1,0 +1,217 @@
+"""Messages of the model -> `messages` for a backend (section 2).
+
+Order and ids are kept. What AG-UI tells in messages of its own - reasoning, results - is split off; a message that has
+no id gets one made of its place and content, so that a stateful agent knows it again in the next request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from adapters.ag_ui.messages import error_part
+from adapters.ag_ui.options import BackOptions
+from adapters.ag_ui.wire import NAME, REDACTED, own
+from bridge.codec import Context, Feature
+from bridge.codec.jsontext import dumps
+from bridge.model import (
+    Data,
+    FileRef,
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Origin,
+    Part,
+    Reasoning,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+    Url,
+    as_text,
+    result_text,
+)
+
+Wire = dict[str, Any]
+
+_TYPES = {
+    MediaKind.IMAGE: "image",
+    MediaKind.AUDIO: "audio",
+    MediaKind.VIDEO: "video",
+    MediaKind.FILE: "document",
+}
+# Bytes must have a media type here; this is what they get when nobody said one.
+_MIMES = {
+    MediaKind.IMAGE: "image/png",
+    MediaKind.AUDIO: "audio/wav",
+    MediaKind.VIDEO: "video/mp4",
+    MediaKind.FILE: "application/octet-stream",
+}
+_ROLES = frozenset({"system", "developer", "user"})
+_SEPARATOR = "\n"
+
+
+class MessageWriter:
+    """Writes the messages of one request; what cannot be said is recorded in the context."""
+
+    def __init__(self, context: Context, options: BackOptions) -> None:
+        self._lost = context.lost
+        self._options = options
+        self._new = options.protocol_version is not None
+        self._ids: set[str] = set()
+
+    def write(self, request: Request) -> list[Wire]:
+        self._ids = {m.id for m in request.messages if m.id}
+        used: set[str] = set()
+        out: list[Wire] = []
+        aside = _aside(request)
+        for place, message in enumerate(request.messages):
+            out += aside.get(len(request.messages) - place, ())
+            written = self._message(message)
+            main = _main(written)
+            for number, wire in enumerate(written):
+                wanted = message.id if wire is main else None
+                wire["id"] = self._id(wanted, message.id, place, number, wire, used)
+            out += [{"id": w.pop("id"), **w} for w in written]
+        return out + list(aside.get(0, ()))
+
+    def _id(self, wanted: str | None, base: str | None, place: int, number: int, wire: Wire, used: set[str]) -> str:
+        chosen = wanted
+        if chosen is None and base is not None:
+            chosen = f"{base}-{number}"
+        if chosen is None:
+            chosen = "msg-" + hashlib.sha256(dumps([place, number, wire])).hexdigest()[:24]
+        while chosen in used or (chosen in self._ids and chosen != wanted):
+            number += 1
+            chosen = f"{chosen}-{number}"
+        used.add(chosen)
+        return chosen
+
+    def _message(self, message: Message) -> list[Wire]:
+        """The wire messages that one message becomes: reasoning before it, results after it."""
+        results = [self._result(p, message) for p in message.parts if isinstance(p, ToolResult)]
+        thoughts = [self._reasoning(p, message) for p in message.parts if isinstance(p, Reasoning)]
+        said: list[Part] = [p for p in message.parts if not isinstance(p, (ToolResult, Reasoning))]
+        if thoughts and not self._options.reasoning_history:
+            self._lost.add(Feature.REASONING_HISTORY, "option reasoning_history")
+            thoughts = []
+        if not said and message.parts:
+            return [*thoughts, *results]
+        main = self._assistant(message, said) if message.role not in _ROLES else self._other(message, said)
+        if message.role == "user":
+            return [*results, main]  # a user's words follow what the tools said
+        return [*thoughts, main, *results]
+
+    def _head(self, message: Message, role: str) -> Wire:
+        head: Wire = {"role": role}
+        if message.name and role not in ("tool", "reasoning"):
+            head["name"] = message.name
+        if message.metadata:
+            head["metadata"] = message.metadata
+        head.update((k, v) for k, v in own(message.extras).items() if k != "error")
+        return head
+
+    def _assistant(self, message: Message, parts: list[Part]) -> Wire:
+        wire = self._head(message, "assistant")
+        calls = [self._call(p) for p in parts if isinstance(p, ToolCall)]
+        spoken = [p for p in parts if not isinstance(p, ToolCall)]
+        text = "".join(as_text(p) for p in spoken)
+        if text or not calls:
+            wire["content"] = text
+        if calls:
+            wire["toolCalls"] = calls
+        return wire
+
+    def _other(self, message: Message, parts: list[Part]) -> Wire:
+        wire = self._head(message, message.role)
+        plain = all(isinstance(p, (Text, Data)) and not own(p.extras) for p in parts)
+        if message.role != "user" or plain or (not self._new and all(isinstance(p, Text) for p in parts)):
+            wire["content"] = _SEPARATOR.join(as_text(p) for p in parts)
+        else:
+            wire["content"] = [self._part(p) for p in parts]
+        return wire
+
+    # -------------------------------------------------------------- parts
+
+    def _reasoning(self, part: Reasoning, message: Message) -> Wire:
+        wire = {**self._head(message, "reasoning"), "content": part.text}
+        if part.signature or part.redacted:
+            wire["encryptedValue"] = part.signature or f"{REDACTED}{part.redacted}"
+        return wire
+
+    def _call(self, call: ToolCall) -> Wire:
+        if call.origin is not Origin.FUNCTION:
+            self._lost.add(Feature.TOOL_ORIGIN)
+        function = {"name": call.name, "arguments": call.arguments}
+        return {"id": call.call_id, "type": "function", "function": function, **own(call.extras)}
+
+    def _result(self, result: ToolResult, message: Message) -> Wire:
+        error = own(message.extras).get("error") if message.role == "tool" else None
+        content: str | list[Wire] = result_text(result.parts)
+        if self._new and any(isinstance(p, Media) or own(p.extras) for p in result.parts):
+            content = [self._part(p) for p in result.parts]
+        if isinstance(error, str) and content == error_part(error).text:
+            content = ""
+        head = self._head(message, "tool") if message.role == "tool" else {"role": "tool"}
+        wire: Wire = {**head, "content": content, "toolCallId": result.call_id}
+        if error or result.is_error:
+            wire["error"] = error or content if isinstance(error or content, str) else result_text(result.parts)
+        return wire
+
+    def _part(self, part: Part) -> Wire:
+        if isinstance(part, Media):
+            return self._media(part) if self._new else _binary(part)
+        wire: Wire = {"type": "text", "text": as_text(part)}
+        return {**wire, **own(part.extras)} if self._new else wire
+
+    def _media(self, media: Media) -> Wire:
+        extras = dict(own(media.extras))
+        source: Wire
+        match media.source:
+            case Inline(base64=data):
+                source = {"type": "data", "value": data, "mimeType": media.mime or _MIMES[media.kind]}
+            case Url(url=url):
+                source = {"type": "url", "value": url}
+            case FileRef(file_id=file_id):
+                source = {"type": "file", "value": file_id}
+        provider = extras.pop("provider", None)
+        if provider is not None and isinstance(media.source, FileRef):
+            source["provider"] = provider
+        if media.mime:
+            source["mimeType"] = media.mime
+        if media.filename:
+            metadata = extras.get("metadata")
+            extras["metadata"] = {**(metadata if isinstance(metadata, dict) else {}), "filename": media.filename}
+        return {"type": _TYPES[media.kind], "source": source, **extras}
+
+
+def _binary(media: Media) -> Wire:
+    """The part that agents of 0.x know."""
+    wire: Wire = {"type": "binary", "mimeType": media.mime or _MIMES[media.kind]}
+    match media.source:
+        case Inline(base64=data):
+            wire["data"] = data
+        case Url(url=url):
+            wire["url"] = url
+        case FileRef(file_id=file_id):
+            wire["id"] = file_id
+    if media.filename:
+        wire["filename"] = media.filename
+    return wire
+
+
+def _main(written: list[Wire]) -> Wire | None:
+    """The one that keeps the message's id: what was said, else the first."""
+    spoken = [w for w in written if w["role"] not in ("reasoning", "tool")]
+    return next(iter(spoken or written), None)
+
+
+def _aside(request: Request) -> dict[int, list[Wire]]:
+    """Activities of an AG-UI client, by the number of messages that follow them."""
+    kept = request.extra(NAME).get("messages")
+    out: dict[int, list[Wire]] = {}
+    for entry in kept if isinstance(kept, list) else ():
+        place = min(entry["followed_by"], len(request.messages))
+        out.setdefault(place, []).append(entry["message"])
+    return out

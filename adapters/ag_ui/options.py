@@ -1,0 +1,70 @@
+"""What may be configured on a route (front) or a backend (back) of this dialect."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from pydantic import Field, field_validator
+
+from bridge.codec import Context, Options
+
+Prop: TypeAlias = Literal[
+    "model",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "stop",
+    "seed",
+    "n",
+    "frequency_penalty",
+    "presence_penalty",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "reasoning_effort",
+    "user",
+]
+
+
+class FrontOptions(Options):
+    """Options of a route whose clients speak AG-UI."""
+
+    reasoning_events: Literal["reasoning", "thinking", "none"] = Field(
+        "reasoning", description="Events that tell reasoning: REASONING_*, THINKING_* for the oldest clients, or none."
+    )
+    forwarded_props: tuple[Prop, ...] = Field(
+        (), description="Keys of forwardedProps that set the request's fields; all others are for AG-UI backends only."
+    )
+    keepalive: Literal["comment", "off"] = Field(
+        "comment", description="What keeps a silent stream warm: an SSE comment, or nothing."
+    )
+
+    @field_validator("keepalive", mode="before")
+    @classmethod
+    def _yaml_off(cls, value: Any) -> Any:
+        """YAML reads a bare `off` as false."""
+        return "off" if value is False else value
+
+
+class BackOptions(Options):
+    """Options of a backend that speaks AG-UI."""
+
+    protocol_version: Literal["1.0"] | None = Field(
+        None, description="The version to name in requests; null for agents of 0.x, some of which refuse the field."
+    )
+    forward_props: bool = Field(
+        False, description="Send model, sampling, tool choice and response format in forwardedProps."
+    )
+    reasoning_history: bool = Field(
+        True, description="Send earlier reasoning as messages; off for Python agents up to 0.1.9, which refuse them."
+    )
+
+
+def front(context: Context) -> FrontOptions:
+    """The front's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
+
+
+def back(context: Context) -> BackOptions:
+    """The back's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, BackOptions) else BackOptions()

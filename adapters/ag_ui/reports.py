@@ -1,0 +1,120 @@
+"""How a run ends: outcomes, interrupts and usage, in both directions (sections 3, 7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.ag_ui.wire import OURS, camel, noted, own
+from bridge.model import Interrupted, UsageReported
+
+# ------------------------------------------------------------------ usage
+
+_COUNTS = (
+    ("input", "inputTokens"),
+    ("output", "outputTokens"),
+    ("total", "totalTokens"),
+    ("cached", "cachedInputTokens"),
+    ("reasoning", "reasoningTokens"),
+)
+
+
+def write_usage(usage: UsageReported, model: str | None) -> list[dict[str, Any]]:
+    """The list of the wire: an AG-UI backend's own entries as they came, else one entry; empty when nothing is said."""
+    kept = own(usage.extras).get("usage")
+    if isinstance(kept, list):
+        return kept
+    entry = {theirs: getattr(usage, ours) for ours, theirs in _COUNTS if getattr(usage, ours) is not None}
+    if not entry:
+        return []
+    return [{"model": model, **entry} if model else entry]
+
+
+def read_usage(value: Any) -> UsageReported | None:
+    """The entries summed; None when they hold no number."""
+    entries = [camel(e) for e in (value if isinstance(value, list) else [value]) if isinstance(e, dict)]
+    sums: dict[str, int] = {}
+    for entry in entries:
+        for ours, theirs in _COUNTS:
+            count = entry.get(theirs)
+            if isinstance(count, (int, float)) and not isinstance(count, bool) and 0 <= count < 2**53:
+                sums[ours] = sums.get(ours, 0) + int(count)
+    if not sums:
+        return None
+    clean = [{k: v for k, v in e.items() if v is not None} for e in entries]
+    exact = all(_fits(e) for e in clean)
+    return UsageReported(**sums, extras=noted({"usage": clean}) if exact else None)
+
+
+def _fits(entry: dict[str, Any]) -> bool:
+    """Whether a client may be shown this entry as it is."""
+    return all(
+        isinstance(v, str) if k in ("provider", "model") else type(v) is int and 0 <= v < 2**53
+        for k, v in entry.items()
+    )
+
+
+# ------------------------------------------------------------------ interrupts
+
+# What an interrupt of the wire says besides its id, reason and call: together they are our payload.
+_FIELDS: dict[str, type] = {
+    "message": str,
+    "responseSchema": dict,
+    "expiresAt": str,
+    "metadata": dict,
+    "subagentRunId": str,
+}
+
+
+def write_interrupt(event: Interrupted) -> dict[str, Any]:
+    """The interrupt of the wire; a payload of another protocol travels whole in the metadata."""
+    payload = event.payload
+    ours: dict[str, Any] = {}
+    wire: dict[str, Any] = {"id": event.interrupt_id, "reason": event.reason or _reason(event)}
+    if event.reason is None:
+        ours["reason"] = None
+    if event.call_id:
+        wire["toolCallId"] = event.call_id
+    if isinstance(payload, dict) and payload and _is_native(payload):
+        wire.update(payload)
+    elif payload is not None:
+        ours["payload"] = payload
+        text = payload.get("message") if isinstance(payload, dict) else payload
+        if isinstance(text, str) and text:
+            wire["message"] = text
+    if ours:
+        wire["metadata"] = {**wire.get("metadata", {}), OURS: ours}
+    return wire
+
+
+def _reason(event: Interrupted) -> str:
+    return "tool_call" if event.call_id else "input_required"
+
+
+def _is_native(payload: dict[str, Any]) -> bool:
+    fits = all(k in _FIELDS and isinstance(v, _FIELDS[k]) for k, v in payload.items())
+    return fits and payload.get("metadata") != {} and OURS not in payload.get("metadata", {})
+
+
+def read_interrupt(value: dict[str, Any], made_id: str) -> Interrupted:
+    """The event for an interrupt of the wire."""
+    value = {k: v for k, v in camel(value).items() if v is not None}
+    metadata = value.get("metadata")
+    ours = metadata.get(OURS) if isinstance(metadata, dict) else None
+    reason, call_id = value.get("reason"), value.get("toolCallId")
+    payload: Any = {k: v for k, v in value.items() if k not in ("id", "reason", "toolCallId")} or None
+    if isinstance(metadata, dict) and isinstance(ours, dict):
+        if "reason" in ours:
+            reason = None
+        if "payload" in ours:
+            payload = ours["payload"]
+        elif payload:
+            rest = {k: v for k, v in metadata.items() if k != OURS}
+            payload = {**payload, "metadata": rest} if rest else {k: v for k, v in payload.items() if k != "metadata"}
+            payload = payload or None
+    wanted = value.get("id")
+    return Interrupted(
+        wanted if isinstance(wanted, str) and wanted else made_id,
+        reason if isinstance(reason, str) else None,
+        payload,
+        call_id if isinstance(call_id, str) and call_id else None,
+    )

@@ -1,0 +1,75 @@
+"""The answer of an agent that streams none of it: the new messages of its last MESSAGES_SNAPSHOT (section 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.ag_ui.messages import tolerant_parts
+from adapters.ag_ui.wire import camel, noted, text_of
+from bridge.model import Builder, Reasoning, Request, Text, ToolCall, ToolResult, as_text, json_text
+
+_Wire = dict[str, Any]
+
+
+def answer_from(messages: list[Any], builder: Builder, request: Request | None, called: set[str]) -> None:
+    """Adds what stands behind the last message that the client knows, but for calls that were streamed.
+
+    AG-UI clients have it from the snapshot itself, and the events are marked for them.
+    """
+    known = _Known(request, called)
+    wires = [camel(m) if isinstance(m, dict) else {} for m in messages]
+    first = max((place + 1 for place, wire in enumerate(wires) if known.holds(wire)), default=0)
+    for place, wire in enumerate(wires[first:]):
+        role = wire.get("role")
+        if role in ("assistant", "reasoning"):
+            _spoken(("snapshot", place), wire, builder, known)
+        elif role == "tool" and (call_id := text_of(wire.get("toolCallId"))) in builder.open_calls:
+            parts = tolerant_parts(wire.get("content"))
+            builder.result(call_id, parts, message_id=_id(wire), extras=noted({"snapshot": True}))
+
+
+def _spoken(key: tuple[str, int], wire: _Wire, builder: Builder, known: _Known) -> None:
+    text = "".join(as_text(p) for p in tolerant_parts(wire.get("content")))
+    calls = [c for c in wire.get("toolCalls") or () if isinstance(c, dict)] if _is_list(wire, "toolCalls") else []
+    fresh = [c for c in map(_call, calls) if c.call_id not in known.calls]
+    if not text and not fresh:
+        return
+    builder.message(key, message_id=_id(wire), extras=noted({"snapshot": True}))
+    if text:
+        builder.add(key, Reasoning(text) if wire["role"] == "reasoning" else Text(text))
+    for call in fresh:
+        builder.add(key, call)
+    builder.end_message(key)
+
+
+def _call(wire: _Wire) -> ToolCall:
+    function = wire.get("function")
+    function = function if isinstance(function, dict) else {}
+    arguments = function.get("arguments")
+    said = arguments if isinstance(arguments, str) else "" if arguments is None else json_text(arguments)
+    return ToolCall(text_of(wire.get("id")), text_of(function.get("name")), said)
+
+
+def _id(wire: _Wire) -> str | None:
+    return text_of(wire.get("id")) or None
+
+
+def _is_list(wire: _Wire, name: str) -> bool:
+    return isinstance(wire.get(name), list)
+
+
+class _Known:
+    """What the client sent: by ids, and where a backend gave its own ids, by role and by calls."""
+
+    def __init__(self, request: Request | None, called: set[str]) -> None:
+        messages = request.messages if request else []
+        parts = [p for m in messages for p in m.parts]
+        self._ids = {m.id for m in messages if m.id}
+        self._results = {p.call_id for p in parts if isinstance(p, ToolResult)}
+        self.calls = called | {p.call_id for p in parts if isinstance(p, ToolCall)}
+
+    def holds(self, wire: _Wire) -> bool:
+        role, name = wire.get("role"), wire.get("id")
+        if role in ("user", "system", "developer") or (isinstance(name, str) and name in self._ids):
+            return True
+        return role == "tool" and text_of(wire.get("toolCallId")) in self._results

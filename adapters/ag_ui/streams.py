@@ -1,0 +1,243 @@
+"""What is open on a backend's stream: texts, calls, reasoning and chunks, and the messages they belong to.
+
+Texts and reasoning begin for the rest of the bridge with their first piece, so that an empty message, by which some
+agents announce the parent of a call (capture pyd-tool-turn1), is nobody's empty answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from adapters.ag_ui.messages import tolerant_parts
+from adapters.ag_ui.wire import REDACTED, noted, text_of
+from bridge.model import Builder, PartKind, json_text
+
+_Event = dict[str, Any]
+_FOREIGN = frozenset({"user", "system", "developer"})
+
+
+class Streams:
+    """Keys of text parts are their wire ids; those of calls and reasoning are pairs.
+
+    `live` tells for the events that carry pieces where their id stands and which parts are open; `unsettled` is set
+    while a chunk or an ended reasoning waits for what follows; `texted` says whether any text came, `called` which
+    calls did; `ragged` whether the event at hand may hold halves of surrogate pairs.
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._texts: dict[str, Hashable] = {}
+        self._calls: dict[str, Hashable] = {}
+        self._thoughts: dict[str, Hashable] = {}
+        self.live: dict[str, tuple[str, dict[str, Hashable]]] = {
+            "TEXT_MESSAGE_CONTENT": ("messageId", self._texts),
+            "TOOL_CALL_ARGS": ("toolCallId", self._calls),
+            "REASONING_MESSAGE_CONTENT": ("messageId", self._thoughts),
+        }
+        self.called: set[str] = set()
+        self.unsettled = False
+        self.texted = False
+        self.ragged = False
+        self.thinking = "thinking-1"
+        self._announced: dict[str, _Event] = {}
+        self._foreign: set[str] = set()
+        self._messages: dict[Hashable, None] = {}
+        self._owners: dict[Hashable, Hashable] = {}
+        self._turn: Hashable | None = None
+        self._turns = 0
+        self._thinkings = 1
+        self._chunks: dict[Any, tuple[str, str]] = {}
+        self._last: dict[str, str] = {}
+        self._ending: str | None = None
+        self._secrets: dict[str, str] = {}
+
+    # -------------------------------------------------------------- messages
+
+    def _open_message(self, key: Hashable, message_id: str | None, name: str | None = None) -> None:
+        """Opens a message; those before it that have nothing open are over."""
+        if self._builder.is_open(key):
+            return
+        busy = set(self._owners.values())
+        for other in [m for m in self._messages if m not in busy]:
+            del self._messages[other]
+            self._builder.end_message(other)
+        self._builder.message(key, message_id=message_id, name=name)
+        self._messages[key] = None
+
+    def _put(self, key: Hashable, delta: Any) -> None:
+        text = delta if isinstance(delta, str) else "" if delta is None else json_text(delta)
+        (self._builder.ragged if self.ragged else self._builder.delta)(key, text)
+
+    # -------------------------------------------------------------- texts
+
+    def announce(self, event: _Event) -> None:
+        key = text_of(event.get("messageId"))
+        if text_of(event.get("role")) in _FOREIGN:
+            self._foreign.add(key)
+        else:
+            self._foreign.discard(key)
+            self._announced[key] = event
+
+    def text(self, key: str, event: _Event) -> None:
+        """A piece of a text; one that was never opened is opened by it."""
+        delta = event.get("delta")
+        if not isinstance(delta, str) or not delta or key in self._foreign:
+            return
+        if key not in self._texts:
+            start = self._announced.get(key, event)
+            self._open_message(key, key or None, text_of(start.get("name")) or None)
+            owner = noted({"subagentRunId": text_of(start.get("subagentRunId")) or None})
+            self._builder.open_part(key, key, PartKind.TEXT, extras=owner)
+            self._owners[key] = self._turn = key
+            self._texts[key] = key
+            self.texted = True
+        self._put(key, delta)
+
+    def end_text(self, key: str) -> None:
+        self._foreign.discard(key)
+        if self._texts.pop(key, None) is not None:
+            self._owners.pop(key, None)
+            self._builder.end_part(key)
+
+    # -------------------------------------------------------------- calls
+
+    def call(self, event: _Event) -> None:
+        call_id = text_of(event.get("toolCallId"))
+        key = ("call", call_id)
+        if self._builder.part(key) is not None:
+            return
+        parent = text_of(event.get("parentMessageId"))
+        message: Hashable = parent or self._turn
+        if message is None or not (parent or self._builder.is_open(message)):
+            self._turns += 1
+            message = ("turn", self._turns)
+        self._open_message(message, parent or None)
+        extras = noted({"parent": parent or None, "subagentRunId": text_of(event.get("subagentRunId")) or None})
+        self._builder.open_part(
+            key,
+            message,
+            PartKind.TOOL_CALL,
+            call_id=call_id or None,
+            name=text_of(event.get("toolCallName")),
+            extras=extras,
+        )
+        self._owners[key] = self._turn = message
+        self._calls[call_id] = key
+        self.called.add(call_id)
+
+    def arguments(self, call_id: str, event: _Event) -> None:
+        if self._builder.part(("call", call_id)) is None:
+            self.call(event)
+        self._put(("call", call_id), event.get("delta"))
+
+    def end_call(self, call_id: str) -> None:
+        self._calls.pop(call_id, None)
+        self._owners.pop(("call", call_id), None)
+        self._builder.end_part(("call", call_id))
+
+    def result(self, event: _Event) -> None:
+        """A tool ran at the backend; its turn is over."""
+        call_id, content = text_of(event.get("toolCallId")), event.get("content")
+        self.end_call(call_id)
+        self._turn = None
+        whole = content if isinstance(content, list) else None
+        extras = noted({"content": whole, "subagentRunId": text_of(event.get("subagentRunId")) or None})
+        message_id = text_of(event.get("messageId")) or None
+        self._builder.result(call_id, tolerant_parts(content), message_id=message_id, extras=extras)
+
+    # -------------------------------------------------------------- reasoning
+
+    def _think(self, name: str, event: _Event, named: bool) -> None:
+        key = ("reasoning", name)
+        if self._builder.part(key) is None:
+            self._open_message(key, None)
+            owner = noted({"subagentRunId": text_of(event.get("subagentRunId")) or None})
+            self._builder.open_part(key, key, PartKind.REASONING, part_id=name if named else None, extras=owner)
+            self._owners[key] = key
+            self._thoughts[name] = key
+
+    def reasoning(self, name: str, event: _Event, *, named: bool = True) -> None:
+        delta = event.get("delta")
+        if isinstance(delta, str) and delta:
+            self._think(name, event, named and bool(name))
+            self._put(("reasoning", name), delta)
+
+    def begin_thinking(self) -> None:
+        self._thinkings += 1
+        self.thinking = f"thinking-{self._thinkings}"
+
+    def end_reasoning(self, name: str) -> None:
+        """The text is over; an encrypted value may still follow."""
+        self._ending = name
+        self.unsettled = True
+
+    def encrypted(self, event: _Event) -> bool:
+        """Whether the value belongs to a reasoning that is not over yet."""
+        name, value = text_of(event.get("entityId")), text_of(event.get("encryptedValue"))
+        if event.get("subtype") != "message" or not value:
+            return False
+        if name != self._ending and self._builder.part(("reasoning", name)) is None:
+            return False
+        self._think(name, event, bool(name))
+        self._secrets[name] = value
+        return True
+
+    def settle(self) -> None:
+        """Something else came: an ended reasoning is really over."""
+        if self._ending is None:
+            return
+        name, self._ending = self._ending, None
+        self.unsettled = bool(self._chunks)
+        value = self._secrets.pop(name, None)
+        key = ("reasoning", name)
+        self._thoughts.pop(name, None)
+        self._owners.pop(key, None)
+        if value is not None and value.startswith(REDACTED):
+            self._builder.end_part(key, redacted=value.removeprefix(REDACTED))
+        else:
+            self._builder.end_part(key, signature=value)
+
+    # -------------------------------------------------------------- chunks
+
+    def chunk(self, event: _Event) -> None:
+        """Shorthand: opens a stream or goes on with the open one; any other event of its owner ends it."""
+        owner, kind = _owner(event), event["type"]
+        field = "toolCallId" if kind == "TOOL_CALL_CHUNK" else "messageId"
+        name = text_of(event.get(field)) or self._last.get(kind, "")
+        fresh = self._chunks.get(owner) != (kind, name)
+        if fresh:
+            self.end_chunk(owner)
+        self._chunks[owner] = (kind, name)
+        self._last[kind] = name
+        self.unsettled = True
+        match kind:
+            case "TEXT_MESSAGE_CHUNK":
+                if fresh:
+                    self.announce({**event, "messageId": name})
+                self.text(name, event)
+            case "TOOL_CALL_CHUNK":
+                if fresh:
+                    self.call({**event, "toolCallId": name})
+                self._put(("call", name), event.get("delta"))
+            case _:
+                self.reasoning(name, event)
+
+    def end_chunk(self, owner: Any) -> None:
+        known = self._chunks.pop(owner if isinstance(owner, str) else None, None)
+        if known is None:
+            return
+        self.unsettled = bool(self._chunks) or self._ending is not None
+        kind, name = known
+        match kind:
+            case "TEXT_MESSAGE_CHUNK":
+                self.end_text(name)
+            case "TOOL_CALL_CHUNK":
+                self.end_call(name)
+            case _:
+                self.end_reasoning(name)
+
+
+def _owner(event: _Event) -> str | None:
+    owner = event.get("subagentRunId")
+    return owner if isinstance(owner, str) else None

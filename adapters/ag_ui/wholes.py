@@ -1,0 +1,130 @@
+"""Events that stand alone - state, custom, raw - as the wire has them, and the ids a run has used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from adapters.ag_ui.messages import ROLES
+from adapters.ag_ui.wire import NAME, OURS
+from bridge.model import Custom, Raw, StateChanged, StateOp
+
+_OPERATIONS: dict[str, str] = {
+    "add": "value",
+    "replace": "value",
+    "test": "value",
+    "remove": "path",
+    "move": "from",
+    "copy": "from",
+}
+# Where null is a value and not an absent field.
+_ANY_VALUE = frozenset({"event", "value", "snapshot"})
+
+
+class Claims:
+    """Ids of messages in use on this thread, as far as the request and this run show it."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self._used = set(known)
+
+    def note(self, name: str) -> None:
+        self._used.add(name)
+
+    def take(self, *wanted: str) -> str:
+        """The first of these ids that is free, else the last one with a number."""
+        for name in wanted:
+            if name not in self._used:
+                self._used.add(name)
+                return name
+        number = 1
+        while (name := f"{wanted[-1]}-{number}") in self._used:
+            number += 1
+        self._used.add(name)
+        return name
+
+
+def state_of(event: StateChanged) -> dict[str, Any] | None:
+    """The event of the wire; None for a value that the client's parser would refuse, and the whole run with it."""
+    value = event.value
+    match event.op:
+        case StateOp.SNAPSHOT:
+            return {"type": "STATE_SNAPSHOT", "snapshot": value}
+        case StateOp.PATCH:
+            if isinstance(value, list) and all(map(_is_operation, value)):
+                return {"type": "STATE_DELTA", "delta": value}
+        case StateOp.MESSAGES:
+            if isinstance(value, list) and all(map(_is_message, value)):
+                return {"type": "MESSAGES_SNAPSHOT", "messages": value}
+    return None
+
+
+def _is_operation(value: Any) -> bool:
+    if not isinstance(value, dict) or not _is_pointer(value.get("path")):
+        return False
+    needed = _OPERATIONS.get(value["op"]) if isinstance(value.get("op"), str) else None
+    if needed == "from":
+        return _is_pointer(value.get("from"))
+    return needed is not None and needed in value
+
+
+def _is_pointer(value: Any) -> bool:
+    """A JSON pointer (RFC 6901)."""
+    if not isinstance(value, str) or (value and not value.startswith("/")):
+        return False
+    return all(piece[:1] in ("0", "1") for piece in value.split("~")[1:])
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("id"), str) or value.get("role") not in ROLES:
+        return False
+    role, content = value["role"], value.get("content")
+    if role == "assistant":
+        return (content is None or isinstance(content, str)) and isinstance(value.get("toolCalls", []), list)
+    if role == "activity":
+        return isinstance(content, dict) and isinstance(value.get("activityType"), str)
+    if role == "tool" and not isinstance(value.get("toolCallId"), str):
+        return False
+    return isinstance(content, str) or (role in ("user", "tool") and isinstance(content, list))
+
+
+def custom_of(event: Custom) -> dict[str, Any]:
+    return {"type": "CUSTOM", "name": event.name, "value": event.value}
+
+
+def raw_of(event: Raw, new: bool) -> dict[str, Any] | None:
+    """Our own dialect's events go to clients of 1.0, which drop unknown types; others have a RAW event around them."""
+    if event.dialect != NAME:
+        return {"type": "RAW", "event": event.value, "source": f"{OURS}/{event.dialect}"}
+    value = event.value
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        return None
+    if not new and value["type"] != "RAW":
+        return None
+    return {k: v for k, v in value.items() if v is not None or k in _ANY_VALUE}
+
+
+class Subagents:
+    """Keeps the lives of subagents whole: clients refuse a run that ends while one is open (section 4)."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, None] = {}
+        self._known: set[str] = set()
+
+    def allow(self, wire: dict[str, Any]) -> bool:
+        """Whether this event may be sent now; events of other kinds always may."""
+        kind, name = wire["type"], wire.get("subagentRunId")
+        if kind not in ("SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR"):
+            return True
+        if not isinstance(name, str):
+            return False
+        if kind != "SUBAGENT_STARTED":
+            return self._open.pop(name, 0) is None
+        if name in self._known or not isinstance(wire.get("name"), str):
+            return False
+        self._known.add(name)
+        self._open[name] = None
+        return True
+
+    def closing(self) -> Iterator[dict[str, Any]]:
+        for name in self._open:
+            yield {"type": "SUBAGENT_FINISHED", "subagentRunId": name}

@@ -1,0 +1,97 @@
+"""Words and small readers that both directions of the wire share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.model import Extras, FinishReason, Request
+from bridge.model.builder import mend
+
+NAME = "ag-ui"
+VERSION = "1.0"
+OURS = "dialect-bridge"
+"""The key under which `metadata` tells what the wire has no field for, and the prefix of a RAW event's source."""
+
+REDACTED = "redacted:"
+"""Marks an encrypted value that stands for reasoning sent encrypted only, so that it goes back as what it is."""
+
+# Python agents that write their models without aliases, and AG-Kit's RUN_ERROR, use the names with underscores.
+_ALIASES: dict[str, str] = {
+    "thread_id": "threadId",
+    "run_id": "runId",
+    "parent_run_id": "parentRunId",
+    "forwarded_props": "forwardedProps",
+    "protocol_version": "protocolVersion",
+    "message_id": "messageId",
+    "parent_message_id": "parentMessageId",
+    "tool_calls": "toolCalls",
+    "tool_call_id": "toolCallId",
+    "tool_call_name": "toolCallName",
+    "encrypted_value": "encryptedValue",
+    "entity_id": "entityId",
+    "mime_type": "mimeType",
+    "interrupt_id": "interruptId",
+    "activity_type": "activityType",
+    "subagent_run_id": "subagentRunId",
+    "step_name": "stepName",
+    "response_schema": "responseSchema",
+    "expires_at": "expiresAt",
+    "input_tokens": "inputTokens",
+    "output_tokens": "outputTokens",
+    "total_tokens": "totalTokens",
+    "reasoning_tokens": "reasoningTokens",
+    "cached_input_tokens": "cachedInputTokens",
+}
+
+NOTED = {str(r): r for r in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER)}
+"""The finishes that have no outcome of their own and are told as `metadata.finish_reason`."""
+
+
+def camel(value: dict[str, Any]) -> dict[str, Any]:
+    """The object with its fields in camelCase; where both spellings stand, camelCase wins."""
+    if _ALIASES.keys().isdisjoint(value):
+        return value
+    out = {_ALIASES[k]: v for k, v in value.items() if k in _ALIASES}
+    return {**out, **{k: v for k, v in value.items() if k not in _ALIASES}}
+
+
+def own(extras: Extras | None) -> dict[str, Any]:
+    """What this dialect noted on a part or an event; an empty dict when it noted nothing."""
+    return extras.get(NAME) or {} if extras else {}
+
+
+def noted(values: dict[str, Any]) -> Extras | None:
+    """`extras` that hold these values for this dialect, None when there are none."""
+    kept = {k: v for k, v in values.items() if v is not None}
+    return {NAME: kept} if kept else None
+
+
+def speaks_new(request: Request | None) -> bool:
+    """Whether the client speaks 1.0 (section 5): it names a version. Without its request nothing need be left out."""
+    if request is None:
+        return True
+    said = request.extra(NAME).get("protocolVersion")
+    return said is not None and not (isinstance(said, str) and said.startswith("0."))
+
+
+def text_of(value: Any) -> str:
+    """The value when it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def finish_in(event: dict[str, Any]) -> FinishReason | None:
+    """The finish that an event's metadata names."""
+    metadata = event.get("metadata")
+    word = metadata.get("finish_reason") if isinstance(metadata, dict) else None
+    return NOTED.get(word) if isinstance(word, str) else None
+
+
+def mended(value: Any) -> Any:
+    """The value with lone surrogates replaced, but for deltas, whose halves the builder joins."""
+    if isinstance(value, str):
+        return mend(value)
+    if isinstance(value, list):
+        return [mended(v) for v in value]
+    if isinstance(value, dict):
+        return {mend(k): v if k == "delta" and isinstance(v, str) else mended(v) for k, v in value.items()}
+    return value

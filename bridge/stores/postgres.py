@@ -1,0 +1,330 @@
+"""The history in PostgreSQL (11 or newer), for bridges on several machines. Needs the extra `postgres`.
+
+Transactions run at READ COMMITTED: a commit locks the row of its conversation, and the line of a conversation's turns
+is locked by an advisory lock, so that tickets are committed in the order of their numbers. All times are the server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from bridge.errors import ConfigError
+from bridge.model.parts import Message
+from bridge.stores import rows, schema
+from bridge.stores.base import LEASE, Bounds, Conversation, conflict, key, plain_id, stored_id, unavailable
+from bridge.stores.turns import Key, Turns
+
+try:
+    import asyncpg
+except ImportError:
+    raise ConfigError("a postgresql: store needs the extra postgres: pip install 'dialect-bridge[postgres]'") from None
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    _Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+
+_T = TypeVar("_T")
+_BATCH = 100
+_MANY = 50
+"""From so many messages on, JSON is read and written beside the event loop."""
+
+_FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+
+_NOW = "extract(epoch FROM clock_timestamp())::double precision"
+_KEY = "owner = $1 AND scope = $2 AND thread_id = $3"
+_LIVE = f"""EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.scope = c.scope
+    AND t.thread_id = c.thread_id AND t.expires > {_NOW})"""
+
+_LOAD = f"""SELECT {rows.COLUMNS}, ARRAY(SELECT body FROM history_messages m WHERE m.conversation = c.id ORDER BY seq)
+    FROM history_conversations c WHERE {_KEY}"""
+_FIND = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scope = $2 AND digest = $3
+    ORDER BY updated_at DESC, id DESC LIMIT 1"""
+_DELETE = f"DELETE FROM history_conversations WHERE {_KEY}"
+_PRUNE_TURNS = f"""DELETE FROM history_turns WHERE ticket IN (SELECT ticket FROM history_turns
+    WHERE expires <= {_NOW} - $1::double precision ORDER BY ticket FOR UPDATE SKIP LOCKED)"""
+_PRUNE = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c
+    WHERE updated_at <= {_NOW} - $1::double precision AND NOT {_LIVE}
+    ORDER BY updated_at LIMIT {_BATCH} FOR UPDATE SKIP LOCKED)"""
+_EVICT = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c
+    WHERE id = ANY(ARRAY(SELECT id FROM history_conversations WHERE owner = $1
+    ORDER BY updated_at DESC, id DESC OFFSET $2)) AND NOT {_LIVE} FOR UPDATE SKIP LOCKED)"""
+
+_LOCK = f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY} FOR UPDATE"
+_CREATE = f"""INSERT INTO history_conversations (owner, scope, thread_id, version, updated_at, dropped, next_seq,
+    messages, size, beside) VALUES ($1, $2, $3, 0, {_NOW}, 0, 0, 0, 0, '') ON CONFLICT DO NOTHING RETURNING id"""
+_APPEND = """INSERT INTO history_messages (conversation, commit_version, seq, role, size, links, body)
+    SELECT $1, $2, * FROM unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[])"""
+_UPDATE = f"""UPDATE history_conversations SET version = $2, digest = $3, dropped = $4, next_seq = $5, messages = $6,
+    size = $7, tools = $8, beside = $9, updated_at = {_NOW} WHERE id = $1 RETURNING updated_at"""
+_CUT = """WITH gone AS (DELETE FROM history_messages WHERE conversation = $1 AND seq >= (SELECT seq
+    FROM history_messages WHERE conversation = $1 ORDER BY seq LIMIT 1 OFFSET $2) RETURNING size)
+    SELECT count(*), coalesce(sum(size), 0)::bigint FROM gone"""
+_ENTRIES = """SELECT seq, role, size, commit_version, links FROM history_messages
+    WHERE conversation = $1 ORDER BY seq"""
+_DROP = "DELETE FROM history_messages WHERE conversation = $1 AND seq = ANY($2::bigint[])"
+
+# What a crash of the server loses of the turns are leases, and they are lost by a crash anyhow.
+_LINE = """SELECT pg_advisory_xact_lock(hashtextextended('bridge history ' || $1, 0)),
+    set_config('synchronous_commit', 'off', true)"""
+# Whoever locks several tickets does so in the order of their numbers: no deadlocks.
+_CLEAN = f"""WITH line AS (SELECT ticket, expires FROM history_turns WHERE {_KEY} ORDER BY ticket FOR UPDATE),
+    renewed AS (UPDATE history_turns t SET expires = {_NOW} + $5 FROM line
+        WHERE t.ticket = line.ticket AND t.ticket = ANY($4::bigint[]))
+    DELETE FROM history_turns t USING line
+    WHERE t.ticket = line.ticket AND line.expires <= {_NOW} AND t.ticket <> ALL($4::bigint[])"""
+_ENTER = f"""WITH entered AS (INSERT INTO history_turns (owner, scope, thread_id, expires)
+    VALUES ($1, $2, $3, {_NOW} + $4) RETURNING ticket)
+    SELECT ticket, NOT EXISTS (SELECT 1 FROM history_turns WHERE {_KEY}) FROM entered"""
+_LEAVE = "DELETE FROM history_turns WHERE ticket = $1"
+_FIRST = f"SELECT min(ticket) FROM history_turns WHERE {_KEY}"
+_DUE = f"""SELECT t.ticket FROM history_turns t WHERE t.ticket = ANY($1::bigint[]) AND NOT EXISTS (
+    SELECT 1 FROM history_turns o WHERE o.owner = t.owner AND o.scope = t.scope AND o.thread_id = t.thread_id
+    AND o.ticket < t.ticket AND o.expires > {_NOW})"""
+_RENEW = f"""UPDATE history_turns SET expires = {_NOW} + $2 WHERE ticket IN (SELECT ticket FROM history_turns
+    WHERE ticket = ANY($1::bigint[]) ORDER BY ticket FOR UPDATE) RETURNING ticket"""
+
+
+class PostgresHistory:
+    """A `History` in the database at `url`, which may carry all that libpq knows (`?sslmode=require`)."""
+
+    def __init__(self, url: str, *, bounds: Bounds | None = None, lease: float = LEASE, connections: int = 10) -> None:
+        self._url = url
+        self._bounds = bounds or Bounds()
+        self._lease = lease
+        self._connections = connections
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._connecting = asyncio.Lock()
+        self._turns: Turns | None = None
+        self._closed = False
+
+    async def open(self) -> None:
+        self._closed = False
+        await self._run(_nothing)
+
+    async def close(self) -> None:
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            await turns.close()
+        self._closed = True
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                async with asyncio.timeout(5):
+                    await pool.close()
+            except _FAILURES:
+                pool.terminate()
+
+    # -------------------------------------------------------------------- talks
+
+    async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
+        where = key(owner, scope, thread_id)
+        found = await self._run(lambda db: db.fetchrow(_LOAD, *where))
+        if found is None:
+            return None
+        *head, bodies = found
+        return await _beside_loop(len(bodies), lambda: rows.to_conversation(head, bodies))
+
+    async def commit(
+        self,
+        owner: str,
+        scope: str,
+        conversation: Conversation,
+        new: list[Message],
+        *,
+        keep: int | None = None,
+        digest: str | None = None,
+    ) -> None:
+        where = key(owner, scope, conversation.thread_id)
+        name = None if digest is None else stored_id(digest, "digest")
+        added = await _beside_loop(len(new), lambda: rows.to_rows(new))
+
+        async def work(db: _Connection) -> rows.Outcome:
+            async with db.transaction():
+                return await _commit(db, where, conversation, added, keep, name, self._bounds)
+
+        rows.settle(conversation, keep, new, digest, await self._run(work))
+
+    async def find(self, owner: str, scope: str, digest: str) -> str | None:
+        where = key(owner, scope, digest)
+        found = await self._run(lambda db: db.fetchval(_FIND, *where))
+        return None if found is None else plain_id(found)
+
+    async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
+        where = key(owner, scope, thread_id)
+        return _count(await self._run(lambda db: db.execute(_DELETE, *where))) > 0
+
+    async def prune(self, older_than: float) -> int:
+        await self._run(lambda db: db.execute(_PRUNE_TURNS, self._lease))
+        total = 0
+        while True:
+            count = _count(await self._run(lambda db: db.execute(_PRUNE, older_than)))
+            total += count
+            if count < _BATCH:
+                return total
+
+    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[None]:
+        if self._closed:
+            raise unavailable("postgresql", "closed")
+        if self._turns is None:
+            self._turns = Turns(_Tickets(self, self._lease), "postgresql", self._lease)
+        return self._turns.turn(key(owner, scope, thread_id))
+
+    # -------------------------------------------------------------------- the pool
+
+    async def _run(self, work: Callable[[_Connection], Awaitable[_T]]) -> _T:
+        try:
+            pool = self._pool or await self._connect()
+            async with pool.acquire(timeout=10) as db:
+                return await work(db)
+        except _FAILURES as error:
+            reason = getattr(error, "sqlstate", None) or type(error).__name__
+        # Outside of the handler: the driver's own text may name hosts, users and values.
+        raise unavailable("postgresql", reason)
+
+    async def _connect(self) -> asyncpg.Pool[asyncpg.Record]:
+        async with self._connecting:
+            if self._closed:
+                raise unavailable("postgresql", "closed")
+            if self._pool is None:
+                pool = await self._make_pool()
+                try:
+                    async with pool.acquire() as db, db.transaction():
+                        await _migrate(db)
+                except BaseException:
+                    pool.terminate()
+                    raise
+                self._pool = pool
+        return self._pool
+
+    async def _make_pool(self) -> asyncpg.Pool[asyncpg.Record]:
+        try:
+            return await asyncpg.create_pool(
+                self._url, min_size=1, max_size=self._connections, timeout=10, command_timeout=30
+            )
+        except (asyncpg.ClientConfigurationError, ValueError):
+            pass
+        raise ConfigError("expected postgresql://user:password@host:port/database for the history store")
+
+
+async def _commit(
+    db: _Connection,
+    where: Key,
+    conversation: Conversation,
+    added: list[rows.Row],
+    keep: int | None,
+    digest: str | None,
+    bounds: Bounds,
+) -> rows.Outcome:
+    found = await db.fetchrow(_LOCK, *where)
+    if (found[0] if found else 0) != conversation.version:
+        raise conflict()
+    version, dropped, seq, count, size = conversation.version + 1, 0, 0, 0, 0
+    if found is None:
+        place = await db.fetchval(_CREATE, *where)
+        if place is None:
+            raise conflict()  # somebody else has just made it
+    else:
+        _, place, dropped, seq, count, size = found
+        if keep is not None:
+            cut = await db.fetchrow(_CUT, place, keep)
+            assert cut is not None
+            count, size, dropped = count - cut[0], size - cut[1], dropped if keep else 0
+    if added:
+        columns = [list(column) for column in zip(*((r.role, r.size, r.links, r.body) for r in added), strict=True)]
+        await db.execute(_APPEND, place, version, list(range(seq, seq + len(added))), *columns)
+    count, size = count + len(added), size + sum(row.size for row in added)
+    gone: list[int] = []
+    if rows.over(count, size, bounds):
+        entries = [tuple(row) for row in await db.fetch(_ENTRIES, place)]
+        gone, seqs = rows.too_many(entries, bounds)
+        await db.execute(_DROP, place, seqs)
+        count, size = count - len(gone), size - sum(entries[n][2] for n in gone)
+        dropped += len(gone)
+    tools, beside = rows.beside(conversation)
+    now: float = await db.fetchval(
+        _UPDATE, place, version, digest, dropped, seq + len(added), count, size, tools, beside
+    )
+    if found is None:
+        await db.execute(_EVICT, where[0], bounds.conversations)
+    return rows.Outcome(version, dropped, now, gone)
+
+
+async def _migrate(db: _Connection) -> None:
+    """One process at a time, whichever comes first."""
+    await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('bridge schema', 0))")
+    await db.execute(schema.VERSIONS)
+    version = await db.fetchval("SELECT version FROM schema_version WHERE room = $1", schema.ROOM)
+    steps = schema.missing(version or 0, "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
+    for statement in steps:
+        await db.execute(statement)
+    if steps:
+        await db.execute(
+            "INSERT INTO schema_version (room, version) VALUES ($1, $2)"
+            " ON CONFLICT (room) DO UPDATE SET version = excluded.version",
+            schema.ROOM,
+            len(schema.MIGRATIONS),
+        )
+
+
+class _Tickets:
+    """The tickets of `bridge.stores.turns` in the same database."""
+
+    def __init__(self, history: PostgresHistory, lease: float) -> None:
+        self._history = history
+        self._lease = lease
+
+    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, bool]:
+        async def work(db: _Connection) -> tuple[int, bool]:
+            found = await db.fetchrow(_ENTER, *key, self._lease)
+            assert found is not None
+            return found[0], found[1]
+
+        return await self._in_line(key, mine, work)
+
+    async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
+        async def work(db: _Connection) -> int | None:
+            await db.execute(_LEAVE, ticket)
+            return await _first(db, key)
+
+        return await self._in_line(key, mine, work)
+
+    async def first(self, key: Key, mine: Sequence[int]) -> int | None:
+        return await self._in_line(key, mine, lambda db: _first(db, key))
+
+    async def due(self, tickets: Sequence[int]) -> list[int]:
+        return [found[0] for found in await self._history._run(lambda db: db.fetch(_DUE, list(tickets)))]
+
+    async def renew(self, tickets: Sequence[int]) -> list[int]:
+        found = await self._history._run(lambda db: db.fetch(_RENEW, list(tickets), self._lease))
+        return [row[0] for row in found]
+
+    async def _in_line(self, key: Key, mine: Sequence[int], work: Callable[[_Connection], Awaitable[_T]]) -> _T:
+        async def locked(db: _Connection) -> _T:
+            async with db.transaction():
+                await db.execute(_LINE, "\t".join(key))
+                await db.execute(_CLEAN, *key, list(mine), self._lease)
+                return await work(db)
+
+        return await self._history._run(locked)
+
+
+async def _first(db: _Connection, key: Key) -> int | None:
+    found: int | None = await db.fetchval(_FIRST, *key)
+    return found
+
+
+async def _nothing(db: _Connection) -> None:
+    pass
+
+
+async def _beside_loop(count: int, work: Callable[[], _T]) -> _T:
+    return await asyncio.to_thread(work) if count >= _MANY else work()
+
+
+def _count(status: Any) -> int:
+    """How many rows, of a command's status such as `DELETE 3`."""
+    return int(str(status).rpartition(" ")[2])

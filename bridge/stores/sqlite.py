@@ -1,0 +1,408 @@
+"""The history in one SQLite file, which several processes of one machine may share.
+
+Each transaction is one function in a thread of its own: it cannot be interleaved with another one on the same
+connection, a cancelled task cannot leave it half done, and it costs one hop between threads instead of one per
+statement (which is why this is the standard library's `sqlite3` and not an asynchronous wrapper around it). Writing
+and reading have a thread each, so that nobody who reads waits for another process that writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, closing, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from bridge.errors import ConfigError
+from bridge.model.parts import Message
+from bridge.stores import rows, schema
+from bridge.stores.base import LEASE, Bounds, Conversation, conflict, key, plain_id, stored_id, unavailable
+from bridge.stores.turns import Key, Turns
+
+_T = TypeVar("_T")
+_BATCH = 100
+MEMORY = ":memory:"
+
+_KEY = "owner = ? AND scope = ? AND thread_id = ?"
+_LIVE = """EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.scope = c.scope
+    AND t.thread_id = c.thread_id AND t.expires > ?)"""
+
+
+class SQLiteHistory:
+    """A `History` in the file at `path`; its folder is made. `:memory:` is forgotten on close.
+
+    `busy` is how many seconds a write waits for another process before it is `STORE_UNAVAILABLE`.
+    """
+
+    def __init__(self, path: str, *, bounds: Bounds | None = None, lease: float = LEASE, busy: float = 5.0) -> None:
+        # Absolute, since the working directory may change later.
+        self._path = path if path == MEMORY else str(Path(path).absolute())
+        self._bounds = bounds or Bounds()
+        self._lease = lease
+        self._busy = busy
+        self._lanes: dict[bool, _Lane] = {}  # whether it writes
+        self._turns: Turns | None = None
+        self._closed = False
+
+    async def open(self) -> None:
+        self._closed = False
+        await self._write(lambda _: None)
+
+    async def close(self) -> None:
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            await turns.close()
+        self._closed = True
+        while self._lanes:
+            await self._lanes.popitem()[1].close()
+
+    # -------------------------------------------------------------------- talks
+
+    async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
+        where = key(owner, scope, thread_id)
+
+        def work(db: sqlite3.Connection) -> Conversation | None:
+            found = db.execute(f"SELECT id, {rows.COLUMNS} FROM history_conversations WHERE {_KEY}", where).fetchone()
+            if found is None:
+                return None
+            bodies = db.execute("SELECT body FROM history_messages WHERE conversation = ? ORDER BY seq", found[:1])
+            return rows.to_conversation(found[1:], (body for (body,) in bodies))
+
+        return await self._read(work)
+
+    async def commit(
+        self,
+        owner: str,
+        scope: str,
+        conversation: Conversation,
+        new: list[Message],
+        *,
+        keep: int | None = None,
+        digest: str | None = None,
+    ) -> None:
+        where = key(owner, scope, conversation.thread_id)
+        name = None if digest is None else stored_id(digest, "digest")
+
+        def work(db: sqlite3.Connection) -> rows.Outcome:
+            return _commit(db, where, conversation, new, keep, name, self._bounds)
+
+        rows.settle(conversation, keep, new, digest, await self._write(work))
+
+    async def find(self, owner: str, scope: str, digest: str) -> str | None:
+        where = key(owner, scope, digest)
+
+        def work(db: sqlite3.Connection) -> str | None:
+            found = db.execute(
+                "SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ? AND digest = ?"
+                " ORDER BY updated_at DESC, id DESC LIMIT 1",
+                where,
+            ).fetchone()
+            return plain_id(found[0]) if found else None
+
+        return await self._read(work)
+
+    async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
+        where = key(owner, scope, thread_id)
+        return await self._write(
+            lambda db: db.execute(f"DELETE FROM history_conversations WHERE {_KEY}", where).rowcount > 0
+        )
+
+    async def prune(self, older_than: float) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            now = time.time()
+            db.execute("DELETE FROM history_turns WHERE expires <= ?", (now - self._lease,))
+            return db.execute(
+                "DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c"
+                f" WHERE updated_at <= ? AND NOT {_LIVE} ORDER BY updated_at LIMIT {_BATCH})",
+                (now - older_than, now),
+            ).rowcount
+
+        total = 0
+        while True:
+            count = await self._write(work)
+            total += count
+            if count < _BATCH:
+                return total
+
+    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[None]:
+        if self._closed:
+            raise unavailable("sqlite", "closed")
+        if self._turns is None:
+            self._turns = Turns(_Tickets(self, self._lease), "sqlite", self._lease)
+        return self._turns.turn(key(owner, scope, thread_id))
+
+    # -------------------------------------------------------------------- lanes
+
+    async def _write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        return await self._lane(True).run(work, "BEGIN IMMEDIATE")
+
+    async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        return await self._lane(self._path == MEMORY).run(work, "BEGIN")
+
+    def _lane(self, writes: bool) -> _Lane:
+        if self._closed:
+            raise unavailable("sqlite", "closed")
+        if writes not in self._lanes:
+            self._lanes[writes] = _Lane(self._path, self._busy)
+        return self._lanes[writes]
+
+
+def _commit(
+    db: sqlite3.Connection,
+    where: Key,
+    conversation: Conversation,
+    new: list[Message],
+    keep: int | None,
+    digest: str | None,
+    bounds: Bounds,
+) -> rows.Outcome:
+    now = time.time()
+    found = db.execute(
+        f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY}", where
+    ).fetchone()
+    if (found[0] if found else 0) != conversation.version:
+        raise conflict()
+    version, dropped, seq, count, size = conversation.version + 1, 0, 0, 0, 0
+    tools, beside = rows.beside(conversation)
+    if found is None:
+        place = db.execute(
+            "INSERT INTO history_conversations (owner, scope, thread_id, version, updated_at, dropped, next_seq,"
+            " messages, size, beside) VALUES (?, ?, ?, 0, ?, 0, 0, 0, 0, '')",
+            (*where, now),
+        ).lastrowid
+    else:
+        _, place, dropped, seq, count, size = found
+        if keep is not None:
+            cut_count, cut_size = _cut(db, place, keep)
+            count, size, dropped = count - cut_count, size - cut_size, dropped if keep else 0
+    added = rows.to_rows(new)
+    db.executemany(
+        "INSERT INTO history_messages (conversation, seq, role, size, commit_version, links, body)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        ((place, seq + n, row.role, row.size, version, row.links, row.body) for n, row in enumerate(added)),
+    )
+    count, size = count + len(added), size + sum(row.size for row in added)
+    gone: list[int] = []
+    if rows.over(count, size, bounds):
+        gone, cut_size = _drop(db, place, bounds)
+        count, size, dropped = count - len(gone), size - cut_size, dropped + len(gone)
+    db.execute(
+        "UPDATE history_conversations SET version = ?, updated_at = ?, digest = ?, dropped = ?, next_seq = ?,"
+        " messages = ?, size = ?, tools = ?, beside = ? WHERE id = ?",
+        (version, now, digest, dropped, seq + len(added), count, size, tools, beside, place),
+    )
+    if found is None:
+        db.execute(
+            "DELETE FROM history_conversations AS c WHERE id IN (SELECT id FROM history_conversations WHERE owner = ?"
+            f" ORDER BY updated_at DESC, id DESC LIMIT -1 OFFSET ?) AND NOT {_LIVE}",
+            (where[0], bounds.conversations, now),
+        )
+    return rows.Outcome(version, dropped, now, gone)
+
+
+def _cut(db: sqlite3.Connection, place: int, keep: int) -> tuple[int, int]:
+    """Deletes all messages behind the first `keep`; says how many and how large they were."""
+    first = db.execute(
+        "SELECT seq FROM history_messages WHERE conversation = ? ORDER BY seq LIMIT 1 OFFSET ?", (place, keep)
+    ).fetchone()
+    if first is None:
+        return 0, 0
+    behind = (place, first[0])
+    count, size = db.execute(
+        "SELECT count(*), sum(size) FROM history_messages WHERE conversation = ? AND seq >= ?", behind
+    ).fetchone()
+    db.execute("DELETE FROM history_messages WHERE conversation = ? AND seq >= ?", behind)
+    return count, size
+
+
+def _drop(db: sqlite3.Connection, place: int | None, bounds: Bounds) -> tuple[list[int], int]:
+    """Deletes what is over the bounds; says which places and how large they were."""
+    all_rows = db.execute(
+        "SELECT seq, role, size, commit_version, links FROM history_messages WHERE conversation = ? ORDER BY seq",
+        (place,),
+    ).fetchall()
+    places, seqs = rows.too_many(all_rows, bounds)
+    db.executemany("DELETE FROM history_messages WHERE conversation = ? AND seq = ?", ((place, seq) for seq in seqs))
+    return places, sum(all_rows[n][2] for n in places)
+
+
+class _Tickets:
+    """The tickets of `bridge.stores.turns` in the same file."""
+
+    def __init__(self, history: SQLiteHistory, lease: float) -> None:
+        self._history = history
+        self._lease = lease
+
+    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, bool]:
+        def work(db: sqlite3.Connection) -> tuple[int, bool]:
+            first = self._clean(db, key, mine)
+            ticket = db.execute(
+                "INSERT INTO history_turns (owner, scope, thread_id, expires) VALUES (?, ?, ?, ?)",
+                (*key, time.time() + self._lease),
+            ).lastrowid
+            assert ticket is not None
+            return ticket, first is None
+
+        return await self._history._write(work)
+
+    async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
+        def work(db: sqlite3.Connection) -> int | None:
+            db.execute("DELETE FROM history_turns WHERE ticket = ?", (ticket,))
+            return self._clean(db, key, mine)
+
+        return await self._history._write(work)
+
+    async def first(self, key: Key, mine: Sequence[int]) -> int | None:
+        return await self._history._write(lambda db: self._clean(db, key, mine))
+
+    async def due(self, tickets: Sequence[int]) -> list[int]:
+        def work(db: sqlite3.Connection) -> list[int]:
+            now = time.time()
+            return [
+                ticket
+                for ticket in tickets
+                if db.execute(
+                    "SELECT NOT EXISTS (SELECT 1 FROM history_turns o WHERE o.owner = t.owner AND o.scope = t.scope"
+                    " AND o.thread_id = t.thread_id AND o.ticket < t.ticket AND o.expires > ?)"
+                    " FROM history_turns t WHERE t.ticket = ?",
+                    (now, ticket),
+                ).fetchone()
+                == (1,)
+            ]
+
+        return await self._history._read(work)
+
+    async def renew(self, tickets: Sequence[int]) -> list[int]:
+        def work(db: sqlite3.Connection) -> list[int]:
+            return [ticket for ticket in tickets if self._renew(db, ticket)]
+
+        return await self._history._write(work)
+
+    def _renew(self, db: sqlite3.Connection, ticket: int) -> bool:
+        until = time.time() + self._lease
+        return db.execute("UPDATE history_turns SET expires = ? WHERE ticket = ?", (until, ticket)).rowcount > 0
+
+    def _clean(self, db: sqlite3.Connection, key: Key, mine: Sequence[int]) -> int | None:
+        """Takes away expired tickets of the line, but not `mine`; the first that is left."""
+        for ticket in mine:
+            self._renew(db, ticket)
+        db.execute(f"DELETE FROM history_turns WHERE {_KEY} AND expires <= ?", (*key, time.time()))
+        found: int | None = db.execute(f"SELECT min(ticket) FROM history_turns WHERE {_KEY}", key).fetchone()[0]
+        return found
+
+
+class _Lane:
+    """One connection in one thread. It connects when it has to, and again after a failure."""
+
+    def __init__(self, path: str, busy: float) -> None:
+        self._path = path
+        self._busy = busy
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
+        self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    async def run(self, work: Callable[[sqlite3.Connection], _T], begin: str) -> _T:
+        """What `work` returns, done in one transaction."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, begin)
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
+        self._thread.shutdown(wait=False)
+
+    def _run(self, work: Callable[[sqlite3.Connection], _T], begin: str) -> _T:
+        try:
+            db = self._connected()
+            db.execute(begin)
+            try:
+                result = work(db)
+                db.execute("COMMIT")
+                return result
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+                raise
+        except (sqlite3.Error, OSError) as error:
+            reason = getattr(error, "sqlite_errorname", None) or type(error).__name__
+            if reason != "SQLITE_BUSY" and self._path != MEMORY:
+                self._disconnect()
+        # Outside of the handler: the engine's own text may name files and values.
+        raise unavailable("sqlite", reason)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._db is not None:
+            if self._path == MEMORY or self._file == self._identity():
+                return self._db
+            self._disconnect()  # the file was deleted or replaced: what we would write, nobody would see
+        if self._path != MEMORY:
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(self._path, timeout=self._busy, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(db)
+        except BaseException:
+            db.close()
+            raise
+        self._db, self._file = db, self._identity()
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA synchronous = NORMAL")
+        self._wal(db)
+        db.execute("PRAGMA journal_size_limit = 67108864")
+        with suppress(sqlite3.OperationalError):  # no such table
+            if not schema.missing(_version(db), ""):
+                return
+        db.execute("BEGIN IMMEDIATE")
+        db.execute(schema.VERSIONS)
+        for statement in schema.missing(_version(db), "INTEGER PRIMARY KEY AUTOINCREMENT"):
+            db.execute(statement)
+        db.execute(
+            "INSERT INTO schema_version (room, version) VALUES (?, ?)"
+            " ON CONFLICT (room) DO UPDATE SET version = excluded.version",
+            (schema.ROOM, len(schema.MIGRATIONS)),
+        )
+        db.execute("COMMIT")
+
+    def _wal(self, db: sqlite3.Connection) -> None:
+        """Two processes that make one file at the same time: this one change does not honour the busy timeout."""
+        end = time.monotonic() + self._busy
+        while True:
+            try:
+                with closing(db.execute("PRAGMA journal_mode = WAL")) as cursor:
+                    cursor.fetchone()
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _disconnect(self) -> None:
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                self._db.close()
+            self._db = None
+
+
+def _version(db: sqlite3.Connection) -> int:
+    found = db.execute("SELECT version FROM schema_version WHERE room = ?", (schema.ROOM,)).fetchone()
+    return int(found[0]) if found else 0
+
+
+def path_of(url: str) -> str:
+    """The path in `sqlite:///relative` or `sqlite:////absolute`."""
+    head, slashes, path = url.partition(":///")
+    if head != "sqlite" or not slashes or not path or path.endswith("/"):
+        raise ConfigError("expected sqlite:/// and the path of a file for the history store")
+    return path

@@ -1,0 +1,463 @@
+"""What clients are sent: the rules of section 5, for clients of 1.0 and of 0.x."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.codec import KEEPALIVE
+from bridge.errors import ErrorCode, Failure
+from bridge.model import (
+    Custom,
+    Data,
+    Event,
+    FinishReason,
+    Heartbeat,
+    Interrupted,
+    Media,
+    MediaKind,
+    MessageStarted,
+    Origin,
+    PartKind,
+    PartStarted,
+    Raw,
+    Reasoning,
+    Refusal,
+    RunStarted,
+    StateChanged,
+    StateOp,
+    StepEnded,
+    StepStarted,
+    Text,
+    ToolCall,
+    Url,
+    UsageReported,
+)
+
+from .helpers import again, asked, build, encode, front, heard, new_client, old_client, payloads, read, said, types
+from .order import check_order
+
+
+def calls_at_once(builder: Any) -> None:
+    """Text, then two calls whose pieces interleave, with a state between them."""
+    builder.flow("m", PartKind.TEXT, "Wait.")
+    for name in ("a", "b"):
+        builder.open_part(name, "m", PartKind.TOOL_CALL, call_id=name, name="f")
+    builder.delta("a", '{"x"')
+    builder.delta("b", '{"y"')
+    builder.emit(StateChanged(StateOp.SNAPSHOT, {"busy": True}))
+    builder.delta("a", ":1}")
+    builder.delta("b", ":2}")
+    builder.end_part("b")
+    builder.end_part("a")
+
+
+def test_one_thing_after_another() -> None:
+    events = build(calls_at_once)
+    out = said(events, new_client())
+    assert types(out) == [
+        "RUN_STARTED",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "TOOL_CALL_START",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_END",
+        "TOOL_CALL_START",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_END",
+        "STATE_SNAPSHOT",
+        "RUN_FINISHED",
+    ]
+    assert [e["delta"] for e in out if e["type"] == "TOOL_CALL_ARGS"] == ['{"x"', ":1}", '{"y"', ":2}"]
+    assert {e["parentMessageId"] for e in out if "parentMessageId" in e} == {out[1]["messageId"]}
+    old = said(events, old_client())
+    check_order(old, alone=True)
+    assert types(old)[-2:] == ["STATE_SNAPSHOT", "RUN_FINISHED"]
+
+
+def test_state_does_not_wait_for_the_end_of_a_text_at_new_clients() -> None:
+    def tell(builder: Any) -> None:
+        builder.flow("m", PartKind.TEXT, "a")
+        builder.emit(StateChanged(StateOp.PATCH, [{"op": "add", "path": "/a", "value": 1}]))
+        builder.flow("m", PartKind.TEXT, "b")
+
+    assert types(said(build(tell), new_client()))[2:5] == [
+        "TEXT_MESSAGE_CONTENT",
+        "STATE_DELTA",
+        "TEXT_MESSAGE_CONTENT",
+    ]
+    check_order(said(build(tell), old_client()), alone=True)
+
+
+def test_text_has_constant_bytes_around_it() -> None:
+    frames = encode(build(lambda b: b.flow("m", PartKind.TEXT, 'é "x"\n')), front())
+    assert frames[2] == '{"type":"TEXT_MESSAGE_CONTENT","messageId":"msg_run1","delta":"é \\"x\\"\\n"}'.encode()
+
+
+def test_the_head_echoes_the_client() -> None:
+    context = front(request=read(asked(parentRunId="r0")))
+    out = said(build(lambda b: None), context)
+    assert out[0] == {
+        "type": "RUN_STARTED",
+        "threadId": "t1",
+        "runId": "r1",
+        "protocolVersion": "1.0",
+        "parentRunId": "r0",
+    }
+    assert out[-1] == {"type": "RUN_FINISHED", "threadId": "t1", "runId": "r1", "outcome": {"type": "success"}}
+    out = said(build(lambda b: None), old_client())
+    assert out == [
+        {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1"},
+        {"type": "RUN_FINISHED", "threadId": "t1", "runId": "r1"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "new"), [("1.0", True), ("2.7", True), ("x", True), (3, True), ("0.0.59", False), (None, False)]
+)
+def test_which_version_a_client_speaks(version: Any, new: bool) -> None:
+    out = said(build(lambda b: None), front(request=read(asked(version=None, protocolVersion=version))))
+    assert ("protocolVersion" in out[0], "outcome" in out[-1]) == (new, new)
+
+
+def test_empty_things_are_not_told() -> None:
+    def tell(builder: Any) -> None:
+        builder.add("m", Text(""))
+        builder.add("m", Reasoning(""))
+        builder.add("m", ToolCall("c", "f", ""))
+
+    out = said(build(tell))
+    assert types(out)[1:-1] == ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
+    assert out[2]["delta"] == "{}"
+    assert out[-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["c"]}
+
+
+def test_ids_are_new_on_the_thread() -> None:
+    """A backend that calls its first message `m1` in every run; and two texts in one message."""
+
+    def tell(builder: Any) -> None:
+        builder.message("k", message_id="m1")
+        builder.add("k", Text("a"))
+        builder.add("k", Text("b"))
+        builder.add("k", ToolCall("c", "f", "{}"))
+        builder.result("c", [Text("r")], message_id="m1")
+
+    context = front(request=read(asked({"id": "m1", "role": "assistant", "content": "old"})))
+    ids = [
+        e["messageId"] for e in said(build(tell), context) if e["type"] in ("TEXT_MESSAGE_START", "TOOL_CALL_RESULT")
+    ]
+    assert len(set(ids)) == 3
+    assert "m1" not in ids
+
+
+def test_calls_of_a_turn_have_one_parent_and_a_result_ends_the_turn() -> None:
+    def tell(builder: Any) -> None:
+        for number in (1, 2):
+            builder.add(number, ToolCall(f"c{number}", "f", "{}"))  # a message for each call
+        builder.result("c1", [Text("r")])
+        builder.add(3, ToolCall("c3", "f", "{}"))
+
+    starts = [e for e in said(build(tell)) if e["type"] == "TOOL_CALL_START"]
+    first, second, third = [e["parentMessageId"] for e in starts]
+    assert first == second != third
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
+def test_a_finish_without_an_outcome_stands_on_the_last_text(reason: FinishReason) -> None:
+    def tell(builder: Any) -> None:
+        builder.flow("m", PartKind.TEXT, "so far")
+        builder.finish(reason)
+
+    for context in (new_client(), old_client()):
+        out = said(build(tell), context)
+        assert out[-2] == {
+            "type": "TEXT_MESSAGE_END",
+            "messageId": out[1]["messageId"],
+            "metadata": {"finish_reason": str(reason)},
+        }
+        assert "metadata" not in out[-1]
+    assert again(build(tell)).reason is reason
+
+
+def test_a_finish_after_something_else_stands_on_the_end() -> None:
+    def tell(builder: Any) -> None:
+        builder.add("m", ToolCall("c", "f", "{}"))
+        builder.finish(FinishReason.LENGTH)
+
+    assert said(build(tell))[-1]["metadata"] == {"finish_reason": "length"}
+    assert again(build(tell)).reason is FinishReason.LENGTH
+
+
+def test_a_filter_that_left_nothing_is_an_error() -> None:
+    events = build(lambda b: b.finish(FinishReason.CONTENT_FILTER))
+    out = said(events, old_client())
+    assert (out[-1]["type"], out[-1]["code"]) == ("RUN_ERROR", "CONTENT_FILTER")
+    assert again(events).reason is FinishReason.CONTENT_FILTER
+
+
+def test_a_canceled_run() -> None:
+    events = build(lambda b: b.finish(FinishReason.CANCELED))
+    assert said(events, new_client())[-1]["outcome"] == {"type": "cancelled"}
+    context = old_client()
+    out = said(events, context)
+    assert (out[-1]["type"], out[-1]["code"]) == ("RUN_ERROR", "RUN_CANCELLED")
+    assert context.lost.names == ["finish_canceled"]
+
+
+def test_everything_is_closed_before_an_error() -> None:
+    def tell(builder: Any) -> None:
+        builder.emit(StepStarted("work"))
+        builder.flow("m", PartKind.TEXT, "half")
+        builder.usage(UsageReported(3, 4))
+        builder.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent."))
+
+    out = said(build(tell), new_client())
+    assert types(out)[-3:] == ["TEXT_MESSAGE_END", "STEP_FINISHED", "RUN_ERROR"]
+    assert out[-1] == {
+        "type": "RUN_ERROR",
+        "message": "The backend fell silent.",
+        "code": "UPSTREAM_TIMEOUT",
+        "usage": [{"inputTokens": 3, "outputTokens": 4}],
+    }
+    context = old_client()
+    assert "usage" not in said(build(tell), context)[-1]
+    assert context.lost.names == ["usage"]
+
+
+def test_steps_that_clients_would_refuse() -> None:
+    def tell(builder: Any) -> None:
+        for event in (StepEnded("a"), StepStarted("a"), StepStarted("a"), StepEnded("a"), StepEnded("a")):
+            builder.emit(event)
+        builder.emit(StepStarted("open"))
+
+    context = new_client()
+    out = said(build(tell), context)
+    assert types(out)[1:-1] == ["STEP_STARTED", "STEP_FINISHED", "STEP_STARTED", "STEP_FINISHED"]
+    assert context.lost.names == ["step"]
+
+
+def test_usage_names_the_model() -> None:
+    def tell(builder: Any) -> None:
+        builder.usage(UsageReported(10, 5, 15, 4, 2))
+
+    events = build(tell)
+    assert isinstance(events[0], RunStarted)
+    events[0].model = "m"
+    assert said(events)[-1]["usage"] == [
+        {
+            "model": "m",
+            "inputTokens": 10,
+            "outputTokens": 5,
+            "totalTokens": 15,
+            "cachedInputTokens": 4,
+            "reasoningTokens": 2,
+        }
+    ]
+
+
+def think(builder: Any) -> None:
+    builder.add("m", Reasoning("Hm.", "sig"))
+    builder.add("m", Text("42"))
+
+
+def test_reasoning_in_three_ways() -> None:
+    out = said(build(think), new_client())
+    assert types(out)[1:7] == [
+        "REASONING_START",
+        "REASONING_MESSAGE_START",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_END",
+        "REASONING_ENCRYPTED_VALUE",
+        "REASONING_END",
+    ]
+    assert out[5]["entityId"] == out[2]["messageId"] != out[7]["messageId"]
+    assert "REASONING_ENCRYPTED_VALUE" not in types(said(build(think), old_client()))
+    context = old_client(reasoning_events="thinking")
+    out = said(build(think), context)
+    assert types(out)[1:6] == [
+        "THINKING_START",
+        "THINKING_TEXT_MESSAGE_START",
+        "THINKING_TEXT_MESSAGE_CONTENT",
+        "THINKING_TEXT_MESSAGE_END",
+        "THINKING_END",
+    ]
+    assert out[3] == {"type": "THINKING_TEXT_MESSAGE_CONTENT", "delta": "Hm."}
+    assert context.lost.names == ["reasoning_signature"]
+    context = new_client(reasoning_events="none")
+    assert types(said(build(think), context))[1] == "TEXT_MESSAGE_START"
+    assert context.lost.names == ["reasoning"]
+
+
+def test_reasoning_that_is_encrypted_only_comes_back_as_such() -> None:
+    events = build(lambda b: b.add("m", Reasoning("", None, "xyz")))
+    assert again(events).parts() == [Reasoning("", None, "xyz")]
+    value = next(e["encryptedValue"] for e in said(events) if "encryptedValue" in e)
+    request = read(asked({"id": "1", "role": "reasoning", "content": "", "encryptedValue": value}))
+    assert request.messages[0].parts == [Reasoning("", None, "xyz")]
+
+
+def test_media_data_and_refusals_are_text_of_their_own() -> None:
+    def tell(builder: Any) -> None:
+        builder.add("m", Text("See:"))
+        builder.add("m", Media(MediaKind.IMAGE, Url("https://example.test/a.png")))
+        builder.add("m", Data({"a": 1}))
+        builder.add("m", Refusal("No."))
+
+    context = new_client()
+    out = said(build(tell), context)
+    texts = [e["delta"] for e in out if e["type"] == "TEXT_MESSAGE_CONTENT"]
+    assert texts == ["See:", "![image](https://example.test/a.png)", '{"a":1}', "No."]
+    assert len({e["messageId"] for e in out if e["type"] == "TEXT_MESSAGE_START"}) == 4
+    assert context.lost.names == ["image", "data", "refusal"]
+
+
+def test_a_result_of_a_tool_that_failed() -> None:
+    def tell(builder: Any) -> None:
+        builder.add("m", ToolCall("c", "f", "{}"))
+        builder.result("c", [Text("boom"), Data([1])], is_error=True)
+
+    context = new_client()
+    out = said(build(tell), context)
+    assert out[-2]["content"] == "boom[1]"
+    assert "pendingToolCallIds" not in out[-1]["outcome"]
+    assert context.lost.names == ["tool_result"]
+
+
+PAYLOADS: list[Any] = [
+    None,
+    "Sure?",
+    {"message": "Sure?", "responseSchema": {"type": "object"}, "expiresAt": "2030-01-01T00:00:00Z"},
+    {"message": "Sure?", "tool": "rm"},
+    {"metadata": {"a": 1}},
+    {"metadata": {}},
+    {"metadata": {"dialect-bridge": {}}},
+    {},
+    [1, None],
+]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("reason", [None, "confirmation"])
+def test_interrupts_come_back(payload: Any, reason: str | None) -> None:
+    asks = Interrupted("i1", reason, payload, "c")
+
+    def tell(builder: Any) -> None:
+        builder.add("m", ToolCall("c", "f", "{}"))
+        builder.interrupt(asks)
+
+    for context in (new_client(), old_client()):
+        out = said(build(tell), context)
+        assert out[-1]["outcome"]["type"] == "interrupt"
+        assert out[-1]["outcome"]["interrupts"][0]["reason"] == (reason or "tool_call")
+    answer = again(build(tell))
+    assert answer.interrupts == [asks]
+    assert answer.reason is FinishReason.INTERRUPTED
+
+
+def test_an_interrupt_of_a_run_that_failed() -> None:
+    def tell(builder: Any) -> None:
+        builder.interrupt(Interrupted("i1", "approval", {"x": 1}))
+        builder.fail(Failure(ErrorCode.INTERNAL, "It broke."))
+
+    assert again(build(tell)).interrupts == [Interrupted("i1", "approval", {"x": 1})]
+    check_order(said(build(tell), old_client()))
+
+
+@pytest.mark.parametrize(
+    ("op", "value"),
+    [
+        (StateOp.PATCH, {"op": "add"}),
+        (StateOp.PATCH, [{"op": "add", "path": "/a"}]),
+        (StateOp.PATCH, [{"op": "move", "path": "/a", "from": "b"}]),
+        (StateOp.PATCH, [{"op": "add", "path": "/~2", "value": 1}]),
+        (StateOp.PATCH, ["x"]),
+        (StateOp.MESSAGES, "x"),
+        (StateOp.MESSAGES, [{"id": "1", "role": "robot", "content": ""}]),
+        (StateOp.MESSAGES, [{"id": "1", "role": "user"}]),
+        (StateOp.MESSAGES, [{"id": "1", "role": "tool", "content": ""}]),
+        (StateOp.MESSAGES, [{"id": "1", "role": "activity", "content": ""}]),
+    ],
+)
+def test_state_that_clients_would_refuse_is_left_out(op: StateOp, value: Any) -> None:
+    context = new_client()
+    assert types(said(build(lambda b: b.emit(StateChanged(op, value))), context)) == ["RUN_STARTED", "RUN_FINISHED"]
+    assert context.lost.names == ["state"]
+
+
+def test_custom_and_raw() -> None:
+    def tell(builder: Any) -> None:
+        builder.emit(Custom("x", None))
+        builder.emit(Raw("other", {"n": 1}))
+        builder.emit(Raw("ag-ui", {"type": "HOLOGRAM", "x": 1, "gone": None}))
+        builder.emit(Raw("ag-ui", {"type": "RAW", "event": None}))
+        builder.emit(Raw("ag-ui", "nothing"))
+
+    context = new_client()
+    out = said(build(tell), context, unknown=("HOLOGRAM",))
+    assert out[1:5] == [
+        {"type": "CUSTOM", "name": "x", "value": None},
+        {"type": "RAW", "event": {"n": 1}, "source": "dialect-bridge/other"},
+        {"type": "HOLOGRAM", "x": 1},
+        {"type": "RAW", "event": None},
+    ]
+    assert context.lost.names == ["raw"]
+    assert types(said(build(tell), old_client())) == ["RUN_STARTED", "CUSTOM", "RAW", "RAW", "RUN_FINISHED"]
+
+
+def test_subagents_are_closed_and_live_once() -> None:
+    def tell(builder: Any) -> None:
+        for kind in ("STARTED", "STARTED", "ERROR", "FINISHED", "STARTED"):
+            event = {"type": f"SUBAGENT_{kind}", "subagentRunId": "s", "name": "n", "message": "m"}
+            builder.emit(Raw("ag-ui", event))
+        builder.emit(Raw("ag-ui", {"type": "SUBAGENT_STARTED", "subagentRunId": "s2", "name": "n"}))
+
+    out = said(build(tell), new_client())
+    assert types(out)[1:-1] == ["SUBAGENT_STARTED", "SUBAGENT_ERROR", "SUBAGENT_STARTED", "SUBAGENT_FINISHED"]
+
+
+def test_other_choices_and_origins_are_lost_and_named() -> None:
+    def tell(builder: Any) -> None:
+        builder.message(1, choice=1)
+        builder.add(1, Text("other"))
+        builder.add(1, Data(1))
+        builder.end_message(1)
+        builder.add(0, ToolCall("c", "f", "{}", Origin.MCP))
+
+    context = new_client()
+    out = said(build(tell), context)
+    assert "TEXT_MESSAGE_START" not in types(out)
+    assert context.lost.names == ["choices", "tool_origin"]
+
+
+def test_names_and_roles_of_messages_are_for_new_clients() -> None:
+    def tell(builder: Any) -> None:
+        builder.message("m", name="Ann", role="system")
+        builder.add("m", Text("a"))
+
+    start = said(build(tell), new_client())[1]
+    assert (start["name"], start["role"]) == ("Ann", "system")
+    start = said(build(tell), old_client())[1]
+    assert ("name" in start, start["role"]) == (False, "assistant")
+
+
+def test_keep_alive_and_the_end_of_a_text_that_waits() -> None:
+    events: list[Event] = build(lambda b: b.add("m", Text("a")))[:-2]
+    assert types(payloads(encode(events)))[-1] == "TEXT_MESSAGE_CONTENT"
+    frames = encode([*events, Heartbeat()])
+    assert frames[-1] == KEEPALIVE
+    assert b"TEXT_MESSAGE_END" in frames[-2]  # type: ignore[operator]
+    assert encode([Heartbeat()], front({"keepalive": False})) == []
+
+
+def test_a_snapshot_is_not_told_twice() -> None:
+    """An agent that answers by a snapshot only: AG-UI clients have it from there, others get its text."""
+    messages = [{"id": "u", "role": "user", "content": "Hi"}, {"id": "a", "role": "assistant", "content": "Hello"}]
+    answer = heard({"type": "MESSAGES_SNAPSHOT", "messages": messages})
+    assert answer.text == "Hello"
+    started = [MessageStarted("a", extras={"ag-ui": {"snapshot": True}}), PartStarted("p", "a", PartKind.TEXT)]
+    out = payloads(encode([RunStarted("r"), *started]))
+    assert types(out) == ["RUN_STARTED"]

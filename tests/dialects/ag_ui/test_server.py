@@ -1,0 +1,70 @@
+"""Served for real: the mount path itself is the endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from adapters.ag_ui import dialect
+from bridge.codec import registry
+from tests.server.harness import ask, fake_backend, post, serving
+
+from .helpers import asked, check, response_of, types
+
+
+@pytest.fixture(autouse=True)
+def _known() -> Iterator[None]:
+    """Until the entry point is there, and harmless after."""
+    registry.register(dialect)
+    yield
+    registry.unregister("ag-ui")
+
+
+def config(url: str | None = None, path: str = "/ag-ui") -> dict[str, Any]:
+    backend = {"dialect": "ag-ui", "url": url} if url else {"dialect": "demo"}
+    return {"backends": {"it": backend}, "routes": [{"dialect": "ag-ui", "path": path, "backend": "it"}]}
+
+
+def events_in(body: bytes) -> list[dict[str, Any]]:
+    assert b"\r" not in body
+    return [orjson.loads(frame.removeprefix(b"data: ")) for frame in body.split(b"\n\n") if frame[:1] == b"d"]
+
+
+async def test_a_run_at_the_mount_path() -> None:
+    async with serving(config()) as base:
+        reply = await post(f"{base}/ag-ui", asked({"id": "1", "role": "user", "content": "reasoning"}))
+        assert (reply.status, reply.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+        events = events_in(reply.body)
+        check(events)
+        assert events[0] == {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1", "protocolVersion": "1.0"}
+        assert "REASONING_MESSAGE_CONTENT" in types(events)
+        assert events[-1]["outcome"] == {"type": "success"}
+        wrong = await post(f"{base}/ag-ui", {"threadId": "t"})
+        assert (wrong.status, wrong.json["error"]["param"]) == (422, "runId")
+        assert (await post(f"{base}/ag-ui", b"{")).status == 400
+        assert (await ask("GET", f"{base}/ag-ui")).status == 405
+        assert (await ask("POST", f"{base}/ag-ui/else")).status == 404
+
+
+async def test_from_an_agent_to_a_client() -> None:
+    async with fake_backend() as backend, serving(config(f"{backend.url}/agent")) as base:
+        backend.streams(response_of("tool-turn1").body)
+        reply = await post(f"{base}/ag-ui", asked({"id": "1", "role": "user", "content": "Hi"}))
+        seen = backend.seen[0]
+        assert (seen.method, seen.path, seen.headers["accept"]) == ("POST", "/agent", "text/event-stream")
+        assert seen.json["messages"] == [{"id": "1", "role": "user", "content": "Hi"}]
+        events = events_in(reply.body)
+        check(events)
+        assert events[-1]["outcome"]["pendingToolCallIds"] == ["call-run-tool-turn1-2"]
+
+
+async def test_a_failure_of_the_backend_is_told_in_the_stream() -> None:
+    async with fake_backend() as backend, serving(config(backend.url)) as base:
+        backend.answers(503, b'{"error":{"message":"busy"}}')
+        reply = await post(f"{base}/ag-ui", asked({"id": "1", "role": "user", "content": "Hi"}))
+        events = events_in(reply.body)
+        assert types(events) == ["RUN_STARTED", "RUN_ERROR"]
+        assert (events[-1]["code"], events[-1]["message"]) == ("UPSTREAM_HTTP_503", "busy")

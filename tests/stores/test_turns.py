@@ -1,0 +1,375 @@
+"""One suite for every engine: one run at a time per conversation, in order, across processes, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.errors import BridgeError, ErrorCode
+from bridge.model import Message, Text
+from bridge.stores import Conversation, History, StoreConflict
+from tests.stores.conftest import Engine
+
+WORKER = Path(__file__).with_name("worker.py")
+ROOT = Path(__file__).parents[2]
+
+
+async def tickets(engine: Engine, count: int) -> None:
+    """Waits until so many have taken their place in a line."""
+    async with asyncio.timeout(10):
+        while await engine.execute("SELECT count(*) FROM history_turns") != count:
+            await asyncio.sleep(0.005)
+
+
+class Visitor:
+    """A task that enters a turn, says so, and leaves when it may."""
+
+    def __init__(self, history: History, name: str, entered: list[str], thread_id: str = "t") -> None:
+        self.inside = asyncio.Event()
+        self.may_go = asyncio.Event()
+        self.task = asyncio.create_task(self._visit(history, name, entered, thread_id))
+
+    async def _visit(self, history: History, name: str, entered: list[str], thread_id: str) -> None:
+        async with history.turn("o", "s", thread_id):
+            entered.append(name)
+            self.inside.set()
+            await self.may_go.wait()
+
+    async def go(self) -> None:
+        self.may_go.set()
+        await self.task
+
+
+async def test_one_at_a_time_in_order_of_arrival(history: History, engine: Engine) -> None:
+    inside = 0
+    order = []
+
+    async def run(n: int) -> None:
+        nonlocal inside
+        async with history.turn("o", "s", "t"):
+            inside += 1
+            order.append(n)
+            for _ in range(n % 5):
+                await asyncio.sleep(0)
+                assert inside == 1
+            inside -= 1
+
+    await asyncio.gather(*(run(n) for n in range(30)))
+    assert order == list(range(30))
+    await tickets(engine, 0)
+
+
+async def test_different_conversations_do_not_wait(history: History) -> None:
+    places = [("o", "s", "t"), ("o", "s", "t2"), ("o", "s2", "t"), ("o2", "s", "t")]
+    together = asyncio.Barrier(len(places))
+
+    async def run(owner: str, scope: str, thread_id: str) -> None:
+        async with history.turn(owner, scope, thread_id):
+            await together.wait()
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(run(*place) for place in places))
+
+
+async def test_stores_take_turns_in_order_of_arrival(engine: Engine) -> None:
+    """Two stores know no more of each other than two processes. The lease is long: nobody may wait for its renewal."""
+    stores = [engine.history(lease=100), engine.history(lease=100)]
+    entered: list[str] = []
+    visitors = []
+    for n in range(6):
+        visitors.append(Visitor(stores[(n % 3) % 2], str(n), entered))
+        await (tickets(engine, n + 1) if n else visitors[0].inside.wait())
+    assert entered == ["0"]
+    async with asyncio.timeout(10):
+        for visitor in visitors:
+            await visitor.inside.wait()
+            await visitor.go()
+    assert entered == ["0", "1", "2", "3", "4", "5"]
+    await tickets(engine, 0)
+
+
+async def test_many_stores_at_the_same_time(engine: Engine) -> None:
+    stores = [engine.history() for _ in range(4)]
+    await asyncio.gather(*(store.open() for store in stores))
+    inside: dict[str, int] = {}
+
+    async def run(store: History, thread_id: str) -> None:
+        async with store.turn("o", "s", thread_id):
+            inside[thread_id] = inside.get(thread_id, 0) + 1
+            assert inside[thread_id] == 1
+            await asyncio.sleep(0)
+            inside[thread_id] -= 1
+
+    for n in range(10):
+        await asyncio.gather(*(run(store, f"{n}-{k}") for k in range(5) for store in stores))
+    await tickets(engine, 0)
+
+
+async def test_who_stops_waiting_leaves_nothing(engine: Engine) -> None:
+    first, second = engine.history(), engine.history()
+    entered: list[str] = []
+    holder = Visitor(first, "holder", entered)
+    await holder.inside.wait()
+    waiting = [Visitor((first, second)[n % 2], str(n), entered) for n in range(4)]
+    await tickets(engine, 5)
+    for visitor in waiting[:3]:
+        visitor.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await visitor.task
+    await tickets(engine, 2)
+    await holder.go()
+    await waiting[3].inside.wait()
+    await waiting[3].go()
+    assert entered == ["holder", "3"]
+    await tickets(engine, 0)
+
+
+async def test_cancelling_at_any_moment_leaves_nothing(history: History, engine: Engine) -> None:
+    async with asyncio.timeout(30):
+        for moment in range(40):
+            entered: list[str] = []
+            visitors = [Visitor(history, str(n), entered) for n in range(3)]
+            for _ in range(moment):
+                await asyncio.sleep(0.0002 if moment % 2 else 0)
+            visitors[0].task.cancel()
+            visitors[1].task.cancel()
+            await visitors[2].inside.wait()
+            await visitors[2].go()
+            await asyncio.gather(*(v.task for v in visitors), return_exceptions=True)
+        await tickets(engine, 0)
+
+
+async def test_an_error_inside_gives_the_turn_back(history: History) -> None:
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            async with history.turn("o", "s", "t"):
+                raise ZeroDivisionError
+    async with history.turn("o", "s", "t"):
+        pass
+
+
+async def test_a_lease_is_renewed_while_it_is_held(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = engine.history(lease=0.6), engine.history(lease=0.6)
+    async with first.turn("o", "s", "t"):
+        renewals = spy(first, monkeypatch)
+        entered: list[str] = []
+        other = Visitor(second, "other", entered)
+        for _ in range(6):
+            await renewals.get()
+        assert entered == [], "twice the time of a lease has passed"
+    await other.inside.wait()
+    await other.go()
+
+
+def spy(history: Any, monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[list[int]]:
+    """A queue that gets an entry for every renewal."""
+    table = history._turns._tickets
+    done: asyncio.Queue[list[int]] = asyncio.Queue()
+    renew = table.renew
+
+    async def renewed(tickets: Sequence[int]) -> list[int]:
+        out: list[int] = await renew(tickets)
+        done.put_nowait(out)
+        return out
+
+    monkeypatch.setattr(table, "renew", renewed, raising=False)
+    return done
+
+
+async def test_who_stood_still_is_overtaken_and_loses_nothing_of_others(
+    engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, other = engine.history(lease=0.6), engine.history(lease=0.6)
+    async with slow.turn("o", "s", "t"):
+        talk = Conversation("t")
+        await slow.commit("o", "s", talk, [Message("user", [Text("slow")])])
+        renewals = spy(slow, monkeypatch)
+        monkeypatch.setattr(slow._turns._tickets, "renew", never)  # type: ignore[attr-defined]
+        await engine.execute("UPDATE history_turns SET expires = 0")
+        async with other.turn("o", "s", "t"):
+            theirs = await other.load("o", "s", "t")
+            assert theirs is not None
+            await other.commit("o", "s", theirs, [Message("user", [Text("other")])])
+        with pytest.raises(StoreConflict):
+            await slow.commit("o", "s", talk, [Message("assistant", [Text("late")])])
+        with caplog.at_level(logging.WARNING, "bridge.stores"):
+            renewals = spy_again(slow, monkeypatch)
+            assert await renewals.get() == []
+        await asyncio.sleep(0)
+        assert "a turn was lost" in caplog.text
+    async with slow.turn("o", "s", "t"):
+        await tickets(engine, 1)
+
+
+async def never(tickets: Sequence[int]) -> list[int]:
+    return list(tickets)
+
+
+def spy_again(history: Any, monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[list[int]]:
+    table = history._turns._tickets
+    monkeypatch.delattr(table, "renew")
+    return spy(history, monkeypatch)
+
+
+async def test_an_expired_lease_that_nobody_wants_is_kept(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    history, other = engine.history(lease=0.6), engine.history(lease=0.6)
+    entered: list[str] = []
+    async with history.turn("o", "s", "t"):
+        renewals = spy(history, monkeypatch)
+        await engine.execute("UPDATE history_turns SET expires = 0")
+        assert len(await renewals.get()) == 1
+        visitor = Visitor(other, "other", entered)
+        await tickets(engine, 2)
+        assert entered == []
+    await visitor.inside.wait()
+    await visitor.go()
+
+
+async def test_one_process_does_not_overtake_itself(history: History, engine: Engine) -> None:
+    """Even when it stood still so long that the lease ran out, and comes to renew it only after a new arrival."""
+    entered: list[str] = []
+    async with history.turn("o", "s", "t"):
+        await engine.execute("UPDATE history_turns SET expires = 0")
+        visitor = Visitor(history, "next", entered)
+        await tickets(engine, 2)
+        assert entered == []
+        await engine.execute("UPDATE history_turns SET expires = 0")
+    await visitor.inside.wait()
+    await visitor.go()
+
+
+async def test_who_lost_his_place_while_waiting_takes_another(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = engine.history(lease=0.6), engine.history(lease=0.6)
+    entered: list[str] = []
+    async with first.turn("o", "s", "t"):
+        visitor = Visitor(second, "waiting", entered)
+        await tickets(engine, 2)
+        await engine.execute("DELETE FROM history_turns WHERE ticket = (SELECT max(ticket) FROM history_turns)")
+        await tickets(engine, 2)
+        assert entered == []
+    await visitor.inside.wait()
+    await visitor.go()
+    await tickets(engine, 0)
+
+
+async def test_closing_gives_turns_back(engine: Engine) -> None:
+    first, second = engine.history(), engine.history()
+    entered: list[str] = []
+    holder = Visitor(first, "holder", entered)
+    await holder.inside.wait()
+    waiting, other = Visitor(first, "waiting", entered), Visitor(second, "other", entered)
+    await tickets(engine, 3)
+    await first.close()
+    with pytest.raises(BridgeError) as caught:
+        await waiting.task
+    assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
+    await other.inside.wait()
+    await holder.go()
+    await other.go()
+    assert entered == ["holder", "other"]
+    with pytest.raises(BridgeError):
+        first.turn("o", "s", "t")
+    await tickets(engine, 0)
+
+
+async def test_a_database_that_goes_away_is_no_trap(engine: Engine) -> None:
+    history = engine.history(lease=0.5)
+    entered: list[str] = []
+    holder = Visitor(history, "holder", entered)
+    await holder.inside.wait()
+    waiting = Visitor(history, "waiting", entered)
+    await tickets(engine, 2)
+    await engine.down()
+    with pytest.raises(BridgeError) as caught:
+        await Visitor(history, "new", entered).task
+    assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
+    with pytest.raises(BridgeError) as caught:
+        async with asyncio.timeout(10):
+            await waiting.task
+    assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
+    await holder.go()
+    await engine.up()
+    await tickets(engine, 0)
+    again = Visitor(history, "again", entered)
+    await again.inside.wait()
+    await again.go()
+    assert entered == ["holder", "again"]
+
+
+async def test_a_short_failure_is_waited_out(engine: Engine) -> None:
+    history = engine.history()
+    entered: list[str] = []
+    holder = Visitor(history, "holder", entered)
+    await holder.inside.wait()
+    waiting = Visitor(history, "waiting", entered)
+    await tickets(engine, 2)
+    await engine.down()
+    await holder.go()
+    await engine.up()
+    async with asyncio.timeout(10):
+        await waiting.inside.wait()
+    await waiting.go()
+    await tickets(engine, 0)
+
+
+@asynccontextmanager
+async def process(engine: Engine, lease: float, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A worker that is ready."""
+    made = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "error", str(WORKER), engine.url, str(lease), *arguments,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    assert made.stdin
+    assert made.stdout
+    try:
+        assert await made.stdout.readline() == b"ready\n"
+        yield made
+    finally:
+        if made.returncode is None:
+            made.kill()
+        await made.wait()
+        made._transport.close()  # type: ignore[attr-defined]
+
+
+async def test_two_processes_on_one_conversation(engine: Engine) -> None:
+    async with process(engine, 10, "append", "a", "20") as one, process(engine, 10, "append", "b", "20") as two:
+        for worker in (one, two):
+            assert worker.stdin
+            worker.stdin.write(b"go\n")
+        assert [await one.wait(), await two.wait()] == [0, 0]
+    talk = await engine.history().load("o", "s", "shared")
+    assert talk is not None
+    said = [(m.role, p.text) for m in talk.messages for p in m.parts if isinstance(p, Text)]
+    turns = [said[n][1] for n in range(0, len(said), 2)]
+    assert said == [(role, turn) for turn in turns for role in ("user", "assistant")]
+    for name in "ab":
+        assert [turn for turn in turns if turn.startswith(name)] == [f"{name} {n}" for n in range(20)]
+    assert talk.version == 80
+    await tickets(engine, 0)
+
+
+async def test_the_turn_of_a_killed_process_goes_on(engine: Engine) -> None:
+    history = engine.history(lease=0.8)
+    entered: list[str] = []
+    async with process(engine, 0.8, "hold") as worker:
+        assert worker.stdin
+        assert worker.stdout
+        worker.stdin.write(b"go\n")
+        assert await worker.stdout.readline() == b"holds\n"
+        visitors = [Visitor(history, str(n), entered, "shared") for n in range(2)]
+        await tickets(engine, 3)
+        assert entered == []
+        worker.kill()
+        for visitor in visitors:
+            async with asyncio.timeout(5):
+                await visitor.inside.wait()
+            await visitor.go()
+    assert entered == ["0", "1"]
+    await tickets(engine, 0)
