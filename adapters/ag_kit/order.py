@@ -8,7 +8,8 @@ next event shows whether the call was over or only the run was.
 
 from __future__ import annotations
 
-from bridge.codec import Feature, Losses
+from bridge.codec import Losses
+from bridge.codec.order import FirstChoice
 from bridge.model import events as ev
 from bridge.model.events import Event, MessageStatus, PartKind
 
@@ -30,21 +31,20 @@ class Order:
     def __init__(self, lost: Losses) -> None:
         self.busy = False
         self.open: str | None = None
-        self._lost = lost
+        self._choice = FirstChoice(lost)
         self._calls: set[str] = set()
         self._ended: dict[str, Event] = {}
         self._waiting: dict[str | int, list[Event]] = {}
         self._count = 0
-        self._dropped: set[str] = set()
 
     def feed(self, event: Event) -> list[Event]:
         """What may go out now that this event came."""
         out: list[Event] = []
-        if not self._drops(event):
+        if not self._choice.drops(event):
             if self._ended and not isinstance(event, ev.PartEnded):
                 self._decide(_fails(event), out)
             self._place(event, out)
-        self.busy = bool(self._ended or self._waiting or self._dropped)
+        self.busy = bool(self._ended or self._waiting) or self._choice.busy
         return out
 
     def _place(self, event: Event, out: list[Event]) -> None:
@@ -82,23 +82,6 @@ class Order:
             out.extend(kept)
             if key in self._calls:
                 self.open = str(key)
-
-    def _drops(self, event: Event) -> bool:
-        """Whether the event belongs to a choice above 0, which this wire cannot tell."""
-        match event:
-            case ev.MessageStarted() if event.choice > 0:
-                self._dropped.add(event.message_id)
-                self._lost.add(Feature.CHOICES)
-                return True
-            case ev.PartStarted() if event.message_id in self._dropped:
-                self._dropped.add(event.part_id)
-                return True
-            case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta() | ev.PartEnded():
-                return event.part_id in self._dropped
-            case ev.ContentAdded() | ev.MessageEnded():
-                return event.message_id in self._dropped
-            case _:
-                return False
 
 
 def _fails(event: Event) -> bool:

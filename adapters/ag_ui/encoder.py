@@ -12,17 +12,20 @@ from typing import Any
 
 from adapters.ag_ui.ending import Ending
 from adapters.ag_ui.options import front
-from adapters.ag_ui.order import DELTAS, Order
 from adapters.ag_ui.reasoning import ReasoningWords, words
 from adapters.ag_ui.wholes import Claims, custom_of, raw_of, state_of
 from adapters.ag_ui.wire import NAME, VERSION, own, speaks_new
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
+from bridge.codec.order import DELTAS, Order
 from bridge.model import Media, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
 _ROLES = frozenset({"assistant", "user", "system", "developer"})
+# These write nothing in the middle of a stream.
+_FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted)
+_INLINE = (ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom, ev.Raw, ev.ToolResulted)
 
 
 @dataclass(slots=True)
@@ -44,7 +47,8 @@ class AGUIEncoder:
         self._context = context
         self._options = front(context)
         self._new = speaks_new(request)
-        self._order = Order(context.lost, inline=self._new)
+        # Clients of 1.0 take whole things while a part is open; for older ones these wait too.
+        self._order = Order(context.lost, _FREE, _INLINE if self._new else ())
         self._out: list[FrameLike] = []
         self._end = Ending(context, self._new)
         self._claims = Claims(m.id for m in (request.messages if request else ()) if m.id)

@@ -208,6 +208,7 @@ class Streams:
         fresh = self._chunks.get(owner) != (kind, name)
         if fresh:
             self.end_chunk(owner)
+            self.settle()
         self._chunks[owner] = (kind, name)
         self._last[kind] = name
         self.unsettled = True

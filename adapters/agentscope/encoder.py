@@ -12,6 +12,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
+from bridge.codec.order import DELTAS, Order
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Data, Extras, FinishReason, MessageStatus, Part, PartKind, Refusal, Text, json_text
 from bridge.model import events as ev
@@ -31,7 +32,6 @@ from .contents import (
 from .errors import error_object
 from .objects import WireMessage, WireResponse, content_object, usage_object
 from .options import front
-from .order import DELTAS, Order
 from .spelling import PYTHON, Spelling, safe
 
 _STATUSES = {
@@ -40,6 +40,8 @@ _STATUSES = {
     MessageStatus.FAILED: "incomplete",
     MessageStatus.CANCELED: "incomplete",
 }
+# These carry no place in the answer.
+_FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
 # The reasons that a status cannot tell and the last message's metadata does.
 _NOTED = frozenset({FinishReason.LENGTH, FinishReason.TOOL_CALLS, FinishReason.CONTENT_FILTER})
 _ROLES = ("assistant", "user", "system", "tool")
@@ -66,7 +68,7 @@ class Encoder:
         self._options = front(context)
         self._spelling = spelling
         self._head = spelling.head
-        self._order = Order(context.lost)
+        self._order = Order(context.lost, _FREE)
         self._out: list[FrameLike] = []
         self._number = 0
         self._response = WireResponse("", 0, "")

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from bridge.codec import Card, Feature, Losses, RunsTools
+from bridge.codec import Card, Fate, Feature, Losses, RunsTools
 from bridge.errors import ConfigError
 from bridge.model import (
     ArgsDelta,
     Event,
+    Message,
     MessageEnded,
     MessageStarted,
     PartEnded,
@@ -26,6 +27,7 @@ from bridge.model import (
     Request,
     RunFailed,
     RunFinished,
+    Text,
     TextDelta,
     ToolResulted,
     result_text,
@@ -151,7 +153,20 @@ def withhold_server_tools(context: StageContext) -> Stage | None:
     return WithholdServerTools(context.lost, offered, getattr(context.options, "server_tools", "drop"))
 
 
-AUTOMATIC: tuple[StageFactory, ...] = (withhold_server_tools,)
+def context_as_system(context: StageContext) -> None:
+    """Tells a backend that knows no context what the frontend gave along: one system message before the others.
+
+    (ag-ui protocol page, section 6.) The stream passes as it is.
+    """
+    request = context.request
+    if not request.context or context.back.request(Feature.CONTEXT) is not Fate.DROP:
+        return
+    lines = [f"{entry.get('description', '')}: {entry.get('value', '')}" for entry in request.context]
+    told = Message("system", [Text("\n".join(lines))])
+    context.request = replace(request, messages=[told, *request.messages], context=[])
+
+
+AUTOMATIC: tuple[StageFactory, ...] = (context_as_system, withhold_server_tools)
 """The stages every route gets by itself, in order."""
 
 

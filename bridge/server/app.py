@@ -109,7 +109,11 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
             if make is None:
                 raise ConfigError(f"dialect {route.dialect.name!r}: no handler serves {endpoint.operation}")
             path = route.path.rstrip("/") + endpoint.path
-            table.setdefault((endpoint.method, path), []).append((endpoint, _guarded(make(), route, state)))
+            handler = _guarded(make(), route, state)
+            table.setdefault((endpoint.method, path or "/"), []).append((endpoint, handler))
+            if not endpoint.path and path:
+                # Where the mount path is the endpoint, clients write it with and without a slash at its end.
+                table.setdefault((endpoint.method, f"{path}/"), []).append((endpoint, handler))
     for (method, path), choices in table.items():
         app.router.add_route(method, path, _chosen(choices))
 

@@ -213,7 +213,9 @@ class HttpCall:
             body = await _bounded(response, MAX_ERROR_BODY, cut=True)
         except (aiohttp.ClientError, OSError):
             body = b""
-        return self._backend.dialect.decode_error(WireResponse(response.status, _headers_of(response), body))
+        failure = self._backend.dialect.decode_error(WireResponse(response.status, _headers_of(response), body))
+        failure.details.setdefault("backend_status", response.status)
+        return failure
 
     async def read(self) -> list[Event]:
         if self._over:

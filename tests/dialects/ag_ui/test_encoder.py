@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
 
+from adapters.ag_ui import dialect
 from bridge.codec import KEEPALIVE
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
@@ -35,7 +38,21 @@ from bridge.model import (
     UsageReported,
 )
 
-from .helpers import again, asked, build, encode, front, heard, new_client, old_client, payloads, read, said, types
+from .helpers import (
+    again,
+    asked,
+    back,
+    build,
+    encode,
+    front,
+    heard,
+    new_client,
+    old_client,
+    payloads,
+    read,
+    said,
+    types,
+)
 from .order import check_order
 
 
@@ -451,6 +468,23 @@ def test_keep_alive_and_the_end_of_a_text_that_waits() -> None:
     assert frames[-1] == KEEPALIVE
     assert b"TEXT_MESSAGE_END" in frames[-2]  # type: ignore[operator]
     assert encode([Heartbeat()], front({"keepalive": False})) == []
+
+
+def test_nothing_keeps_an_encoder_or_a_decoder_alive() -> None:
+    """Without cycles, what a stream said is gone with it and not when the collector comes by."""
+    gc.collect()
+    gc.disable()
+    try:
+        encoder = dialect.encoder(front())
+        encoder.encode(build(calls_at_once))
+        decoder = dialect.decoder(back())
+        decoder.feed([b'{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"a"}'])
+        decoder.close()
+        alive = [weakref.ref(encoder), weakref.ref(decoder)]
+        del encoder, decoder
+        assert [seen() for seen in alive] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_a_snapshot_is_not_told_twice() -> None:
