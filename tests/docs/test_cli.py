@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bridge.cli import _arguments, _parser
+from bridge.codec import Feature, registry
 from tests.docs.helpers import COMMAND, README, ROOT, Server, bridge, listeners, run, serve
 from tests.server.harness import free_port
 
@@ -136,8 +137,9 @@ def test_dialects_prints_the_cards() -> None:
     code, out, err = bridge("dialects")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
-    assert ["text", "exact", "exact"] in lines
-    assert ["raw", "dropped", "dropped"] in lines
+    assert ["text", *["exact"] * len(registry.names())] in lines
+    fates = [str(registry.get(name).card.answers[Feature.FINISH_CANCELED].fate) for name in registry.names()]
+    assert ["finish_canceled", *fates] in lines
 
 
 def test_dialects_as_json_gives_the_reasons() -> None:
