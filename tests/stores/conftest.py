@@ -224,20 +224,24 @@ class Postgres(_Base):
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        ends = [writer]
         self._passing.add(task)
-        if self._host.startswith("/"):
-            there = await asyncio.open_unix_connection(f"{self._host}/.s.PGSQL.{self._port}")
-        else:
-            there = await asyncio.open_connection(self._host, self._port)
         try:
+            if self._door is None:
+                return  # knocked just before the door was shut
+            if self._host.startswith("/"):
+                answers, there = await asyncio.open_unix_connection(f"{self._host}/.s.PGSQL.{self._port}")
+            else:
+                answers, there = await asyncio.open_connection(self._host, self._port)
+            ends.append(there)
             async with asyncio.TaskGroup() as both:
-                both.create_task(_copy(reader, there[1]))
-                both.create_task(_copy(there[0], writer))
+                both.create_task(_copy(reader, there))
+                both.create_task(_copy(answers, writer))
         except asyncio.CancelledError:
             pass
         finally:
             self._passing.discard(task)
-            for end in (writer, there[1]):
+            for end in ends:
                 end.transport.abort()
 
 

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -246,10 +247,9 @@ async def test_a_server_that_is_stopped_and_started() -> None:
         server.remove()
 
 
-async def test_wrong_credentials(postgres: str) -> None:
-    url = postgres.replace("postgres:", "somebody-else:").replace("/postgres?", "/nowhere?")
-    history = open_history(url)
-    await refused(history.open, "somebody-else", "nowhere")
+async def test_a_database_that_does_not_exist(postgres: str) -> None:
+    history = open_history(urlsplit(postgres)._replace(path="/no-such-database").geturl())
+    await refused(history.open, "no-such-database")
 
 
 async def test_many_more_runs_than_connections(engine: Engine) -> None:
