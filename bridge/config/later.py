@@ -1,4 +1,4 @@
-"""The keys of INTERFACE that this version does not serve, in one table.
+"""The keys that are planned and that this version does not serve, in one table.
 
 A key whose silent absence would break a promise is refused; one that does no harm while unused is checked and
 named in `Config.notices`. When a feature arrives, its row goes.
