@@ -17,8 +17,8 @@ from bridge.codec import (
     json_response,
 )
 from bridge.codec.dialect import Decoder as AnyDecoder
-from bridge.codec.jsontext import dumps, loads, read_body
-from bridge.errors import ErrorCode, Failure, RequestError
+from bridge.codec.jsontext import dumps, loads, need_json, read_body
+from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request
 
 from . import encoder, errors, request, second, writing
@@ -49,9 +49,7 @@ class AGKit(Dialect):
     # ------------------------------------------------------------- as the front
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
-        said = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if said and said != _JSON and not said.endswith("+json"):
-            raise RequestError(f"content-type: expected {_JSON}, got {said[:40]!r}.", param="content-type")
+        need_json(wire)
         body = read_body(wire.body)
         if generation_of(body, context) == 2:
             return second.decode_request(wire, body, context)

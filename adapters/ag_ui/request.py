@@ -14,7 +14,7 @@ from adapters.ag_ui.props import read_props
 from adapters.ag_ui.wire import NAME, camel, noted
 from bridge.codec import WireRequest
 from bridge.codec.check import Node
-from bridge.codec.jsontext import read_body
+from bridge.codec.jsontext import need_json, read_body
 from bridge.errors import RequestError
 from bridge.model import HistoryMode, Request, Resume, Tool
 
@@ -53,6 +53,7 @@ def decode_request(wire: WireRequest, options: FrontOptions) -> Request:
 
 
 def _body(wire: WireRequest) -> dict[str, Any]:
+    need_json(wire, status=415)
     try:
         return read_body(wire.body)
     except RequestError as error:

@@ -6,8 +6,7 @@ from typing import Any
 
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node
-from bridge.codec.jsontext import read_body
-from bridge.errors import RequestError
+from bridge.codec.jsontext import need_json, read_body
 from bridge.model import (
     HistoryMode,
     Message,
@@ -56,9 +55,7 @@ _PAYLOADS = ("text", "refusal", "image_url", "video_url", "file_url", "file_id",
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
     """Unknown top-level fields travel in `extras`; the frontend sends what is new, so the history is a DELTA."""
-    said = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if said and said != "application/json" and not said.endswith("+json"):
-        raise RequestError(f"content-type: expected application/json, got {said[:40]!r}.", param="content-type")
+    need_json(wire)
     body = Node(plain(read_body(wire.body)))
     reader = _Reader()
     reader.read(body)

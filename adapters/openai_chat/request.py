@@ -12,7 +12,7 @@ from adapters.openai_chat.messages import MessageReader
 from adapters.openai_chat.wire import NAME, noted, own
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, wrong
-from bridge.codec.jsontext import read_body
+from bridge.codec.jsontext import need_json, read_body
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
 # Fields with a place in our model; all others travel in `Request.extras`.
@@ -45,6 +45,7 @@ KNOWN = frozenset(
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
     """The request of a client. Raises `RequestError`."""
+    need_json(wire, status=415)
     body = Node(read_body(wire.body))
     model = body.need_string("model")
     places = body.need_array("messages")

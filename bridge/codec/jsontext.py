@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from bridge.codec.wire import WireRequest
 from bridge.errors import ErrorCode, RequestError
 
 loads = orjson.loads
@@ -74,6 +75,18 @@ def read_body(body: bytes) -> dict[str, Any]:
     if may_nest(body) and deeper_than(value, MAX_DEPTH):
         raise RequestError(f"The request body is nested deeper than {MAX_DEPTH} levels.")
     return value
+
+
+def need_json(wire: WireRequest, status: int | None = None) -> None:
+    """Raises `RequestError` when the request says that its body is something else; saying nothing is fine.
+
+    `status`: the HTTP status of that error where it is not that of any invalid request.
+    """
+    said = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said and said != "application/json" and not said.endswith("+json"):
+        raise RequestError(
+            f"content-type: expected application/json, got {said[:40]!r}.", param="content-type", status=status
+        )
 
 
 def _read_slowly(body: bytes, error: ValueError) -> Any:

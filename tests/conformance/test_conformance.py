@@ -177,3 +177,16 @@ def test_its_example_is_a_request_it_reads(dialect: Dialect) -> None:
     request = dialect.decode_request(wire, context(dialect.front_options()))
     assert request.stream
     assert "Hello" in str(request.messages[-1].parts)
+
+
+@dialects
+@pytest.mark.parametrize("said", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+def test_a_body_that_says_it_is_something_else_is_refused(dialect: Dialect, said: str) -> None:
+    wire = dialect.example_request("Hello")
+    wire.headers = {"content-type": said}
+    with pytest.raises(RequestError, match="content-type: expected application/json") as caught:
+        dialect.decode_request(wire, context(dialect.front_options()))
+    assert 400 <= dialect.encode_error(caught.value.failure).status < 500
+    for fine in ({}, {"content-type": "application/json; charset=utf-8"}):
+        wire.headers = fine
+        dialect.decode_request(wire, context(dialect.front_options()))
