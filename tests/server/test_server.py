@@ -203,6 +203,25 @@ async def test_a_client_that_leaves_while_a_write_is_blocked_stops_the_backend()
         await asyncio.wait_for(backend.seen[0].gone.wait(), 1)
 
 
+async def test_what_one_read_brought_leaves_in_one_write() -> None:
+    """32 events that arrive together are one HTTP chunk of the answer, not 32."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(SAID)
+        await asyncio.sleep(0.1)
+        await exchange.send(b"".join(b'data: {"say":"%d"}\n\n' % n for n in range(32)))
+        await asyncio.sleep(0.1)
+        await exchange.send(END)
+        await exchange.end()
+
+    async with fake_backend() as backend, serving(config(backend.url)) as base:
+        backend.plays(script)
+        async with aiohttp.ClientSession() as session, session.post(f"{base}/toy/ask", json={"ask": "x"}) as response:
+            chunks = [piece async for piece, ended in response.content.iter_chunks() if ended]
+    assert [chunk.count(b"data: ") for chunk in chunks] == [1, 32, 1]
+
+
 async def test_a_client_that_does_not_read_stops_the_reading() -> None:
     """Backpressure: what the backend can send is bounded by the buffers between, not by memory."""
     sent = 0
