@@ -25,16 +25,23 @@ from bridge.server import running
 _PORTS = itertools.cycle(range(20_000 + os.getpid() % 11_000, 32_000))
 
 
-def free_port() -> int:
-    """A port below the range from which the kernel gives outgoing connections theirs."""
+def bound_socket() -> socket.socket:
+    """A socket on a port below the range from which the kernel gives outgoing connections theirs."""
     for port in itertools.islice(_PORTS, 2_000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        listening = socket.socket()
+        try:
+            listening.bind(("127.0.0.1", port))
+        except OSError:
+            listening.close()
+            continue
+        return listening
     raise OSError("no free port")
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with bound_socket() as listening:
+        return int(listening.getsockname()[1])
 
 
 @dataclass
@@ -195,8 +202,10 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen | None:
 @contextlib.asynccontextmanager
 async def fake_backend() -> AsyncIterator[FakeBackend]:
     backend = FakeBackend()
-    backend.port = free_port()
-    server = await asyncio.start_server(backend._connected, "127.0.0.1", backend.port, limit=64 * 2**20)
+    # The socket is bound here and stays bound: a port that is only looked for may be taken by then.
+    listening = bound_socket()
+    backend.port = listening.getsockname()[1]
+    server = await asyncio.start_server(backend._connected, sock=listening, limit=64 * 2**20)
     try:
         yield backend
     finally:
@@ -210,9 +219,17 @@ async def fake_backend() -> AsyncIterator[FakeBackend]:
 @contextlib.asynccontextmanager
 async def serving(config: dict[str, Any]) -> AsyncIterator[str]:
     """The bridge with this configuration, served as in production; gives its base URL."""
-    server = {"port": free_port(), "drain": "1s", **config.pop("server", {})}
-    bridge = Bridge.from_config({"server": server, **config})
-    async with running(bridge) as port:
+    server = config.pop("server", {})
+    async with contextlib.AsyncExitStack() as stack:
+        for attempt in range(10):
+            section = {"port": free_port(), "drain": "1s", **server}
+            try:
+                port = await stack.enter_async_context(running(Bridge.from_config({"server": section, **config})))
+                break
+            except OSError:
+                # Another test process took the port in between.
+                if attempt == 9:
+                    raise
         yield f"http://127.0.0.1:{port}"
 
 
