@@ -245,11 +245,20 @@ class HttpCall:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
             error.__traceback__ = None
-            return self.fail(broken_off(error))
+            return [*self._unread(response), *self.fail(broken_off(error))]
         except BackendError as error:
             return self.fail(error.failure)
         self._mark(events)
         return events
+
+    def _unread(self, response: aiohttp.ClientResponse) -> list[Event]:
+        """The events of what had arrived when the connection broke: aiohttp's public reads raise and would lose it."""
+        take = getattr(response.content, "_read_nowait", None)
+        data = take(-1) if take is not None and self._stream is not False else b""
+        try:
+            return self._decoder.feed(self._splitter.feed(data)) if data else []
+        except BackendError:
+            return []
 
     def _whole(self, response: aiohttp.ClientResponse, body: bytes) -> list[Event]:
         self.whole = WireResponse(response.status, _headers_of(response), body)

@@ -251,6 +251,35 @@ async def test_a_backend_that_is_silent_at_first_is_tried_again() -> None:
         assert (await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 3)).body == SAID + END
 
 
+async def test_what_arrived_before_a_reset_is_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bridge is busy writing while the backend's last words and its reset arrive together."""
+    from aiohttp import web
+
+    waited = asyncio.Event()
+    write = web.StreamResponse.write
+
+    async def slow_write(self: web.StreamResponse, data: bytes) -> None:
+        await write(self, data)
+        await waited.wait()
+
+    monkeypatch.setattr(web.StreamResponse, "write", slow_write)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(b'data: {"say":"first"}\n\n')
+        await asyncio.sleep(0.1)
+        await exchange.send(b'data: {"say":"last words"}\n\n')
+        exchange.reset()
+        await asyncio.sleep(0.1)
+        waited.set()
+
+    async with fake_backend() as backend, serving(config(backend.url)) as base:
+        backend.plays(script)
+        reply = await post(f"{base}/toy/ask", {"ask": "x"})
+    assert b'"say":"last words"' in reply.body
+    assert b'"wrong"' in reply.body
+
+
 async def test_broken_answers_leave_no_cycles() -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.head()
