@@ -8,6 +8,7 @@ a key, a request body or a stack trace, since clients get to read it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -74,6 +75,26 @@ RULES: dict[ErrorCode, Rule] = {
     ErrorCode.STORE_UNAVAILABLE: Rule(503, "UNAVAILABLE", True),
     ErrorCode.INTERNAL: Rule(500, "INTERNAL", False),
 }
+
+BY_STATUS: Mapping[int, ErrorCode] = {
+    400: ErrorCode.INVALID_REQUEST,
+    401: ErrorCode.BACKEND_AUTH,
+    403: ErrorCode.BACKEND_AUTH,
+    404: ErrorCode.NOT_FOUND,
+    405: ErrorCode.BACKEND_PROTOCOL,
+    408: ErrorCode.BACKEND_TIMEOUT,
+    409: ErrorCode.CONFLICT,
+    413: ErrorCode.TOO_LARGE,
+    422: ErrorCode.INVALID_REQUEST,
+    429: ErrorCode.RATE_LIMITED,
+    502: ErrorCode.BACKEND_UNAVAILABLE,
+    503: ErrorCode.OVERLOADED,
+    504: ErrorCode.BACKEND_TIMEOUT,
+}
+"""What a backend's HTTP status means where its body says nothing better. A dialect adds the statuses of its own."""
+
+KEY_REFUSED = "The backend refused the bridge's credentials."
+"""Said instead of the backend's own words, which may repeat the key."""
 
 
 @dataclass(slots=True)

@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
+from bridge.codec.fastapi import detail_response
 from bridge.codec.jsontext import dumps, loads
 from bridge.codec.redact import masked
-from bridge.errors import RULES, ErrorCode, Failure
+from bridge.errors import BY_STATUS, KEY_REFUSED, RULES, ErrorCode, Failure
 
 from .wire import mended
 
@@ -19,30 +20,13 @@ LONGEST = 500
 SECOND = "generation 2"
 """The key of `Failure.details` by which a failure is known to answer a request of generation 2."""
 
-_INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
 _OWN_CODES = frozenset(map(str, ErrorCode))
-_STATUSES: dict[int, ErrorCode] = {
-    400: ErrorCode.INVALID_REQUEST,
-    401: ErrorCode.BACKEND_AUTH,
-    403: ErrorCode.BACKEND_AUTH,
-    404: ErrorCode.NOT_FOUND,
-    405: ErrorCode.BACKEND_PROTOCOL,
-    408: ErrorCode.BACKEND_TIMEOUT,
-    409: ErrorCode.CONFLICT,
-    413: ErrorCode.TOO_LARGE,
-    422: ErrorCode.INVALID_REQUEST,
-    429: ErrorCode.RATE_LIMITED,
-    502: ErrorCode.BACKEND_UNAVAILABLE,
-    503: ErrorCode.OVERLOADED,
-    504: ErrorCode.BACKEND_TIMEOUT,
-}
 # Generation 2's words; those that the page names and those that its statuses suggest.
 _WORDS: dict[ErrorCode, str] = {
     ErrorCode.INVALID_REQUEST: "INVALID_REQUEST",
     ErrorCode.UNSUPPORTED: "INVALID_REQUEST",
     ErrorCode.INTERNAL: "INTERNAL_ERROR",
 }
-_AUTH_TEXT = "The backend refused the bridge's credentials."
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 
 
@@ -73,9 +57,7 @@ def encode_error(failure: Failure) -> WireResponse:
     """FastAPI's shape, which is the reference server's; invalid requests are 422 as there."""
     if SECOND in failure.details:
         return _second(failure)
-    status = failure.status or (422 if failure.code in _INVALID else failure.http_status)
-    item = {"type": _kind(failure), "loc": ["body", *_location(failure.param)], "msg": masked(failure.message, LONGEST)}
-    return json_response(dumps({"detail": [item]}), status, dict(failure.headers))
+    return detail_response(failure, masked(failure.message, LONGEST))
 
 
 def _second(failure: Failure) -> WireResponse:
@@ -86,31 +68,18 @@ def _second(failure: Failure) -> WireResponse:
     return json_response(dumps(body), failure.http_status, dict(failure.headers))
 
 
-def _kind(failure: Failure) -> str:
-    if failure.code is not ErrorCode.INVALID_REQUEST:
-        return str(failure.code)
-    if "not valid JSON" in failure.message:
-        return "json_invalid"
-    return "missing" if ": required," in failure.message else "value_error"
-
-
-def _location(param: str | None) -> list[str | int]:
-    """`messages[0].content` as the pieces `messages`, 0, `content`."""
-    return [int(p) if p.isdigit() else p for p in re.split(r"[.\[\]]+", param or "") if p]
-
-
 def decode_error(wire: WireResponse) -> Failure:
     """What an error status of either generation means. A page of HTML is not repeated."""
     headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
     if wire.status in (401, 403):
-        return Failure(ErrorCode.BACKEND_AUTH, _AUTH_TEXT, headers=headers)
+        return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)
     body = _json(wire.body)
     if wire.status == 422 and _misses_conversation(body):
         text = "The backend speaks generation 1 of AG-Kit; its option generation must say so."
         return Failure(ErrorCode.BACKEND_PROTOCOL, text)
     text, word = _detail(body)
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
-    code = ErrorCode(word) if word in _OWN_CODES else _STATUSES.get(wire.status, default)
+    code = ErrorCode(word) if word in _OWN_CODES else BY_STATUS.get(wire.status, default)
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
     return Failure(code, message, status=_kept(code, wire.status), backend_code=word or None, headers=headers)
 

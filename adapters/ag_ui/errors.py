@@ -11,7 +11,7 @@ from adapters.ag_ui.wire import OURS, camel, text_of
 from bridge.codec import WireResponse, json_response
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, loads
 from bridge.codec.redact import masked
-from bridge.errors import ErrorCode, Failure
+from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 WORDS: dict[ErrorCode, str] = {
     **{code: str(code).upper() for code in ErrorCode},
@@ -38,24 +38,8 @@ _CODES: dict[str, ErrorCode] = {
     "RATE_LIMIT_EXCEEDED": ErrorCode.RATE_LIMITED,
     "CONTEXT_LENGTH_EXCEEDED": ErrorCode.CONTEXT_LENGTH,
 }
-_STATUSES: dict[int, ErrorCode] = {
-    400: ErrorCode.INVALID_REQUEST,
-    401: ErrorCode.BACKEND_AUTH,
-    403: ErrorCode.BACKEND_AUTH,
-    404: ErrorCode.NOT_FOUND,
-    405: ErrorCode.BACKEND_PROTOCOL,
-    408: ErrorCode.BACKEND_TIMEOUT,
-    409: ErrorCode.CONFLICT,
-    413: ErrorCode.TOO_LARGE,
-    422: ErrorCode.INVALID_REQUEST,
-    429: ErrorCode.RATE_LIMITED,
-    502: ErrorCode.BACKEND_UNAVAILABLE,
-    503: ErrorCode.OVERLOADED,
-    504: ErrorCode.BACKEND_TIMEOUT,
-}
 _INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
 _OWN_CODES = frozenset(map(str, ErrorCode))
-_AUTH_TEXT = "The backend refused the bridge's credentials."
 
 
 # ------------------------------------------------------------------ inside a stream
@@ -95,7 +79,7 @@ def failure_of(event: dict[str, Any]) -> Failure:
     if isinstance(ours, dict) and text_of(ours.get("code")) in _OWN_CODES:
         code = ErrorCode(ours["code"])
     elif code is ErrorCode.BACKEND_AUTH:
-        return Failure(code, _AUTH_TEXT)
+        return Failure(code, KEY_REFUSED)
     message = masked(text_of(event.get("message"))) or "The backend reported an error."
     status = _status(word)
     details = {} if status is None else {"backend_status": status}
@@ -117,7 +101,7 @@ def _status(word: str) -> int | None:
 def _code(word: str) -> ErrorCode:
     status = _status(word)
     if status is not None:
-        return _STATUSES.get(status, ErrorCode.BACKEND_ERROR)
+        return BY_STATUS.get(status, ErrorCode.BACKEND_ERROR)
     return _CODES.get(word.upper(), ErrorCode.BACKEND_ERROR)
 
 
@@ -136,16 +120,16 @@ def encode_error(failure: Failure) -> WireResponse:
 def decode_error(wire: WireResponse) -> Failure:
     """What an error status means. Only a JSON error's own message is repeated, and nothing said about keys."""
     headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
-    code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
+    code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
     details = {"backend_status": wire.status}
     if code is ErrorCode.BACKEND_AUTH:
-        return Failure(code, _AUTH_TEXT, headers=headers, details=details)
+        return Failure(code, KEY_REFUSED, headers=headers, details=details)
     error = error_in(read_json(wire.body))
     text, word = text_of(error.get("message")), text_of(error.get("code"))
     if code is ErrorCode.BACKEND_ERROR and word:
         code = _code(word)
         if code is ErrorCode.BACKEND_AUTH:
-            return Failure(code, _AUTH_TEXT, headers=headers)
+            return Failure(code, KEY_REFUSED, headers=headers)
     elif code is ErrorCode.NOT_FOUND and not word:
         code = ErrorCode.BACKEND_ERROR  # a wrong address says nothing of the request
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from bridge.codec import WireResponse, json_response
-from bridge.codec.jsontext import dumps, loads
+from bridge.codec import WireResponse
+from bridge.codec.fastapi import detail_response
+from bridge.codec.jsontext import loads
 from bridge.codec.redact import masked
-from bridge.errors import ErrorCode, Failure
+from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 from .contents import text_of
 
@@ -53,22 +53,8 @@ _CODES: dict[str, ErrorCode] = {
     "PARAMETER_VALIDATION": ErrorCode.INVALID_REQUEST,
     "CANCELED": ErrorCode.CANCELED,
 }
-_STATUSES: dict[int, ErrorCode] = {
-    400: ErrorCode.INVALID_REQUEST,
-    404: ErrorCode.NOT_FOUND,
-    408: ErrorCode.BACKEND_TIMEOUT,
-    409: ErrorCode.CONFLICT,
-    413: ErrorCode.TOO_LARGE,
-    422: ErrorCode.INVALID_REQUEST,
-    429: ErrorCode.RATE_LIMITED,
-    499: ErrorCode.CANCELED,
-    502: ErrorCode.BACKEND_UNAVAILABLE,
-    503: ErrorCode.OVERLOADED,
-    504: ErrorCode.BACKEND_TIMEOUT,
-}
-_INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
+_STATUSES = {**BY_STATUS, 499: ErrorCode.CANCELED}
 _OWN_CODES = frozenset(map(str, ErrorCode))
-_AUTH_TEXT = "The backend refused the bridge's credentials."
 
 
 # ------------------------------------------------------------------ inside a stream
@@ -108,35 +94,18 @@ def failure_of(error: object, fallback: str = "The backend reported an error.") 
 
 def encode_error(failure: Failure) -> WireResponse:
     """FastAPI's shape, which is the real server's. Invalid requests are 422 as there."""
-    status = failure.status or (422 if failure.code in _INVALID else failure.http_status)
-    item = {"type": _kind(failure), "loc": ["body", *_location(failure.param)], "msg": failure.message}
-    return json_response(dumps({"detail": [item]}), status, dict(failure.headers))
-
-
-def _kind(failure: Failure) -> str:
-    if failure.code is not ErrorCode.INVALID_REQUEST:
-        return str(failure.code)
-    if "not valid JSON" in failure.message:
-        return "json_invalid"
-    return "missing" if ": required," in failure.message else "value_error"
-
-
-def _location(param: str | None) -> list[str | int]:
-    """`input[0].content` as the pieces `input`, 0, `content`."""
-    return [int(p) if p.isdigit() else p for p in re.split(r"[.\[\]]+", param or "") if p]
+    return detail_response(failure, failure.message)
 
 
 def decode_error(wire: WireResponse) -> Failure:
     """What an error status means. A refused key is told in our own words; a page of HTML is not repeated."""
     headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
     if wire.status in (401, 403):
-        return Failure(ErrorCode.BACKEND_AUTH, _AUTH_TEXT, headers=headers)
+        return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)
     body = _json(wire.body)
     text, kind = _detail(body)
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
     code = _STATUSES.get(wire.status, default)
-    if wire.status == 405:
-        code = ErrorCode.BACKEND_PROTOCOL
     if kind in _OWN_CODES:
         code = ErrorCode(kind)
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."

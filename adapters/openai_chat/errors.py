@@ -12,7 +12,7 @@ from adapters.openai_chat.wire import mended
 from bridge.codec import WireResponse, json_response
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, loads, loads_ragged
 from bridge.codec.redact import masked
-from bridge.errors import ErrorCode, Failure
+from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 _REQUEST, _SERVER, _UPSTREAM = "invalid_request_error", "server_error", "upstream_error"
 
@@ -58,23 +58,10 @@ _CODES: dict[str, ErrorCode] = {
     "invalid_request_error": ErrorCode.INVALID_REQUEST,
 }
 
-_STATUSES: dict[int, ErrorCode] = {
-    400: ErrorCode.INVALID_REQUEST,
-    401: ErrorCode.BACKEND_AUTH,
-    403: ErrorCode.BACKEND_AUTH,
-    404: ErrorCode.NOT_FOUND,
-    408: ErrorCode.BACKEND_TIMEOUT,
-    413: ErrorCode.TOO_LARGE,
-    422: ErrorCode.INVALID_REQUEST,
-    429: ErrorCode.RATE_LIMITED,
-    503: ErrorCode.OVERLOADED,
-    504: ErrorCode.BACKEND_TIMEOUT,
-    529: ErrorCode.OVERLOADED,
-}
+_STATUSES = {**BY_STATUS, 529: ErrorCode.OVERLOADED}
 _KEPT_STATUSES = frozenset({400, 404, 413, 422, 429, 503, 529})
 """Statuses that tell the caller something true of this request; the client sees them as they are."""
 
-_AUTH_TEXT = "The backend refused the bridge's credentials."
 _LIMIT_TEXTS = ("maximum context length", "context length exceeded", "context window")
 
 
@@ -176,7 +163,7 @@ def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
         status = _as_status(code) or _as_status(error.get("status"))
     ours = _classify(code, kind, status, _message(error))
     if ours is ErrorCode.BACKEND_AUTH:
-        return Failure(ours, _AUTH_TEXT)
+        return Failure(ours, KEY_REFUSED)
     param = error.get("param")
     return Failure(
         ours,

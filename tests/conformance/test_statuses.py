@@ -1,0 +1,17 @@
+"""One table says what a backend's status means; every dialect keeps to it."""
+
+import pytest
+
+from bridge.codec import WireResponse, registry
+from bridge.errors import BY_STATUS
+
+BODY = b'{"error": {"message": "It failed for sk-secret0123456789abcdef."}}'
+DIALECTS = ("ag-kit", "ag-ui", "agentscope", "openai-chat")
+
+
+@pytest.mark.parametrize("status", [401, 403, 405, 409, 413, 429, 502, 503, 504])
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_status_means_the_same_in_every_dialect(name: str, status: int) -> None:
+    failure = registry.get(name).decode_error(WireResponse(status, {"content-type": "application/json"}, BODY))
+    assert failure.code is BY_STATUS[status]
+    assert "sk-secret" not in failure.message
