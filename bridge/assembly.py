@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from bridge import config as cfg
-from bridge.codec import Card, registry
+from bridge.codec import registry
 from bridge.codec.naming import ModelNames
 from bridge.engine import Route
 from bridge.errors import ConfigError
-from bridge.model import HistoryMode
 from bridge.pipeline import Backend, Retry, StageFactory, Timeouts
-from bridge.pipeline.memory import Memory
+from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import load as load_stage
 from bridge.pipeline.stages import load_object
 
@@ -75,18 +74,14 @@ def _stage(place: int, target: str) -> StageFactory:
 
 
 def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
-    """The conversation memory, where a store is configured and the two sides of some route disagree on who remembers.
+    """The conversation memory, where some route needs one; it opens at first use.
 
-    It opens at first use. Without `stores.history` nothing is kept: each side gets what the other one sent.
+    With `stores.history: off` nothing is kept: each side gets what the other one sent.
     """
     if config.stores.history is None or not any(
-        _disagrees(route.dialect.card, backend.card) for route in routes for backend in route.backends
+        wants_memory(route.dialect.card, backend.card) for route in routes for backend in route.backends
     ):
         return None
     from bridge.stores import open_history
 
     return Memory(open_history(config.stores.history))
-
-
-def _disagrees(front: Card, back: Card) -> bool:
-    return (front.history is HistoryMode.DELTA) != back.keeps_history

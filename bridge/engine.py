@@ -174,7 +174,7 @@ class Bridge:
         run_id = run_id or uuid.uuid4().hex
         turn = None
         if self._memory is not None and not route.passthrough:
-            turn = await self._memory.begin(caller.owner, route.path, request, backend.card, run_id)
+            turn = await self._memory.begin(caller.owner, route.path, request, card or LIBRARY, backend.card, run_id)
             request = turn.request if turn is not None else request
         info = CallInfo(
             run_id,

@@ -81,5 +81,7 @@ CARD = Card(
     # backend ran itself are shown with their results instead of being withheld.
     client_runs_calls=False,
     usage_on_failure=False,
+    # Generation 2 answers an interrupt without saying which one it is.
+    names_interrupts=False,
     runs_tools=RunsTools.UNLISTED,
 )

@@ -85,7 +85,7 @@ def _take_resume(body: dict[str, Any]) -> list[Resume]:
     others = {k: v for k, v in command.items() if k != "resume"}
     kept = {k: v for k, v in forwarded.items() if k != "command"}
     body["forwardedProps"] = {**kept, "command": others} if others else kept
-    return [Resume(INTERRUPT, "resolved", command["resume"])]
+    return [Resume("", "resolved", command["resume"])]
 
 
 class Encoder:

@@ -18,7 +18,7 @@ from adapters.ag_ui.wire import NAME, VERSION, own, speaks_new
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.order import DELTAS, Order
-from bridge.model import Media, Origin, PartKind, as_text, result_text
+from bridge.model import HistoryMode, Media, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -51,7 +51,9 @@ class AGUIEncoder:
         self._order = Order(context.lost, _FREE, _INLINE if self._new else ())
         self._out: list[FrameLike] = []
         self._end = Ending(context, self._new)
-        self._claims = Claims(m.id for m in (request.messages if request else ()) if m.id)
+        part_only = request is not None and request.history is HistoryMode.DELTA
+        known = (m.id for m in (request.messages if request else ()) if m.id)
+        self._claims = Claims(known, f"{context.run_id}-" if part_only else "")
         self._messages: dict[str, ev.MessageStarted] = {}
         self._hidden: set[str] = set()
         self._shown_as: dict[str, str] = {}

@@ -22,16 +22,22 @@ _ANY_VALUE = frozenset({"event", "value", "snapshot"})
 
 
 class Claims:
-    """Ids of messages in use on this thread, as far as the request and this run show it."""
+    """Ids of messages in use on this thread, as far as the request and this run show it.
 
-    def __init__(self, known: Iterable[str]) -> None:
+    `prefix` goes before every id, for requests that do not show the thread: there are agents that give the same ids in
+    every run.
+    """
+
+    def __init__(self, known: Iterable[str], prefix: str = "") -> None:
         self._used = set(known)
+        self._prefix = prefix
 
     def note(self, name: str) -> None:
         self._used.add(name)
 
     def take(self, *wanted: str) -> str:
         """The first of these ids that is free, else the last one with a number."""
+        wanted = tuple(self._prefix + name for name in wanted)
         for name in wanted:
             if name not in self._used:
                 self._used.add(name)

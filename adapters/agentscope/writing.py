@@ -134,13 +134,12 @@ def _input(request: Request, context: Context) -> list[dict[str, Any]]:
 
 def _approval(resume: Resume) -> dict[str, Any]:
     payload = resume.payload if isinstance(resume.payload, dict) else {}
-    approve = resume.decision == "resolved" and payload.get("approve") is not False
     reason = payload.get("reason")
     data = {
-        "approve": approve,
+        "approve": resume.agrees,
         "id": resume.interrupt_id,
         "approval_request_id": resume.interrupt_id,
-        "reason": reason if isinstance(reason, str) else None,
+        "reason": reason if isinstance(reason, str) else resume.payload if isinstance(resume.payload, str) else None,
     }
     return {"type": "mcp_approval_response", "role": "user", "content": [{"type": "data", "data": data}]}
 

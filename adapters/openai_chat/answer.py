@@ -20,6 +20,7 @@ from bridge.model import (
     Custom,
     Event,
     FinishReason,
+    Interrupted,
     Message,
     MessageStarted,
     Origin,
@@ -37,6 +38,7 @@ from bridge.model import (
     ToolCall,
     as_text,
     fold,
+    interrupt_text,
 )
 
 _LOST: dict[type, Feature] = {
@@ -89,8 +91,8 @@ class _Assembler:
         for message in answer.messages:
             self._message(message)
         self._collect(events)
-        for interrupt in answer.interrupts[:1]:
-            context.lost.add(Feature.INTERRUPT, interrupt.reason or "")
+        for interrupt in answer.interrupts:
+            self._interrupt(interrupt)
 
     def completion(self) -> dict[str, Any]:
         answer = self._answer
@@ -126,6 +128,17 @@ class _Assembler:
         choice.spoken = choice.spoken or speaks
         for part in message.parts:
             self._part(choice, part)
+
+    def _interrupt(self, event: Interrupted) -> None:
+        """As in a stream: the question in a text of its own, unless it is about a call that is shown."""
+        self._context.lost.add(Feature.INTERRUPT, "told as text")
+        choice = self._choice(0)
+        if any(call.call_id == event.call_id for call in self._answer.calls):
+            return
+        if choice.spoken:
+            choice.texts.append(self._options.message_separator)
+        choice.spoken = True
+        choice.texts.append(interrupt_text(event))
 
     def _part(self, choice: _Choice, part: Part) -> None:
         match part:

@@ -19,12 +19,12 @@ CARD = Card(
             Feature.VIDEO: _AS_MARKDOWN,
             Feature.FILE: _AS_MARKDOWN,
             Feature.DATA: "JSON in the content; option media: drop",
+            Feature.INTERRUPT: "the call that waits, else the question in the content; what comes next answers it",
         },
         drop={
             Feature.REASONING_SIGNATURE: _NO_FIELD,
             Feature.TOOL_ORIGIN: "every call is a function call",
             Feature.TOOL_RESULT: "answers have no results; option server_tools tells them otherwise",
-            Feature.INTERRUPT: "a run that waits ends as after its tool calls, else as stop",
             Feature.STATE: _NO_EVENT,
             Feature.STEP: _NO_EVENT,
             Feature.CUSTOM: _NO_EVENT,
@@ -56,5 +56,6 @@ CARD = Card(
     eager_start=False,
     client_runs_calls=True,
     usage_on_failure=False,
+    tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
 )

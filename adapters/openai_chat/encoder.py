@@ -52,6 +52,7 @@ from bridge.model import (
     ToolResulted,
     UsageReported,
     as_text,
+    interrupt_text,
 )
 
 _FIELDS = {PartKind.TEXT: "content", PartKind.REFUSAL: "refusal"}
@@ -61,7 +62,6 @@ _LOST: dict[type, Feature] = {
     StepStarted: Feature.STEP,
     StepEnded: Feature.STEP,
     Custom: Feature.CUSTOM,
-    Interrupted: Feature.INTERRUPT,
 }
 _CONSTANT = ("system_fingerprint", "service_tier")
 
@@ -71,6 +71,7 @@ class _Choice:
     """What a client has been told of one choice."""
 
     calls: int = 0
+    called: set[str | None] = field(default_factory=set)
     reason: FinishReason | None = None
     text_in: str | None = None
     entries: dict[str, int] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class ChatEncoder:
         self._context = context
         self._options = options
         self._usage: UsageReported | None = None
+        self._asked: list[Interrupted] = []
         self._sequencer = Sequencer({PartKind.TOOL_CALL})
         self._head = b""
         self._first: dict[str, Any] = {}
@@ -234,6 +236,7 @@ class ChatEncoder:
         field_name = "input" if kind == "custom" else "arguments"
         number = choice.calls
         choice.calls += 1
+        choice.called.add(event.call_id)
         more = extras.get("function")
         inner = {"name": event.name or "", field_name: "", **(more if isinstance(more, dict) else {})}
         call = {"index": number, "id": event.call_id, "type": kind, kind: inner, **first_keys(extras)}
@@ -281,6 +284,17 @@ class ChatEncoder:
     def _lose(self, event: Event, out: list[FrameLike]) -> None:
         self._context.lost.add(_LOST[type(event)])
 
+    def _interrupted(self, event: Interrupted, out: list[FrameLike]) -> None:
+        self._context.lost.add(Feature.INTERRUPT, "told as text")
+        self._asked.append(event)
+
+    def _ask(self, choice: _Choice, out: list[FrameLike]) -> None:
+        """Questions for a person come last, in texts of their own; one about a call is told by that call."""
+        for event in self._asked:
+            if event.call_id not in choice.called:
+                self._separate(choice, 0, f"interrupt {event.interrupt_id}", out)
+                out.append(self._chunk(0, {"content": interrupt_text(event)}))
+
     def _raw(self, event: Raw, out: list[FrameLike]) -> None:
         if event.dialect != NAME or not isinstance(event.value, dict):
             self._context.lost.add(Feature.RAW, event.dialect)
@@ -316,7 +330,7 @@ class ChatEncoder:
             self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
             out.append(dumps({"error": error_object(CANCELED)}))
             return
-        self._open(0, out)
+        self._ask(self._open(0, out), out)
         for index in sorted(self._choices):
             choice = self._choices[index]
             known = event.reason if index == 0 else choice.reason
@@ -365,6 +379,7 @@ _HANDLERS: dict[type, Callable[[ChatEncoder, Any, list[FrameLike]], None]] = {
     PartEnded: ChatEncoder._part_ended,
     ContentAdded: ChatEncoder._content,
     UsageReported: ChatEncoder._usage_reported,
+    Interrupted: ChatEncoder._interrupted,
     Raw: ChatEncoder._raw,
     Heartbeat: ChatEncoder._heartbeat,
     RunFailed: ChatEncoder._failed,

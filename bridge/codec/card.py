@@ -169,7 +169,9 @@ class Card:
     `history`: what its clients send. `keeps_history`: its backends remember the talk by thread id.
     `eager_start`: its clients want the head of the stream at once, before the backend answered.
     `client_runs_calls`: its clients run every tool call they are shown. `usage_on_failure`: its failure frame, or one
-    before it, can carry usage. A finish that it refuses is told as an error with the code of that finish.
+    before it, can carry usage. `names_interrupts`: an answer to an interrupt says to which one. `tool_names`: the
+    pattern that its backends want a tool's whole name to match; None = any name will do. A finish that it refuses is
+    told as an error with the code of that finish.
     """
 
     answers: Mapping[Feature, Entry]
@@ -179,6 +181,8 @@ class Card:
     eager_start: bool = False
     client_runs_calls: bool = True
     usage_on_failure: bool = True
+    names_interrupts: bool = True
+    tool_names: str | None = None
     runs_tools: RunsTools = RunsTools.NEVER
 
     def __post_init__(self) -> None:

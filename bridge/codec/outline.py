@@ -26,7 +26,7 @@ from bridge.model.parts import (
     ToolResult,
     url_of,
 )
-from bridge.model.text import as_text, result_text
+from bridge.model.text import as_text, interrupt_text, result_text
 
 _MEDIA: dict[MediaKind, Feature] = {
     MediaKind.IMAGE: Feature.IMAGE,
@@ -132,6 +132,8 @@ def project(answer: Answer, card: Card, choice: int = 0) -> Outline:
     out.items = _project_items(answer, card, choice)
     if card.answer(Feature.INTERRUPT) is not Fate.EXACT:
         out.interrupts = []
+        if choice == 0 and answer.reason not in (None, FinishReason.CANCELED):
+            _tell_interrupts(out.items, answer, card)
     # A run ends as its first choice does.
     _project_end(out, card, out.items if choice == 0 else _project_items(answer, card, 0))
     if card.answer(Feature.USAGE) is not Fate.EXACT or (out.error and not card.usage_on_failure):
@@ -155,6 +157,15 @@ def _project_items(answer: Answer, card: Card, choice: int) -> list[Item]:
             elif fate is Fate.EXACT:
                 _append(items, _without(_item(part), card))
     return items
+
+
+def _tell_interrupts(items: list[Item], answer: Answer, card: Card) -> None:
+    """Questions as text; one that is bound to a call is told by that call."""
+    called = {call.call_id for call in answer.calls}
+    if card.answer(Feature.INTERRUPT) is Fate.TEXT:
+        for asked in answer.interrupts:
+            if asked.call_id not in called:
+                _append(items, ("text", interrupt_text(asked)))
 
 
 def _without(item: Item, card: Card) -> Item:

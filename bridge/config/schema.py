@@ -363,8 +363,11 @@ class Retention(Section):
 
 
 class Stores(Section):
-    history: HistoryUrl | None = Field(
-        default=None, description="conversations: sqlite or postgresql; absent = none are kept", repr=False
+    history: Annotated[HistoryUrl | None, BeforeValidator(off_is_none)] = Field(
+        default="sqlite:///data/bridge.db",
+        description="conversations, where the two sides need them kept: sqlite or postgresql; off = none are kept",
+        json_schema_extra=_or_off_word,
+        repr=False,
     )
     runs: RunsUrl = Field(
         default="sqlite:///data/bridge.db", description="events, queue, cancels, leases: sqlite or redis", repr=False

@@ -61,7 +61,7 @@ from bridge.model.request import (
     ToolMode,
 )
 from bridge.model.sequence import Sequencer
-from bridge.model.text import as_text, json_text, result_text
+from bridge.model.text import as_text, interrupt_text, json_text, result_text
 
 __all__ = [
     "Answer",
@@ -122,6 +122,7 @@ __all__ = [
     "Verifier",
     "as_text",
     "fold",
+    "interrupt_text",
     "json_text",
     "result_text",
     "source_of",

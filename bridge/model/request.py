@@ -67,13 +67,40 @@ class ResponseFormat:
     description: str | None = None
 
 
+# fmt: off
+_YES = frozenset({
+    "true", "yes", "y", "ok", "okay", "approve", "approved", "confirm", "confirmed",
+    "是", "是的", "好", "好的", "可以", "同意", "确认", "批准",
+})
+# fmt: on
+
+
 @dataclass(slots=True)
 class Resume:
-    """Answers an interrupt or an approval. `decision` is resolved or cancelled."""
+    """Answers an interrupt or an approval. `decision` is resolved or cancelled.
+
+    An empty `interrupt_id` is the answer of a client whose wire names no interrupt: it means the open one.
+    """
 
     interrupt_id: str
     decision: str
     payload: Any = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether this is a yes, for backends that ask for approval only.
+
+        No payload is a yes, `{"approve": ...}` and `{"approved": ...}` say it themselves. Of texts only a plain yes is
+        one: an agent must not act on a misunderstanding.
+        """
+        if self.decision != "resolved":
+            return False
+        payload = self.payload
+        if isinstance(payload, str):
+            return payload.strip().rstrip(".!。！").lower() in _YES
+        if isinstance(payload, dict):
+            return all(payload.get(key, True) is True for key in ("approve", "approved"))
+        return payload is None or payload is True
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import orjson
 
+from bridge.model.events import Interrupted
 from bridge.model.parts import (
     Data,
     FileRef,
@@ -45,6 +46,24 @@ def as_text(part: Part) -> str:
 def result_text(parts: list[Part]) -> str:
     """A tool's result as one string: texts joined, other parts as `as_text` tells them."""
     return "".join(as_text(p) for p in parts)
+
+
+def interrupt_text(event: Interrupted) -> str:
+    """What the run waits for, as a question to a person: what the payload says in words, else all of it."""
+    payload = event.payload
+    if isinstance(payload, str) and payload.strip():
+        return payload
+    if isinstance(payload, dict):
+        for key in ("message", "question", "prompt"):
+            if isinstance(payload.get(key), str) and payload[key].strip():
+                return str(payload[key])
+        if isinstance(payload.get("name"), str) and "arguments" in payload:
+            arguments = payload["arguments"]
+            payload = f"{payload['name']}({arguments if isinstance(arguments, str) else json_text(arguments)})"
+    told = [event.reason] if event.reason else []
+    if payload not in (None, "", {}, []):
+        told.append(payload if isinstance(payload, str) else json_text(payload))
+    return ": ".join(told) or "The agent waits for an answer."
 
 
 def json_text(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import Protocol
 from bridge.codec import Card, Context, FrameLike, Losses, ModelInfo, WireResponse
 from bridge.codec.naming import ModelNames
 from bridge.errors import Failure
-from bridge.model import Event, Request
+from bridge.model import Event, Request, RunFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,29 @@ class Call(Protocol):
     async def close(self) -> None:
         """Lets go of the backend; before the terminal event this cancels its work. Never raises."""
         ...
+
+
+class Reply:
+    """A call that is answered from here, without a backend: one batch, a whole run."""
+
+    def __init__(self, info: CallInfo, events: list[Event]) -> None:
+        self.context = Context(info.run_id, info.thread_id, info.created_at, None)
+        self.frames: list[FrameLike] = []
+        self.whole: WireResponse | None = None
+        self.wire_ended = False
+        self._events = events
+
+    async def open(self) -> None:
+        pass
+
+    async def read(self) -> list[Event]:
+        return self._events
+
+    def fail(self, failure: Failure) -> list[Event]:
+        return [self._events[0], RunFailed(failure)]
+
+    async def close(self) -> None:
+        pass
 
 
 class Backend(Protocol):

@@ -19,8 +19,9 @@ from bridge.model import Event, Folder, Request, RunFailed, RunFinished, RunStar
 from bridge.model.closing import OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import trouble
-from bridge.pipeline.backend import Backend, Call, CallInfo
+from bridge.pipeline.backend import Backend, Call, CallInfo, Reply
 from bridge.pipeline.memory import Turn
+from bridge.pipeline.names import tool_names
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 
 log = logging.getLogger("bridge.run")
@@ -60,8 +61,9 @@ class Run:
         self._open = OpenParts()
         context = StageContext(request, front, backend.card, options, self.lost)
         self._stages = [] if untouched else build((*AUTOMATIC, *stages), context)
-        self.request = context.request
-        self.call: Call = backend.call(self.request, info, self.lost)
+        self._names = None if untouched else tool_names(context.request, front, backend.card)
+        self.request = context.request if self._names is None else self._names.request
+        self.call: Call = self._first_call(turn)
         self._turn = turn
         self._said = Folder() if turn is not None else None
         self._attempt = 1
@@ -80,6 +82,11 @@ class Run:
         self.first: float | None = None
         self._try_began: float | None = self.started
 
+    def _first_call(self, turn: Turn | None) -> Call:
+        if turn is not None and turn.reply is not None:
+            return Reply(self._info, [self._head, *turn.reply])
+        return self.backend.call(self.request, self._info, self.lost)
+
     # ------------------------------------------------------------------ reading
 
     def head(self) -> list[Event]:
@@ -96,8 +103,11 @@ class Run:
             return []
         try:
             events = await self._raw()
-            if self._said is not None:
+            if self._names is not None:
+                events = self._names.restore(events)
+            if self._turn is not None and self._said is not None:
                 # Before the stages: a conversation holds what the backend said, not what this client is shown.
+                events = self._turn.amend(events, self._said.answer)
                 self._said.feed(events)
             events = self._staged(events)
         except Exception as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from bridge.config import load
 from bridge.engine import Bridge
 from bridge.server import running
 from tests.docs.helpers import EXAMPLES, ROOT
+from tests.pairs.agents import AGENTS
 from tests.server.harness import FakeBackend, ask, fake_backend, free_port, post, serving
 
 KEYS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
@@ -30,6 +33,12 @@ def _talk(text: str, model: str = "m", **more: object) -> dict:
 
 def _input(text: str) -> dict:
     return {"input": [{"role": "user", "type": "message", "content": [{"type": "text", "text": text}]}]}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conversations are kept in a file of the working directory."""
+    monkeypatch.chdir(tmp_path)
 
 
 @contextlib.asynccontextmanager
@@ -77,14 +86,16 @@ async def test_the_conversation_id_of_a_chat_request() -> None:
         assert len({one, two, three, four}) == 4
 
 
-async def test_a_named_session_does_not_shorten_the_talk() -> None:
-    async with fake_backend() as agent, _recipe("chat-to-agentscope", AGENTSCOPE_URL=agent.url) as url:
-        agent.answers(500, b"{}")
-        talk = _talk("a", metadata={"session_id": "one"})
-        talk["messages"] += [{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
-        await post(f"{url}/v1/chat/completions", talk)
-        (seen,) = agent.seen
-        assert [message["content"][0]["text"] for message in seen.json["input"]] == ["a", "b", "c"]
+@pytest.mark.parametrize("more", [{}, {"metadata": {"session_id": "one"}}], ids=["found by its content", "named"])
+async def test_an_agent_gets_what_is_new_of_a_talk(more: dict[str, Any]) -> None:
+    async with fake_backend() as backend, _recipe("chat-to-agentscope", AGENTSCOPE_URL=backend.url) as url:
+        agent = AGENTS["agentscope"](backend)
+        talk = _talk("a", **more)
+        answer = (await post(f"{url}/v1/chat/completions", talk)).json["choices"][0]["message"]
+        talk["messages"] += [answer, {"role": "user", "content": "b"}]
+        assert _said(await post(f"{url}/v1/chat/completions", talk)) == "ok"
+        # The agent remembers: it would have heard twice what was sent twice.
+        assert agent.heard[-1].talk == [("user", "a"), ("assistant", "ok"), ("user", "b")]
 
 
 async def test_agentscope_over_a_chat_model() -> None:
@@ -100,12 +111,15 @@ async def test_agentscope_over_a_chat_model() -> None:
         assert (seen.json["model"], seen.json["messages"]) == ("big", [{"role": "user", "content": "Hi"}])
 
 
-async def test_a_chat_model_sees_only_what_the_agentscope_frontend_sends() -> None:
+async def test_a_chat_model_sees_the_talk_of_an_agentscope_frontend() -> None:
     async with fake_backend() as model, _recipe("agentscope-to-chat", OPENAI_BASE_URL=model.url) as url:
         model.streams(CHAT)
         for text in ("one", "two"):
             await post(f"{url}/agentscope/process", {**_input(text), "session_id": "s"})
-        assert [[m["content"] for m in seen.json["messages"]] for seen in model.seen] == [["one"], ["two"]]
+        assert [[m["content"] for m in seen.json["messages"]] for seen in model.seen] == [
+            ["one"],
+            ["one", "Hello", "two"],
+        ]
 
 
 async def test_models_choose_the_backend() -> None:

@@ -41,6 +41,7 @@ class Seen:
     refusal: str = ""
     calls: list[Call] = field(default_factory=list)
     results: list[tuple[str, str]] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
     media: list[str] = field(default_factory=list)
     usage: tuple[int, int] | None = None
     finish: str | None = None
@@ -164,7 +165,8 @@ async def agentscope_client(
 ) -> Seen:
     """Folds the events as the project's web frontend does (agentscope.md, section 13)."""
     seen = seen or Seen()
-    body = {"input": agentscope_input(messages), "session_id": "s-1", "stream": stream, **more}
+    told = [*agentscope_input(messages), *more.pop("more_input", [])]
+    body = {"input": told, "session_id": "s-1", "stream": stream, **more}
     async with (
         aiohttp.ClientSession(read_bufsize=2**26) as session,
         session.post(f"{base}/scope/process", json=body) as response,
@@ -173,7 +175,7 @@ async def agentscope_client(
         if response.status != 200:
             seen.error = (await response.read()).decode()
             return seen
-        fold = _Fold(seen)
+        fold = _Fold(seen, body["session_id"])
         rest = b""
         async for data in response.content.iter_any():
             *events, rest = (rest + data).split(b"\n\n")
@@ -188,8 +190,9 @@ async def agentscope_client(
 
 
 class _Fold:
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: Seen, session: str) -> None:
         self._seen = seen
+        self._session = session
         self._number = 0
         self._messages: dict[str, dict[str, Any]] = {}
         self._last: dict[str, Any] = {}
@@ -200,7 +203,7 @@ class _Fold:
         self._number += 1
         match event["object"]:
             case "response":
-                assert event["session_id"] == "s-1"
+                assert event["session_id"] == self._session
                 self._last = event
                 if event["status"] not in ("created", "in_progress"):
                     self._messages = {m["id"]: m for m in event["output"] or []}
@@ -231,6 +234,8 @@ def _take(kind: str, part: dict[str, Any], seen: Seen) -> None:
     data = part.get("data") if part["type"] == "data" else None
     if kind == "reasoning":
         seen.reasoning += part["text"]
+    elif isinstance(data, dict) and kind == "mcp_approval_request":
+        seen.asked.append(data)
     elif isinstance(data, dict) and kind.endswith("_output"):
         seen.results.append((data["call_id"], data["output"]))
     elif isinstance(data, dict) and kind.endswith("_call"):

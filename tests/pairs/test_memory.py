@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from bridge.config import parse
+from tests.pairs.agents import AGENTS, Ask, Say, Step
 from tests.pairs.clients import TOOL, agentscope_client, openai_client, routes
+from tests.pairs.people import PEOPLE
+from tests.pairs.people import routes as agent_routes
 from tests.pairs.test_conversations import chat_calls, chat_stream, scope_call, scope_stream, scope_text
 from tests.server.harness import Exchange, FakeBackend, fake_backend, post, serving
 
@@ -269,3 +275,66 @@ async def test_fifty_talks_at_once_stay_apart(tmp_path: Path) -> None:
         await asyncio.gather(*(talk(base, n) for n in range(50)))
         talks = [[m["content"] for m in s.json["messages"]] for s in backend.seen if len(s.json["messages"]) == 3]
         assert sorted(talks) == sorted([f"I am {n}", f"hello {n}", "And now?"] for n in range(50))
+
+
+# ---------------------------------------------------------------------- the default, and what costs nothing
+
+
+async def test_conversations_are_kept_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    default = {"stores": {"history": "sqlite:///data/bridge.db"}}
+    assert parse(routes("openai-chat", "http://127.0.0.1:1/v1")).stores.history == default["stores"]["history"]
+    async with fake_backend() as backend:
+        for _ in range(2):
+            backend.streams(*chat_stream({"content": "ok"}))
+            async with serving({**routes("openai-chat", f"{backend.url}/v1"), **default}) as base:
+                await agentscope_client(base, [user("hello")])
+        assert chat_sent(backend) == [("user", "hello"), ("assistant", "ok"), ("user", "hello")]
+    assert (tmp_path / "data/bridge.db").exists()
+
+
+async def test_two_sides_that_agree_keep_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with fake_backend() as backend:
+        backend.streams(*chat_stream({"content": "ok"}))
+        config = {**routes("openai-chat", f"{backend.url}/v1"), "stores": {"history": "sqlite:///data/bridge.db"}}
+        async with serving(config) as base:
+            await openai_client(base, [user("hello")])
+    assert not (tmp_path / "data").exists()
+
+
+async def test_only_questions_are_written_where_only_they_must_be_remembered(tmp_path: Path) -> None:
+    async with fake_backend() as backend:
+        agent = AGENTS["ag-ui"](backend)
+        answers: list[list[Step]] = [[Say("Hi")], [Say("Well. "), Ask("int-1", {"message": "Go on?"})], [Say("Done")]]
+        agent.brain = lambda heard: answers[len(agent.heard) - 1]
+        path = tmp_path / "talks.db"
+
+        def kept() -> tuple[int, int]:
+            with closing(sqlite3.connect(path)) as db:
+                tables = ("history_conversations", "history_messages")
+                first, second = (db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in tables)
+                return first, second
+
+        async with serving(agent_routes(agent, history=f"sqlite:///{path}")) as base:
+            person = PEOPLE["openai-chat"](base, "t")
+            await person.say("Hello")
+            assert kept() == (0, 0)
+            await person.say("Do it")
+            assert kept() == (1, 0)
+            assert (await person.resume("yes")).text == "Done"
+            assert agent.heard[-1].resume == "yes"
+
+
+async def test_an_edited_talk_answers_no_question(tmp_path: Path) -> None:
+    async with fake_backend() as backend:
+        agent = AGENTS["ag-ui"](backend)
+        answers: list[list[Step]] = [[Ask("int-1", {"message": "Go on?"})], [Say("Another matter")]]
+        agent.brain = lambda heard: answers[len(agent.heard) - 1]
+        async with serving(agent_routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+            person = PEOPLE["openai-chat named"](base, "t")
+            await person.say("Do it")
+            person.messages = [user("Do something else"), said("Why?")]  # type: ignore[attr-defined]
+            assert (await person.say("yes")).text == "Another matter"
+            assert agent.heard[-1].resume is None
+            assert agent.heard[-1].last == ("user", "yes")

@@ -247,11 +247,11 @@ def test_what_the_server_makes_up_we_make_up() -> None:
 def test_the_answer_to_an_interrupt() -> None:
     props = {"command": {"resume": {"ok": True}, "other": 1}, "more": 2}
     request = asked({"threadId": "t", "messages": [], "forwardedProps": props})
-    assert request.resume == [Resume("on_interrupt", "resolved", {"ok": True})]
+    assert request.resume == [Resume("", "resolved", {"ok": True})]
     ctx = context(request=request, options=SECOND)
     assert json.loads(dialect.encode_request(request, ctx).body)["forwardedProps"] == props
     first = json.loads(dialect.encode_request(request, context(request=request)).body)
-    assert first["resume"] == {"interruptId": "on_interrupt", "payload": '{"ok":true}'}
+    assert first["resume"] == {"interruptId": "", "payload": '{"ok":true}'}
 
 
 @pytest.mark.parametrize(

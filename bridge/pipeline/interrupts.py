@@ -1,0 +1,97 @@
+"""How the answer to an interrupt finds its way back to the backend that asked.
+
+An interrupt is a question of the run to a person. Clients that know interrupts answer them by id; the others were told
+the question as text, or as the call that waits, and answer with their next message or with that call's result
+(ag-kit protocol page, part 3; ag-ui protocol page, sections 6 and 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from bridge.errors import ErrorCode, RequestError
+from bridge.model import Interrupted, Message, Request, Resume, Text, result_text
+from bridge.pipeline.talk import results_in
+
+
+@dataclass(slots=True)
+class Settled:
+    """What a request means for the open interrupts.
+
+    `resume`: the answers. `messages`: what else the client said. `unanswered`: the interrupts it went past.
+    """
+
+    resume: list[Resume] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    unanswered: list[Interrupted] = field(default_factory=list)
+
+
+def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[Message], *, native: bool) -> Settled:
+    """`new` is what the client said since the run stopped; `native`: its wire has words for interrupts.
+
+    Raises `RequestError` (conflict) for an answer to an interrupt that is not open, unless the client repeated earlier
+    messages, and so earlier answers, too.
+    """
+    if request.resume:
+        return Settled(_checked(open_interrupts, request.resume, repeats=len(new) < len(request.messages)), new)
+    if not open_interrupts:
+        return Settled(messages=new)
+    if not native:
+        return _read_out(open_interrupts, new)
+    answered = {r.call_id for m in new for r in results_in(m)}
+    return Settled(messages=new, unanswered=[i for i in open_interrupts if i.call_id not in answered])
+
+
+def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, repeats: bool) -> list[Resume]:
+    ids = [i.interrupt_id for i in open_interrupts]
+    out = []
+    for answer in answers:
+        if answer.interrupt_id == "" and ids:
+            answer = replace(answer, interrupt_id=ids[0])
+        if answer.interrupt_id not in ids:
+            if repeats:
+                continue
+            named = f"no open interrupt {answer.interrupt_id[:80]!r}" if answer.interrupt_id else "no open interrupt"
+            raise RequestError(
+                f"resume: there is {named} in this conversation.", code=ErrorCode.CONFLICT, param="resume"
+            )
+        out.append(answer)
+    return out
+
+
+def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Settled:
+    """The answers that a client without words for interrupts gave by a call's result and by what its user said."""
+    calls = {i.call_id: i for i in open_interrupts if i.call_id}
+    left = {i.interrupt_id: i for i in open_interrupts}
+    out = Settled()
+    for message in new:
+        results = [r for r in results_in(message) if r.call_id in calls]
+        for result in results:
+            asked = calls[result.call_id]
+            if left.pop(asked.interrupt_id, None) is not None:
+                out.resume.append(Resume(asked.interrupt_id, "resolved", _value(result_text(result.parts))))
+        rest = [p for p in message.parts if p not in results]
+        if rest or not message.parts:
+            out.messages.append(replace(message, parts=rest) if results else message)
+    words = next((m for m in reversed(out.messages) if m.role == "user" and _is_text(m)), None)
+    if left and words is not None:
+        text = "".join(p.text for p in words.parts if isinstance(p, Text))
+        out.resume += [Resume(i, "resolved", text) for i in left]
+        out.messages = [m for m in out.messages if m is not words]
+    return out
+
+
+def _is_text(message: Message) -> bool:
+    return bool(message.parts) and all(isinstance(p, Text) for p in message.parts)
+
+
+def _value(text: str) -> Any:
+    """A tool's result is text on every wire; what a client means by it is JSON if it is some."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,83 @@
+"""Tool names that a backend forbids: renamed on the way there, and back on the way to the client and into the history.
+
+The new name depends on the old one alone, so that a conversation keeps it over all of its requests and a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from bridge.codec import Card
+from bridge.model import Event, Message, PartStarted, Request, ToolCall, ToolResult, ToolResulted
+
+_LENGTH = 64
+"""Characters that every backend with a rule for names allows."""
+
+
+class ToolNames:
+    """The names of one run: `request` is what the backend is sent."""
+
+    def __init__(self, request: Request, forbidden: dict[str, str]) -> None:
+        self._theirs = forbidden
+        self._ours = {new: old for old, new in forbidden.items()}
+        self.request = self._renamed(request)
+
+    def restore(self, events: list[Event]) -> list[Event]:
+        """The events with the names that the client knows."""
+        ours = self._ours
+        return [
+            replace(e, name=ours[e.name])
+            if isinstance(e, (PartStarted, ToolResulted)) and e.name in ours and e.name is not None
+            else e
+            for e in events
+        ]
+
+    def _renamed(self, request: Request) -> Request:
+        choice = request.tool_choice
+        if choice is not None:
+            choice = replace(choice, names=[self._theirs.get(n, n) for n in choice.names])
+        tools = request.tools
+        if tools is not None:
+            tools = [replace(t, name=self._theirs.get(t.name, t.name)) for t in tools]
+        return replace(request, messages=[self._message(m) for m in request.messages], tools=tools, tool_choice=choice)
+
+    def _message(self, message: Message) -> Message:
+        theirs = self._theirs
+        parts = [
+            replace(p, name=theirs[p.name])
+            if isinstance(p, (ToolCall, ToolResult)) and p.name in theirs and p.name is not None
+            else p
+            for p in message.parts
+        ]
+        name = message.name
+        if message.role == "tool" and name is not None:
+            name = theirs.get(name, name)
+        return replace(message, parts=parts, name=name)
+
+
+def tool_names(request: Request, front: Card, back: Card) -> ToolNames | None:
+    """The names to change, None when there are none. One dialect on both sides is left alone: its backend decides."""
+    if back.tool_names is None or front is back:
+        return None
+    legal = re.compile(back.tool_names).fullmatch
+    forbidden = {name: _legal(name) for name in _names(request) if not legal(name)}
+    return ToolNames(request, forbidden) if forbidden else None
+
+
+def _names(request: Request) -> Iterable[str]:
+    for tool in request.tools or ():
+        yield tool.name
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, (ToolCall, ToolResult)) and part.name:
+                yield part.name
+
+
+def _legal(name: str) -> str:
+    """What is left of the name, and enough of its digest to tell it from others that are left alike."""
+    tail = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)[: _LENGTH - len(tail) - 1]
+    return f"{plain}_{tail}"

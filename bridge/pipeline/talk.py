@@ -1,0 +1,194 @@
+"""Talks as values: which messages make a talk the same one, where it goes on, what is still open in it.
+
+Nothing here knows a store or a run; `bridge.pipeline.memory` decides with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from bridge.codec import Card, project
+from bridge.codec.jsontext import dumps
+from bridge.errors import ErrorCode, RequestError
+from bridge.model import (
+    Answer,
+    FinishReason,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    result_text,
+)
+from bridge.model.dump import dump_message
+
+NO_RESULT = "No result was provided."
+"""What a backend is told of a tool call that the client went past without answering: it insists on an answer."""
+
+Mark = tuple[Any, ...]
+
+
+def calls_in(message: Message) -> list[ToolCall]:
+    return [p for p in message.parts if isinstance(p, ToolCall)]
+
+
+def results_in(message: Message) -> list[ToolResult]:
+    return [p for p in message.parts if isinstance(p, ToolResult)]
+
+
+def mark(message: Message) -> Mark:
+    """What makes a message the same one: role, text, media, and which calls it makes or answers.
+
+    Reasoning, ids, names and how arguments are spelled do not count: clients drop and rewrite them.
+    """
+    rest: list[Part] = [p for p in message.parts if not isinstance(p, (Text, ToolCall, ToolResult, Reasoning))]
+    return (
+        "system" if message.role == "developer" else message.role,
+        "".join(p.text for p in message.parts if isinstance(p, Text)).strip(),
+        [c.call_id for c in calls_in(message)],
+        [(r.call_id, result_text(r.parts)) for r in results_in(message)],
+        dump_message(Message("", rest)) if rest else None,
+    )
+
+
+def digest(messages: list[Message]) -> str:
+    """A name for this state of a talk: SHA-256, hexadecimal.
+
+    Consecutive answers are one, and white space in answers does not count: clients put texts together in their own way.
+    """
+    marks: list[Mark] = []
+    for message in messages:
+        new = mark(message)
+        if new[0] == "assistant":
+            new = (new[0], "".join(new[1].split()), *new[2:])
+        if marks and new[0] == "assistant" == marks[-1][0]:
+            last = marks.pop()
+            new = ("assistant", last[1] + new[1], last[2] + new[2], last[3] + new[3], new[4])
+        marks.append(new)
+    return hashlib.sha256(dumps(marks)).hexdigest()
+
+
+def up_to_last_answer(messages: list[Message]) -> list[Message]:
+    """The part of a whole talk that the client had when it went on; empty at the beginning of a talk."""
+    end = next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
+    return messages[:end]
+
+
+def as_client_sees(answer: Answer, front: Card) -> Message:
+    """The answer as a client sends it back: its text, and the calls that it has to run."""
+    items = project(answer, front).items
+    done = {r.call_id for r in answer.results}
+    calls = [c for c in answer.calls if c.call_id not in done]
+    return Message("assistant", [Text("".join(i[1] for i in items if i[0] == "text")), *calls])
+
+
+# ---------------------------------------------------------------------- where a talk goes on
+
+
+def continues(stored: list[Message], messages: list[Message], ran: Collection[str]) -> int | None:
+    """Where what is new begins in `messages`, when they continue what is stored; None when they do not.
+
+    What the backend said itself is left out of the comparison: answers, and results of the calls `ran`. What of that
+    follows directly on the known part is known, too.
+    """
+    place = 0
+    for known in stored:
+        place = _past_answers(messages, place, ran)
+        if place == len(messages) or mark(messages[place]) != mark(known):
+            return None
+        place += 1
+    return _past_answers(messages, place, ran)
+
+
+def _past_answers(messages: list[Message], place: int, ran: Collection[str]) -> int:
+    while place < len(messages) and is_answer(messages[place], ran):
+        place += 1
+    return place
+
+
+def is_answer(message: Message, ran: Collection[str]) -> bool:
+    """Whether the backend said this: an answer of the assistant, or nothing but results of calls that it ran."""
+    if message.role == "assistant":
+        return True
+    results = results_in(message)
+    return len(results) == len(message.parts) > 0 and all(r.call_id in ran for r in results)
+
+
+def unknown(stored: list[Message], messages: list[Message]) -> list[Message]:
+    """What of these messages the talk does not hold yet.
+
+    Clients that should send what is new may send everything: as it is stored, or with the ids by which AG-Kit's second
+    generation compares (ag-kit protocol page, part 2). What they say of earlier answers is then left out.
+    """
+    known = len(stored)
+    if known and list(map(mark, messages[:known])) == list(map(mark, stored)):
+        return messages[known:]
+    ids = {m.id for m in stored if m.id and m.role != "assistant"}
+    last = max((n for n, m in enumerate(messages) if m.id in ids), default=None)
+    if last is None:
+        return messages
+    answered = {r.call_id for m in stored for r in results_in(m)}
+    return messages[_past_answers(messages, last + 1, answered) :]
+
+
+# ---------------------------------------------------------------------- open calls
+
+
+def open_calls(stored: list[Message], new: list[Message]) -> list[ToolCall]:
+    """The stored calls that nobody has answered, `new` included.
+
+    Raises `RequestError` for a result whose call is not known.
+    """
+    waiting: dict[str, ToolCall] = {}
+    for message in stored:
+        waiting.update((c.call_id, c) for c in calls_in(message))
+        for result in results_in(message):
+            waiting.pop(result.call_id, None)
+    theirs: set[str] = set()
+    for place, message in enumerate(new):
+        theirs.update(c.call_id for c in calls_in(message))
+        for result in results_in(message):
+            if waiting.pop(result.call_id, None) is None and result.call_id not in theirs:
+                raise RequestError(
+                    f"messages[{place}]: there is no open tool call {result.call_id[:80]!r} in this conversation.",
+                    param=f"messages[{place}]",
+                )
+    return [c for c in waiting.values() if c.call_id not in theirs]
+
+
+def only_results(messages: list[Message]) -> bool:
+    """Whether these messages bring results of tools and nothing else."""
+    return bool(messages) and all(m.parts and len(results_in(m)) == len(m.parts) for m in messages)
+
+
+def no_results(calls: list[ToolCall]) -> list[Message]:
+    """Results for calls that nobody answered: backends refuse a talk in which one is missing."""
+    return [Message("tool", [ToolResult(c.call_id, [Text(NO_RESULT)], c.name)], name=c.name) for c in calls]
+
+
+# ---------------------------------------------------------------------- answers
+
+
+def said(answer: Answer) -> list[Message]:
+    """The messages of an answer that become part of the talk: none of a failed one, half of a cancelled one."""
+    messages = [m for m in answer.messages if m.role == "tool" or answer.choice_of(m) == 0]
+    if answer.reason not in (None, FinishReason.CANCELED):
+        return [m for m in messages if m.parts]
+    if answer.failure is not None and answer.failure.code is not ErrorCode.CANCELED:
+        return []
+    done = {r.call_id for m in messages for r in results_in(m)}
+    halves = []
+    for message in messages:
+        parts = [p for p in message.parts if not isinstance(p, ToolCall) or p.call_id in done]
+        if parts:
+            halves.append(replace(message, parts=parts))
+    return halves
+
+
+def finished(answer: Answer) -> bool:
+    """Whether the run came to an end of its own, so that the backend has what it was told and what it said."""
+    return answer.failure is None and answer.reason not in (None, FinishReason.CANCELED)

@@ -1,0 +1,118 @@
+"""Questions of a run to a person: how they are told, and how the answer is understood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.errors import ErrorCode, RequestError
+from bridge.model import Interrupted, Message, Request, Resume, Text, ToolResult, interrupt_text
+from bridge.pipeline.interrupts import settle
+
+ASKED = Interrupted("int-1", "confirmation", {"message": "Go on?"})
+CALL = Interrupted("int-2", "tool_call", None, "call_1")
+
+
+def user(text: str) -> Message:
+    return Message("user", [Text(text)])
+
+
+def result(call_id: str, text: str) -> Message:
+    return Message("tool", [ToolResult(call_id, [Text(text)])])
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (ASKED, "Go on?"),
+        (Interrupted("i", "r", {"question": "Which?", "more": 1}), "Which?"),
+        (Interrupted("i", "r", "In words"), "In words"),
+        (Interrupted("i", "r", {"message": " ", "a": 1}), 'r: {"message":" ","a":1}'),
+        (Interrupted("i", "approval", {"name": "wipe", "arguments": '{"a":1}'}), 'approval: wipe({"a":1})'),
+        (Interrupted("i", "approval", {"name": "wipe", "arguments": {"a": 1}}), 'approval: wipe({"a":1})'),
+        (Interrupted("i", None, [1, 2]), "[1,2]"),
+        (Interrupted("i", None, 0), "0"),
+        (Interrupted("i", "why"), "why"),
+        (Interrupted("i"), "The agent waits for an answer."),
+    ],
+)
+def test_how_a_question_is_told(event: Interrupted, text: str) -> None:
+    assert interrupt_text(event) == text
+
+
+@pytest.mark.parametrize(
+    ("payload", "agrees"),
+    [
+        (None, True),
+        (True, True),
+        (False, False),
+        ({"approve": True}, True),
+        ({"approved": True, "note": "x"}, True),
+        ({}, True),
+        ({"approved": False}, False),
+        ({"approve": "no"}, False),
+        ("yes", True),
+        (" OK! ", True),
+        ("同意。", True),
+        ("no", False),
+        ("yes, but only the first one", False),
+        ("", False),
+        (1, False),
+        ([], False),
+    ],
+)
+def test_what_is_a_yes(payload: Any, agrees: bool) -> None:
+    assert Resume("i", "resolved", payload).agrees is agrees
+    assert Resume("i", "cancelled", payload).agrees is False
+
+
+def test_an_answer_by_id() -> None:
+    answer = Resume("int-1", "resolved", "x")
+    settled = settle([ASKED, CALL], Request([], resume=[answer]), [], native=True)
+    assert (settled.resume, settled.unanswered) == ([answer], [])
+
+
+def test_an_answer_without_an_id_means_the_open_one() -> None:
+    settled = settle([ASKED], Request([], resume=[Resume("", "resolved", "x")]), [], native=True)
+    assert settled.resume == [Resume("int-1", "resolved", "x")]
+
+
+@pytest.mark.parametrize("name", ["int-9", ""])
+def test_an_answer_to_nothing_is_a_conflict(name: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        settle([] if name == "" else [ASKED], Request([], resume=[Resume(name, "resolved")]), [], native=True)
+    assert caught.value.code is ErrorCode.CONFLICT
+
+
+def test_old_answers_of_a_client_that_repeats_the_talk_are_no_conflict() -> None:
+    request = Request([user("old"), user("new")], resume=[Resume("int-0", "resolved"), Resume("int-1", "resolved")])
+    settled = settle([ASKED], request, [user("new")], native=True)
+    assert [r.interrupt_id for r in settled.resume] == ["int-1"]
+
+
+def test_a_native_client_that_says_something_else_has_answered_nothing() -> None:
+    settled = settle([ASKED], Request([]), [user("Hello?")], native=True)
+    assert (settled.resume, settled.messages, settled.unanswered) == ([], [user("Hello?")], [ASKED])
+
+
+def test_a_native_client_may_answer_a_call_by_its_result() -> None:
+    settled = settle([CALL], Request([]), [result("call_1", "done")], native=True)
+    assert (settled.resume, settled.messages, settled.unanswered) == ([], [result("call_1", "done")], [])
+
+
+def test_words_answer_for_a_client_without_interrupts() -> None:
+    settled = settle([ASKED], Request([]), [user("yes")], native=False)
+    assert (settled.resume, settled.messages) == ([Resume("int-1", "resolved", "yes")], [])
+
+
+def test_results_and_words_together() -> None:
+    new = [result("call_1", '{"approved":true}'), result("call_2", "mine"), user("go")]
+    settled = settle([ASKED, CALL], Request([]), new, native=False)
+    assert settled.resume == [Resume("int-2", "resolved", {"approved": True}), Resume("int-1", "resolved", "go")]
+    assert settled.messages == [result("call_2", "mine")]
+
+
+def test_without_interrupts_nothing_changes() -> None:
+    settled = settle([], Request([]), [user("go")], native=False)
+    assert (settled.resume, settled.messages, settled.unanswered) == ([], [user("go")], [])
