@@ -237,7 +237,7 @@ def wants_memory(front: Card, back: Card) -> bool:
 def _recalls(front: Card, back: Card) -> bool:
     """Whether runs of this backend may wait for an answer that this front cannot address."""
     told = front.answer(Feature.INTERRUPT) is Fate.EXACT and front.names_interrupts
-    return not told and back.request(Feature.RESUME) is not Fate.DROP
+    return not told and back.request(Feature.RESUME) in (Fate.EXACT, Fate.TEXT)
 
 
 class Memory:
