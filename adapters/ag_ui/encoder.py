@@ -216,7 +216,7 @@ class AGUIEncoder:
 
     def _end_reasoning(self, part: _Part, event: ev.PartEnded, more: dict[str, Any]) -> None:
         said = self._words()
-        value = ReasoningWords.secret(event) if said.encrypts and self._new else None
+        value = ReasoningWords.secret(event) if said.encrypts else None
         if (event.signature or event.redacted) and (value is None or (event.signature and event.redacted)):
             self._context.lost.add(Feature.REASONING_SIGNATURE)
         if not part.before:

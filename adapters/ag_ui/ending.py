@@ -72,9 +72,7 @@ class Ending:
 
     def _reported(self) -> _Wire:
         usage = write_usage(self.usage, self.model or self._context.model) if self.usage else []
-        if usage and not self._new:
-            self._context.lost.add(Feature.USAGE, "for clients of 1.0 only")
-        return {"usage": usage} if usage and self._new else {}
+        return {"usage": usage} if usage else {}
 
     def _outcome(self, reason: FinishReason) -> _Wire:
         if reason is FinishReason.CANCELED:
