@@ -46,26 +46,29 @@ _OWN_CODES = frozenset(map(str, ErrorCode))
 
 
 def run_error(failure: Failure) -> dict[str, Any]:
-    """A `RUN_ERROR`. Where its code says less than we know, the metadata name our own code."""
+    """A `RUN_ERROR`. Where its code says less than we know, the metadata name our own code and the backend's word."""
     word = _word(failure)
     out: dict[str, Any] = {
         "type": "RUN_ERROR",
         "message": masked(failure.message) or "Unknown error.",
         "code": word,
     }
-    if _code(word) is not failure.code:
-        out["metadata"] = {OURS: {"code": str(failure.code)}}
+    ours = {} if _code(word) is failure.code else {"code": str(failure.code)}
+    if failure.backend_code and word.startswith(_HTTP):
+        ours["backend_code"] = masked(failure.backend_code)
+    if ours:
+        out["metadata"] = {OURS: ours}
     return out
 
 
 def _word(failure: Failure) -> str:
-    """The backend's own word where it means the same to whoever reads it, then its status, then ours."""
-    said = failure.backend_code
-    if said and _code(said) is failure.code:
-        return masked(said)
+    """The status by which the backend refused, then its own word where that means the same to any reader, then ours."""
     status = failure.details.get("backend_status")
     if isinstance(status, int) and 100 <= status <= 999:
         return f"{_HTTP}{status}"
+    said = failure.backend_code
+    if said and _code(said) is failure.code:
+        return masked(said)
     return WORDS[failure.code]
 
 
@@ -76,14 +79,16 @@ def failure_of(event: dict[str, Any]) -> Failure:
     code = _code(word)
     metadata = event.get("metadata")
     ours = metadata.get(OURS) if isinstance(metadata, dict) else None
-    if isinstance(ours, dict) and text_of(ours.get("code")) in _OWN_CODES:
+    ours = ours if isinstance(ours, dict) else {}
+    if text_of(ours.get("code")) in _OWN_CODES:
         code = ErrorCode(ours["code"])
     elif code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED)
     message = masked(text_of(event.get("message"))) or "The backend reported an error."
     status = _status(word)
     details = {} if status is None else {"backend_status": status}
-    return Failure(code, message, backend_code=_foreign(word) if status is None else None, details=details)
+    said = _foreign(word) if status is None else _foreign(text_of(ours.get("backend_code")))
+    return Failure(code, message, backend_code=said, details=details)
 
 
 def _foreign(word: str) -> str | None:
