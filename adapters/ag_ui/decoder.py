@@ -109,7 +109,7 @@ class AGUIDecoder:
             self._raw(event)
 
     def _raw(self, event: _Event) -> None:
-        """A type that only this dialect understands, or nobody: kept for routes with AG-UI on both sides."""
+        """What only this dialect understands, or nobody: kept for routes with AG-UI on both sides."""
         self._builder.emit(Raw(NAME, event))
 
     def _fail(self, failure: Failure) -> None:
@@ -129,10 +129,12 @@ class AGUIDecoder:
         self._streams.end_text(text_of(event.get("messageId")))
 
     def _call_start(self, event: _Event) -> None:
-        self._streams.call(event)
+        if not self._streams.call(event):
+            self._raw(event)
 
     def _call_args(self, event: _Event) -> None:
-        self._streams.arguments(text_of(event.get("toolCallId")), event)
+        if not self._streams.arguments(text_of(event.get("toolCallId")), event):
+            self._raw(event)
 
     def _call_end(self, event: _Event) -> None:
         self._streams.end_call(text_of(event.get("toolCallId")))
@@ -160,7 +162,8 @@ class AGUIDecoder:
         self._streams.end_reasoning(self._streams.thinking)
 
     def _chunk(self, event: _Event) -> None:
-        self._streams.chunk(event)
+        if not self._streams.chunk(event):
+            self._raw(event)
 
     def _nothing(self, event: _Event) -> None:
         """Spans around reasoning: the messages inside say everything."""
@@ -226,7 +229,8 @@ class AGUIDecoder:
         outcome = camel(outcome) if isinstance(outcome, dict) else {}
         kind, interrupts = outcome.get("type"), outcome.get("interrupts")
         if self._snapshot is not None and not self._streams.texted:
-            answer_from(self._snapshot, self._builder, self._context.request, self._streams.called)
+            told = self._streams
+            answer_from(self._snapshot, self._builder, self._context.request, told.called, told.thought)
         if kind == "interrupt":
             for entry in interrupts if isinstance(interrupts, list) else ():
                 if isinstance(entry, dict):

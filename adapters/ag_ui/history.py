@@ -11,15 +11,13 @@ from typing import Any
 
 from adapters.ag_ui.messages import error_part
 from adapters.ag_ui.options import BackOptions
+from adapters.ag_ui.parts import write_part
 from adapters.ag_ui.wire import NAME, REDACTED, own
 from bridge.codec import Context, Feature
 from bridge.codec.jsontext import dumps
 from bridge.model import (
     Data,
-    FileRef,
-    Inline,
     Media,
-    MediaKind,
     Message,
     Origin,
     Part,
@@ -28,26 +26,12 @@ from bridge.model import (
     Text,
     ToolCall,
     ToolResult,
-    Url,
     as_text,
     result_text,
 )
 
 Wire = dict[str, Any]
 
-_TYPES = {
-    MediaKind.IMAGE: "image",
-    MediaKind.AUDIO: "audio",
-    MediaKind.VIDEO: "video",
-    MediaKind.FILE: "document",
-}
-# Bytes must have a media type here; this is what they get when nobody said one.
-_MIMES = {
-    MediaKind.IMAGE: "image/png",
-    MediaKind.AUDIO: "audio/wav",
-    MediaKind.VIDEO: "video/mp4",
-    MediaKind.FILE: "application/octet-stream",
-}
 _ROLES = frozenset({"system", "developer", "user"})
 _SEPARATOR = "\n"
 
@@ -129,7 +113,7 @@ class MessageWriter:
         if message.role != "user" or plain or (not self._new and all(isinstance(p, Text) for p in parts)):
             wire["content"] = _SEPARATOR.join(as_text(p) for p in parts)
         else:
-            wire["content"] = [self._part(p) for p in parts]
+            wire["content"] = [write_part(p, self._new) for p in parts]
         return wire
 
     # -------------------------------------------------------------- parts
@@ -150,7 +134,7 @@ class MessageWriter:
         error = own(message.extras).get("error") if message.role == "tool" else None
         content: str | list[Wire] = result_text(result.parts)
         if self._new and any(isinstance(p, Media) or own(p.extras) for p in result.parts):
-            content = [self._part(p) for p in result.parts]
+            content = [write_part(p, True) for p in result.parts]
         if isinstance(error, str) and content == error_part(error).text:
             content = ""
         head = self._head(message, "tool") if message.role == "tool" else {"role": "tool"}
@@ -158,47 +142,6 @@ class MessageWriter:
         if error or result.is_error:
             wire["error"] = error or content if isinstance(error or content, str) else result_text(result.parts)
         return wire
-
-    def _part(self, part: Part) -> Wire:
-        if isinstance(part, Media):
-            return self._media(part) if self._new else _binary(part)
-        wire: Wire = {"type": "text", "text": as_text(part)}
-        return {**wire, **own(part.extras)} if self._new else wire
-
-    def _media(self, media: Media) -> Wire:
-        extras = dict(own(media.extras))
-        source: Wire
-        match media.source:
-            case Inline(base64=data):
-                source = {"type": "data", "value": data, "mimeType": media.mime or _MIMES[media.kind]}
-            case Url(url=url):
-                source = {"type": "url", "value": url}
-            case FileRef(file_id=file_id):
-                source = {"type": "file", "value": file_id}
-        provider = extras.pop("provider", None)
-        if provider is not None and isinstance(media.source, FileRef):
-            source["provider"] = provider
-        if media.mime:
-            source["mimeType"] = media.mime
-        if media.filename:
-            metadata = extras.get("metadata")
-            extras["metadata"] = {**(metadata if isinstance(metadata, dict) else {}), "filename": media.filename}
-        return {"type": _TYPES[media.kind], "source": source, **extras}
-
-
-def _binary(media: Media) -> Wire:
-    """The part that agents of 0.x know."""
-    wire: Wire = {"type": "binary", "mimeType": media.mime or _MIMES[media.kind]}
-    match media.source:
-        case Inline(base64=data):
-            wire["data"] = data
-        case Url(url=url):
-            wire["url"] = url
-        case FileRef(file_id=file_id):
-            wire["id"] = file_id
-    if media.filename:
-        wire["filename"] = media.filename
-    return wire
 
 
 def _main(written: list[Wire]) -> Wire | None:

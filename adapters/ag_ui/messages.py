@@ -4,34 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.wire import REDACTED, camel, noted
+from adapters.ag_ui.parts import read_part, reasoning_part
+from adapters.ag_ui.wire import camel, noted
 from bridge.codec.check import Node, wrong
-from bridge.errors import RequestError
 from bridge.model import (
-    Data,
-    FileRef,
-    Inline,
-    Media,
-    MediaKind,
     Message,
     Part,
-    Reasoning,
-    Source,
     Text,
     ToolCall,
     ToolResult,
     json_text,
-    source_of,
 )
 
 ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
-KINDS: dict[str, MediaKind] = {
-    "image": MediaKind.IMAGE,
-    "audio": MediaKind.AUDIO,
-    "video": MediaKind.VIDEO,
-    "document": MediaKind.FILE,
-}
-_PART_TYPES = ("text", "binary", *KINDS)
 _COMMON = {"id", "role", "name", "metadata"}
 
 
@@ -72,7 +57,7 @@ class MessageReader:
             parts = [self._result(node, notes)]
         elif role == "reasoning":
             known |= {"content", "encryptedValue"}
-            parts = [_reasoning(node)]
+            parts = [reasoning_part(node.string("content") or "", node.string("encryptedValue") or "")]
         else:
             known.add("content")
             if node.get("content") is None:
@@ -117,13 +102,6 @@ def error_part(error: str) -> Text:
     return Text(json_text({"error": error}))
 
 
-def _reasoning(node: Node) -> Reasoning:
-    text, value = node.string("content") or "", node.string("encryptedValue")
-    if value and value.startswith(REDACTED):
-        return Reasoning(text, None, value.removeprefix(REDACTED))
-    return Reasoning(text, value or None)
-
-
 # ------------------------------------------------------------------ parts
 
 
@@ -136,75 +114,3 @@ def _content(node: Node) -> list[Part]:
     if not isinstance(value, list):
         wrong(node.at("content"), "a string or a list of parts", value)
     return [read_part(part) for part in node.objects("content")]
-
-
-def read_part(found: Node) -> Part:
-    """One content part. Raises `RequestError` with its place."""
-    node = Node(camel(found.value), found.path)
-    node.need_string("type")
-    kind = node.one_of("type", _PART_TYPES) or ""
-    if kind == "text":
-        return Text(node.need_string("text"), noted(node.rest({"type", "text"})))
-    if kind == "binary":
-        return _binary(node)
-    inner = node.need_object("source")
-    source, mime = _source(Node(camel(inner.value), inner.path))
-    extras = node.rest({"type", "source"})
-    if (provider := inner.get("provider")) is not None:
-        extras["provider"] = provider
-    metadata = node.get("metadata")
-    filename = metadata.get("filename") if isinstance(metadata, dict) else None
-    if not isinstance(filename, str):
-        filename = None
-    return Media(KINDS[kind], source, mime, filename, noted(extras))
-
-
-def _source(node: Node) -> tuple[Source, str | None]:
-    node.need_string("type")
-    kind = node.one_of("type", ("data", "url", "file"))
-    value, mime = node.need_string("value"), node.string("mimeType")
-    if kind == "file":
-        return FileRef(value), mime
-    return _located(value, mime, inline=kind == "data")
-
-
-def _located(value: str, mime: str | None, *, inline: bool) -> tuple[Source, str | None]:
-    """A data URL is seen in either place, with its prefix."""
-    source, said = source_of(value)
-    if inline and not isinstance(source, Inline):
-        source = Inline(value)
-    return source, mime or said
-
-
-def _binary(node: Node) -> Media:
-    """The part of 0.x: what it is stands in its media type only."""
-    said, filename = node.string("mimeType"), node.string("filename")
-    data, url, file_id = node.string("data"), node.string("url"), node.string("id")
-    source: Source
-    mime = said
-    if data:
-        source, mime = _located(data, said, inline=True)
-    elif url:
-        source, mime = _located(url, said, inline=False)
-    elif file_id:
-        source = FileRef(file_id)
-    else:
-        raise RequestError(f"{node.path}: expected one of data, url or id in a binary part.", param=node.path)
-    kind = KINDS.get((mime or "").partition("/")[0].lower(), MediaKind.FILE)
-    rest = node.rest({"type", "mimeType", "filename", "data", "url", "id"})
-    return Media(kind, source, mime, filename, noted(rest))
-
-
-def tolerant_parts(value: Any) -> list[Part]:
-    """The content of a backend's result: a string, a list of parts, or whatever JSON stands there."""
-    if isinstance(value, str):
-        return [Text(value)]
-    if not isinstance(value, list):
-        return [] if value is None else [Text(json_text(value))]
-    parts: list[Part] = []
-    for item in value:
-        try:
-            parts.append(read_part(Node.of(item, "content")))
-        except RequestError:
-            parts.append(Data(item))
-    return parts

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.messages import tolerant_parts
-from adapters.ag_ui.wire import camel, noted, text_of
-from bridge.model import Builder, Reasoning, Request, Text, ToolCall, ToolResult, as_text, json_text
+from adapters.ag_ui.parts import reasoning_part, tolerant_parts
+from adapters.ag_ui.wire import arguments_text, camel, noted, text_of
+from bridge.model import Builder, Request, Text, ToolCall, ToolResult, as_text
 
 _Wire = dict[str, Any]
 
 
-def answer_from(messages: list[Any], builder: Builder, request: Request | None, called: set[str]) -> None:
-    """Adds what stands behind the last message that the client knows, but for calls that were streamed.
+def answer_from(
+    messages: list[Any], builder: Builder, request: Request | None, called: set[str], thought: bool
+) -> None:
+    """Adds what stands behind the last message that the client knows, but for what was streamed.
 
-    AG-UI clients have it from the snapshot itself, and the events are marked for them.
+    `called`: the calls that were; `thought`: reasoning was. AG-UI clients have all of it from the snapshot itself, and
+    the events are marked for them.
     """
     known = _Known(request, called)
     wires = [camel(m) if isinstance(m, dict) else {} for m in messages]
     first = max((place + 1 for place, wire in enumerate(wires) if known.holds(wire)), default=0)
     for place, wire in enumerate(wires[first:]):
         role = wire.get("role")
-        if role in ("assistant", "reasoning"):
+        if role == "assistant" or (role == "reasoning" and not thought):
             _spoken(("snapshot", place), wire, builder, known)
         elif role == "tool" and (call_id := text_of(wire.get("toolCallId"))) in builder.open_calls:
             parts = tolerant_parts(wire.get("content"))
@@ -32,11 +35,14 @@ def _spoken(key: tuple[str, int], wire: _Wire, builder: Builder, known: _Known) 
     text = "".join(as_text(p) for p in tolerant_parts(wire.get("content")))
     calls = [c for c in wire.get("toolCalls") or () if isinstance(c, dict)] if _is_list(wire, "toolCalls") else []
     fresh = [c for c in map(_call, calls) if c.call_id not in known.calls]
-    if not text and not fresh:
+    secret = text_of(wire.get("encryptedValue")) if wire["role"] == "reasoning" else ""
+    if not text and not fresh and not secret:
         return
     builder.message(key, message_id=_id(wire), extras=noted({"snapshot": True}))
-    if text:
-        builder.add(key, Reasoning(text) if wire["role"] == "reasoning" else Text(text))
+    if wire["role"] == "reasoning":
+        builder.add(key, reasoning_part(text, secret))
+    elif text:
+        builder.add(key, Text(text))
     for call in fresh:
         builder.add(key, call)
     builder.end_message(key)
@@ -45,9 +51,7 @@ def _spoken(key: tuple[str, int], wire: _Wire, builder: Builder, known: _Known) 
 def _call(wire: _Wire) -> ToolCall:
     function = wire.get("function")
     function = function if isinstance(function, dict) else {}
-    arguments = function.get("arguments")
-    said = arguments if isinstance(arguments, str) else "" if arguments is None else json_text(arguments)
-    return ToolCall(text_of(wire.get("id")), text_of(function.get("name")), said)
+    return ToolCall(text_of(wire.get("id")), text_of(function.get("name")), arguments_text(function.get("arguments")))
 
 
 def _id(wire: _Wire) -> str | None:

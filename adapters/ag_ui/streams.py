@@ -6,12 +6,12 @@ agents announce the parent of a call (capture pyd-tool-turn1), is nobody's empty
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
-from adapters.ag_ui.messages import tolerant_parts
-from adapters.ag_ui.wire import REDACTED, noted, text_of
-from bridge.model import Builder, PartKind, json_text
+from adapters.ag_ui.parts import tolerant_parts
+from adapters.ag_ui.wire import REDACTED, arguments_text, noted, text_of
+from bridge.model import Builder, PartKind
 
 _Event = dict[str, Any]
 _FOREIGN = frozenset({"user", "system", "developer"})
@@ -21,8 +21,8 @@ class Streams:
     """Keys of text parts are their wire ids; those of calls and reasoning are pairs.
 
     `live` tells for the events that carry pieces where their id stands and which parts are open; `unsettled` is set
-    while a chunk or an ended reasoning waits for what follows; `texted` says whether any text came, `called` which
-    calls did; `ragged` whether the event at hand may hold halves of surrogate pairs.
+    while a chunk or an ended reasoning waits for what follows; `texted` and `thought` say whether any text and
+    reasoning came, `called` which calls did; `ragged` whether the event at hand may hold halves of surrogate pairs.
     """
 
     def __init__(self, builder: Builder) -> None:
@@ -36,8 +36,10 @@ class Streams:
             "REASONING_MESSAGE_CONTENT": ("messageId", self._thoughts),
         }
         self.called: set[str] = set()
+        self._over: set[str] = set()  # calls that ended and wait for a result
         self.unsettled = False
         self.texted = False
+        self.thought = False
         self.ragged = False
         self.thinking = "thinking-1"
         self._announced: dict[str, _Event] = {}
@@ -47,8 +49,9 @@ class Streams:
         self._turn: Hashable | None = None
         self._turns = 0
         self._thinkings = 1
-        self._chunks: dict[Any, tuple[str, str]] = {}
-        self._last: dict[str, str] = {}
+        # By owner: the kind of the open chunks and their ids, the last of which goes on when a chunk names none.
+        self._chunks: dict[str | None, tuple[str, dict[str, None]]] = {}
+        self._last: dict[tuple[str | None, str], str] = {}
         self._ending: str | None = None
         self._secrets: dict[str, str] = {}
 
@@ -66,7 +69,7 @@ class Streams:
         self._messages[key] = None
 
     def _put(self, key: Hashable, delta: Any) -> None:
-        text = delta if isinstance(delta, str) else "" if delta is None else json_text(delta)
+        text = arguments_text(delta)
         (self._builder.ragged if self.ragged else self._builder.delta)(key, text)
 
     # -------------------------------------------------------------- texts
@@ -102,11 +105,14 @@ class Streams:
 
     # -------------------------------------------------------------- calls
 
-    def call(self, event: _Event) -> None:
+    def call(self, event: _Event) -> bool:
+        """Begins a call; an id may come again once its call has a result. False when the call is over already."""
         call_id = text_of(event.get("toolCallId"))
         key = ("call", call_id)
         if self._builder.part(key) is not None:
-            return
+            return True
+        if call_id in self._over:
+            return False
         parent = text_of(event.get("parentMessageId"))
         message: Hashable = parent or self._turn
         if message is None or not (parent or self._builder.is_open(message)):
@@ -125,14 +131,18 @@ class Streams:
         self._owners[key] = self._turn = message
         self._calls[call_id] = key
         self.called.add(call_id)
+        return True
 
-    def arguments(self, call_id: str, event: _Event) -> None:
-        if self._builder.part(("call", call_id)) is None:
-            self.call(event)
+    def arguments(self, call_id: str, event: _Event) -> bool:
+        """A piece of a call; one that was never opened is opened by it. False when the call is over already."""
+        if self._builder.part(("call", call_id)) is None and (call_id in self.called or not self.call(event)):
+            return False
         self._put(("call", call_id), event.get("delta"))
+        return True
 
     def end_call(self, call_id: str) -> None:
-        self._calls.pop(call_id, None)
+        if self._calls.pop(call_id, None) is not None:
+            self._over.add(call_id)
         self._owners.pop(("call", call_id), None)
         self._builder.end_part(("call", call_id))
 
@@ -140,9 +150,10 @@ class Streams:
         """A tool ran at the backend; its turn is over."""
         call_id, content = text_of(event.get("toolCallId")), event.get("content")
         self.end_call(call_id)
+        self._over.discard(call_id)
         self._turn = None
-        whole = content if isinstance(content, list) else None
-        extras = noted({"content": whole, "subagentRunId": text_of(event.get("subagentRunId")) or None})
+        listed = isinstance(content, list) or None
+        extras = noted({"listed": listed, "subagentRunId": text_of(event.get("subagentRunId")) or None})
         message_id = text_of(event.get("messageId")) or None
         self._builder.result(call_id, tolerant_parts(content), message_id=message_id, extras=extras)
 
@@ -156,6 +167,7 @@ class Streams:
             self._builder.open_part(key, key, PartKind.REASONING, part_id=name if named else None, extras=owner)
             self._owners[key] = key
             self._thoughts[name] = key
+            self.thought = True
 
     def reasoning(self, name: str, event: _Event, *, named: bool = True) -> None:
         delta = event.get("delta")
@@ -200,17 +212,24 @@ class Streams:
 
     # -------------------------------------------------------------- chunks
 
-    def chunk(self, event: _Event) -> None:
-        """Shorthand: opens a stream or goes on with the open one; any other event of its owner ends it."""
+    def chunk(self, event: _Event) -> bool:
+        """Shorthand: opens a stream or goes on with the open one; any other event of its owner ends it.
+
+        Calls go on side by side until something else comes: parallel ones are told piece by piece in turns. False when
+        it goes on with a call that is over.
+        """
         owner, kind = _owner(event), event["type"]
         field = "toolCallId" if kind == "TOOL_CALL_CHUNK" else "messageId"
-        name = text_of(event.get(field)) or self._last.get(kind, "")
-        fresh = self._chunks.get(owner) != (kind, name)
-        if fresh:
+        name = text_of(event.get(field)) or self._last.get((owner, kind), "")
+        open_kind, names = self._chunks.get(owner, ("", {}))
+        fresh = kind != open_kind or name not in names
+        if fresh and (kind != open_kind or kind != "TOOL_CALL_CHUNK"):
             self.end_chunk(owner)
             self.settle()
-        self._chunks[owner] = (kind, name)
-        self._last[kind] = name
+            names = {}
+        names[name] = None
+        self._chunks[owner] = (kind, names)
+        self._last[owner, kind] = name
         self.unsettled = True
         match kind:
             case "TEXT_MESSAGE_CHUNK":
@@ -218,25 +237,29 @@ class Streams:
                     self.announce({**event, "messageId": name})
                 self.text(name, event)
             case "TOOL_CALL_CHUNK":
-                if fresh:
-                    self.call({**event, "toolCallId": name})
-                self._put(("call", name), event.get("delta"))
+                if fresh and not self.call({**event, "toolCallId": name}):
+                    return False
+                return self.arguments(name, event)
             case _:
                 self.reasoning(name, event)
+        return True
 
     def end_chunk(self, owner: Any) -> None:
         known = self._chunks.pop(owner if isinstance(owner, str) else None, None)
         if known is None:
             return
         self.unsettled = bool(self._chunks) or self._ending is not None
-        kind, name = known
-        match kind:
-            case "TEXT_MESSAGE_CHUNK":
-                self.end_text(name)
-            case "TOOL_CALL_CHUNK":
-                self.end_call(name)
-            case _:
-                self.end_reasoning(name)
+        kind, names = known
+        end = _ENDS[kind]
+        for name in names:
+            end(self, name)
+
+
+_ENDS: dict[str, Callable[[Streams, str], None]] = {
+    "TEXT_MESSAGE_CHUNK": Streams.end_text,
+    "TOOL_CALL_CHUNK": Streams.end_call,
+    "REASONING_MESSAGE_CHUNK": Streams.end_reasoning,
+}
 
 
 def _owner(event: _Event) -> str | None:

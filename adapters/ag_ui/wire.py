@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.model import Extras, FinishReason, Request
+from bridge.model import Extras, FinishReason, Request, json_text
 from bridge.model.builder import mend
 
 NAME = "ag-ui"
@@ -77,6 +77,11 @@ def speaks_new(request: Request | None) -> bool:
 def text_of(value: Any) -> str:
     """The value when it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
+
+
+def arguments_text(value: Any) -> str:
+    """A call's arguments as the text that they are on the wire; some agents keep the object."""
+    return value if isinstance(value, str) else "" if value is None else json_text(value)
 
 
 def finish_in(event: dict[str, Any]) -> FinishReason | None:

@@ -116,6 +116,40 @@ def test_chunks_of_two_subagents_do_not_end_each_other() -> None:
     assert [p.text for p in answer.parts()] == ["13", "24"]  # type: ignore[union-attr]
 
 
+def test_chunks_without_an_id_go_on_with_their_own_subagents_text() -> None:
+    """As the official client joins them."""
+
+    def chunk(owner: str, key: str | None, delta: str) -> dict[str, Any]:
+        return {"type": "TEXT_MESSAGE_CHUNK", "messageId": key, "delta": delta, "subagentRunId": owner}
+
+    answer = heard(chunk("s1", "a", "1"), chunk("s2", "b", "2"), chunk("s1", None, "3"), chunk("s2", None, "4"))
+    assert [p.text for p in answer.parts()] == ["13", "24"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["f", None])
+def test_chunks_of_parallel_calls_in_turns_are_two_calls(name: str | None) -> None:
+    def chunk(key: str, delta: str, name: str | None) -> dict[str, Any]:
+        return {"type": "TOOL_CALL_CHUNK", "toolCallId": key, "toolCallName": name, "delta": delta}
+
+    answer = heard(chunk("a", "[1", "f"), chunk("b", "[2", "g"), chunk("a", ",3]", name), chunk("b", ",4]", name))
+    assert [(c.call_id, c.name, c.arguments) for c in answer.calls] == [("a", "f", "[1,3]"), ("b", "g", "[2,4]")]
+
+
+def test_a_call_that_is_over_is_told_once() -> None:
+    """Agents that tell a call again, or go on with it: two calls with one id would be run twice, or not at all."""
+    end = {"type": "TOOL_CALL_END", "toolCallId": "c"}
+    result = {"type": "TOOL_CALL_RESULT", "messageId": "r", "toolCallId": "c", "content": "ok"}
+    late = {"type": "TOOL_CALL_CHUNK", "toolCallId": "c", "delta": "late"}
+    answer = heard(call("c"), piece("c", "{}"), end, call("c"), piece("c", "{}"), end, late)
+    assert [(c.call_id, c.arguments) for c in answer.calls] == [("c", "{}")]
+    assert [e.value["type"] for e in answer.events if isinstance(e, Raw)] == [
+        "TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_CHUNK",
+    ]  # fmt: skip
+    again = heard(call("c"), piece("c", "[1]"), end, result, call("c"), piece("c", "[2]"), end, result)
+    assert [c.arguments for c in again.calls] == ["[1]", "[2]"]  # an agent that counts anew after each result
+    assert len(again.results) == 2
+
+
 def test_interleaved_texts_and_calls() -> None:
     answer = heard(
         start("a"), start("b"), text("a", "1"), text("b", "2"), text("a", "3"),
@@ -223,6 +257,18 @@ def test_a_snapshot_is_not_told_after_deltas_or_before_them() -> None:
     whole = {"type": "MESSAGES_SNAPSHOT", "messages": SNAPSHOT}
     for events in ([text("a", "Hello"), whole], [whole, text("a", "Hello")]):
         assert heard(*events).text == "Hello"
+
+
+def test_reasoning_that_was_streamed_is_not_told_again_from_a_snapshot() -> None:
+    hm = {"type": "REASONING_MESSAGE_CONTENT", "messageId": "r", "delta": "hm"}
+    whole = {"type": "MESSAGES_SNAPSHOT", "messages": SNAPSHOT[:3]}
+    answer = heard(hm, whole, ctx=back(request=read(asked(SNAPSHOT[0]))))
+    assert (answer.reasoning, answer.text) == ("hm", "Hello")
+
+
+def test_encrypted_reasoning_of_a_snapshot_keeps_its_value() -> None:
+    messages = [SNAPSHOT[0], {"id": "r", "role": "reasoning", "content": "", "encryptedValue": "s"}]
+    assert heard({"type": "MESSAGES_SNAPSHOT", "messages": messages}).parts() == [Reasoning("", "s")]
 
 
 def test_only_what_is_new_in_a_snapshot_is_the_answer() -> None:
