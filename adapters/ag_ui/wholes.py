@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from adapters.ag_ui.messages import ROLES
+from adapters.ag_ui.valid import event_of, is_patch, message_of
 from adapters.ag_ui.wire import NAME, OURS
 from bridge.model import Custom, Raw, StateChanged, StateOp
-
-_OPERATIONS: dict[str, str] = {
-    "add": "value",
-    "replace": "value",
-    "test": "value",
-    "remove": "path",
-    "move": "from",
-    "copy": "from",
-}
-# Where null is a value and not an absent field.
-_ANY_VALUE = frozenset({"event", "value", "snapshot"})
 
 
 class Claims:
@@ -49,48 +38,18 @@ class Claims:
         return name
 
 
-def state_of(event: StateChanged) -> dict[str, Any] | None:
+def state_of(event: StateChanged, new: bool) -> dict[str, Any] | None:
     """The event of the wire; None for a value that the client's parser would refuse, and the whole run with it."""
     value = event.value
     match event.op:
         case StateOp.SNAPSHOT:
             return {"type": "STATE_SNAPSHOT", "snapshot": value}
-        case StateOp.PATCH:
-            if isinstance(value, list) and all(map(_is_operation, value)):
-                return {"type": "STATE_DELTA", "delta": value}
-        case StateOp.MESSAGES:
-            if isinstance(value, list) and all(map(_is_message, value)):
-                return {"type": "MESSAGES_SNAPSHOT", "messages": value}
+        case StateOp.PATCH if is_patch(value):
+            return {"type": "STATE_DELTA", "delta": value}
+        case StateOp.MESSAGES if isinstance(value, list):
+            messages = [message_of(m, new) for m in value]
+            return None if None in messages else {"type": "MESSAGES_SNAPSHOT", "messages": messages}
     return None
-
-
-def _is_operation(value: Any) -> bool:
-    if not isinstance(value, dict) or not _is_pointer(value.get("path")):
-        return False
-    needed = _OPERATIONS.get(value["op"]) if isinstance(value.get("op"), str) else None
-    if needed == "from":
-        return _is_pointer(value.get("from"))
-    return needed is not None and needed in value
-
-
-def _is_pointer(value: Any) -> bool:
-    """A JSON pointer (RFC 6901)."""
-    if not isinstance(value, str) or (value and not value.startswith("/")):
-        return False
-    return all(piece[:1] in ("0", "1") for piece in value.split("~")[1:])
-
-
-def _is_message(value: Any) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("id"), str) or value.get("role") not in ROLES:
-        return False
-    role, content = value["role"], value.get("content")
-    if role == "assistant":
-        return (content is None or isinstance(content, str)) and isinstance(value.get("toolCalls", []), list)
-    if role == "activity":
-        return isinstance(content, dict) and isinstance(value.get("activityType"), str)
-    if role == "tool" and not isinstance(value.get("toolCallId"), str):
-        return False
-    return isinstance(content, str) or (role in ("user", "tool") and isinstance(content, list))
 
 
 def custom_of(event: Custom) -> dict[str, Any]:
@@ -98,7 +57,10 @@ def custom_of(event: Custom) -> dict[str, Any]:
 
 
 def raw_of(event: Raw, new: bool) -> dict[str, Any] | None:
-    """Our own dialect's events go to clients of 1.0, which drop unknown types; others have a RAW event around them."""
+    """Our own dialect's events go to clients of 1.0, which drop unknown types; others have a RAW event around them.
+
+    So has one of our own that a client would refuse, and the whole run with it.
+    """
     if event.dialect != NAME:
         return {"type": "RAW", "event": event.value, "source": f"{OURS}/{event.dialect}"}
     value = event.value
@@ -106,7 +68,7 @@ def raw_of(event: Raw, new: bool) -> dict[str, Any] | None:
         return None
     if not new and value["type"] != "RAW":
         return None
-    return {k: v for k, v in value.items() if v is not None or k in _ANY_VALUE}
+    return event_of(value) or {"type": "RAW", "event": value}
 
 
 class Subagents:

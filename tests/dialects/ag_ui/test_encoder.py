@@ -6,11 +6,13 @@ import gc
 import weakref
 from typing import Any
 
+import orjson
 import pytest
 
 from adapters.ag_ui import dialect
 from bridge.codec import KEEPALIVE
 from bridge.errors import ErrorCode, Failure
+from bridge.framing.sse import join
 from bridge.model import (
     Custom,
     Data,
@@ -20,10 +22,8 @@ from bridge.model import (
     Interrupted,
     Media,
     MediaKind,
-    MessageStarted,
     Origin,
     PartKind,
-    PartStarted,
     Raw,
     Reasoning,
     Refusal,
@@ -36,6 +36,8 @@ from bridge.model import (
     ToolCall,
     Url,
     UsageReported,
+    fold,
+    unfold,
 )
 
 from .helpers import (
@@ -43,6 +45,7 @@ from .helpers import (
     asked,
     back,
     build,
+    decode,
     encode,
     front,
     heard,
@@ -426,6 +429,82 @@ def test_custom_and_raw() -> None:
     assert types(said(build(tell), old_client())) == ["RUN_STARTED", "CUSTOM", "RAW", "RAW", "RUN_FINISHED"]
 
 
+ODD = [
+    ({"type": "CUSTOM", "value": 1}, None),
+    ({"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": "x"}, None),
+    ({"type": "ACTIVITY_SNAPSHOT", "messageId": "x"}, None),
+    ({"type": "ACTIVITY_SNAPSHOT", "messageId": "x", "activityType": "P", "content": []}, None),
+    ({"type": "ACTIVITY_DELTA", "messageId": "x", "activityType": "P", "patch": [{"op": "zap"}]}, None),
+    ({"type": "REASONING_ENCRYPTED_VALUE", "subtype": "x", "entityId": "r", "encryptedValue": "s"}, None),
+    ({"type": "SUBAGENT_ERROR", "subagentRunId": "s"}, None),
+    ({"type": "RAW"}, None),
+    ({"type": "RAW", "event": 1, "source": 3, "timestamp": 1.5, "metadata": "x"}, {"type": "RAW", "event": 1}),
+    (
+        {"type": "ACTIVITY_SNAPSHOT", "messageId": "x", "activityType": "P", "content": {}, "replace": "no"},
+        {"type": "ACTIVITY_SNAPSHOT", "messageId": "x", "activityType": "P", "content": {}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("odd", "mended"), ODD)
+def test_an_event_that_clients_would_refuse_does_not_end_their_run(odd: dict[str, Any], mended: Any) -> None:
+    """Measured: each of these alone makes the official client 1.0 reject the run."""
+    out = said(build(lambda b: b.emit(Raw("ag-ui", odd))), new_client())
+    assert out[1] == (mended or {"type": "RAW", "event": odd})
+
+
+def test_a_snapshot_of_messages_has_no_nulls_and_no_foreign_spelling() -> None:
+    """Python agents write them; the official client refuses the run over one null."""
+    wire = [
+        {"id": "u", "role": "user", "content": [{"type": "binary", "mimeType": "image/png", "data": "aa", "id": None}]},
+        {"id": "a", "role": "assistant", "content": "x", "name": None, "tool_calls": None, "metadata": None},
+        {"id": "b", "role": "assistant", "content": None,
+         "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": {"a": 1}}, "encrypted_value": None}]},
+        {"id": "t", "role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "y"}], "error": None},
+    ]  # fmt: skip
+    events = build(lambda b: b.emit(StateChanged(StateOp.MESSAGES, wire)))
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    image = {"type": "image", "source": {"type": "data", "value": "aa", "mimeType": "image/png"}}
+    assert said(events, new_client())[1]["messages"] == [
+        {"id": "u", "role": "user", "content": [image]},
+        {"id": "a", "role": "assistant", "content": "x"},
+        {"id": "b", "role": "assistant", "toolCalls": [call]},
+        {"id": "t", "role": "tool", "toolCallId": "c", "content": [{"type": "text", "text": "y"}]},
+    ]
+    old = payloads(encode(events, old_client()))[1]["messages"]
+    assert old[0]["content"] == [{"type": "binary", "mimeType": "image/png", "data": "aa"}]
+    assert old[3]["content"] == "y"
+
+
+def test_parts_of_a_result_are_written_anew() -> None:
+    """What the agent sent may hold nulls and parts that nobody knows."""
+    content = [
+        {"type": "text", "text": "see", "id": None},
+        {"type": "image", "source": {"type": "data", "value": "aa", "mimeType": "image/png"}},
+        {"type": "?"},
+    ]
+    answer = heard(
+        {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f"},
+        {"type": "TOOL_CALL_RESULT", "messageId": "m", "toolCallId": "c", "content": content},
+    )
+    image = {"type": "image", "source": {"type": "data", "value": "aa", "mimeType": "image/png"}}
+    assert said(unfold(answer), new_client())[-2]["content"] == [
+        {"type": "text", "text": "see"}, image, {"type": "text", "text": '{"type":"?"}'}
+    ]  # fmt: skip
+    assert said(unfold(answer), old_client())[-2]["content"] == 'see![image](data:image/png;base64,aa){"type":"?"}'
+
+
+def test_a_picture_that_a_tool_gave_is_a_part_for_new_clients() -> None:
+    def tell(builder: Any) -> None:
+        builder.add("m", ToolCall("c", "f", "{}"))
+        builder.result("c", [Media(MediaKind.IMAGE, Url("https://example.test/a.png"))])
+
+    assert said(build(tell), new_client())[-2]["content"] == [
+        {"type": "image", "source": {"type": "url", "value": "https://example.test/a.png"}}
+    ]
+    assert said(build(tell), old_client())[-2]["content"] == "![image](https://example.test/a.png)"
+
+
 def test_subagents_are_closed_and_live_once() -> None:
     def tell(builder: Any) -> None:
         for kind in ("STARTED", "STARTED", "ERROR", "FINISHED", "STARTED"):
@@ -488,11 +567,19 @@ def test_nothing_keeps_an_encoder_or_a_decoder_alive() -> None:
         gc.enable()
 
 
+def streamed(*wires: dict[str, Any]) -> list[Event]:
+    return decode([join([orjson.dumps(w) for w in (*wires, {"type": "RUN_FINISHED"})])])
+
+
 def test_a_snapshot_is_not_told_twice() -> None:
     """An agent that answers by a snapshot only: AG-UI clients have it from there, others get its text."""
     messages = [{"id": "u", "role": "user", "content": "Hi"}, {"id": "a", "role": "assistant", "content": "Hello"}]
-    answer = heard({"type": "MESSAGES_SNAPSHOT", "messages": messages})
-    assert answer.text == "Hello"
-    started = [MessageStarted("a", extras={"ag-ui": {"snapshot": True}}), PartStarted("p", "a", PartKind.TEXT)]
-    out = payloads(encode([RunStarted("r"), *started]))
-    assert types(out) == ["RUN_STARTED"]
+    events = streamed({"type": "MESSAGES_SNAPSHOT", "messages": messages})
+    assert fold(events).text == "Hello"
+    assert types(said(events, new_client())) == ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+
+
+def test_the_answer_in_a_snapshot_that_clients_would_refuse_is_told() -> None:
+    messages = [{"id": "u", "role": "robot"}, {"id": "a", "role": "assistant", "content": "Hello"}]
+    out = said(streamed({"type": "MESSAGES_SNAPSHOT", "messages": messages}), new_client())
+    assert [e["delta"] for e in out if e["type"] == "TEXT_MESSAGE_CONTENT"] == ["Hello"]
