@@ -6,7 +6,7 @@ agents announce the parent of a call (capture pyd-tool-turn1), is nobody's empty
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from adapters.ag_ui.parts import tolerant_parts
@@ -28,6 +28,7 @@ class Streams:
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
         self._texts: dict[str, Hashable] = {}
+        self._speakers: dict[str, str | None] = {}
         self._calls: dict[str, Hashable] = {}
         self._thoughts: dict[str, Hashable] = {}
         self.live: dict[str, tuple[str, dict[str, Hashable]]] = {
@@ -89,17 +90,30 @@ class Streams:
             return
         if key not in self._texts:
             start = self._announced.get(key, event)
+            self._cut_texts(_owner(start), but=self._announced)  # nobody will end what nobody began
             self._open_message(key, key or None, text_of(start.get("name")) or None)
             owner = noted({"subagentRunId": text_of(start.get("subagentRunId")) or None})
             self._builder.open_part(key, key, PartKind.TEXT, extras=owner)
             self._owners[key] = self._turn = key
             self._texts[key] = key
+            self._speakers[key] = _owner(start)
             self.texted = True
         self._put(key, delta)
 
     def end_text(self, key: str) -> None:
         self._foreign.discard(key)
         if self._texts.pop(key, None) is not None:
+            self._owners.pop(key, None)
+            self._builder.end_part(key)
+
+    def _cut_texts(self, owner: str | None, but: Collection[str] = ()) -> None:
+        """A call or a result stands between what its owner said before and what it says after.
+
+        Some agents end their texts with the run (capture g2-server-tool of AG-Kit), some never: waiting for that end
+        would keep the call from clients that know one open thing at a time.
+        """
+        for key in [k for k in self._texts if self._speakers[k] == owner and k not in but]:
+            del self._texts[key]
             self._owners.pop(key, None)
             self._builder.end_part(key)
 
@@ -113,6 +127,7 @@ class Streams:
             return True
         if call_id in self._over:
             return False
+        self._cut_texts(_owner(event))
         parent = text_of(event.get("parentMessageId"))
         message: Hashable = parent or self._turn
         if message is None or not (parent or self._builder.is_open(message)):
@@ -150,6 +165,7 @@ class Streams:
         """A tool ran at the backend; its turn is over."""
         call_id, content = text_of(event.get("toolCallId")), event.get("content")
         self.end_call(call_id)
+        self._cut_texts(_owner(event))
         self._over.discard(call_id)
         self._turn = None
         listed = isinstance(content, list) or None

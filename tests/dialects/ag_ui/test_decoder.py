@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from adapters.ag_ui import dialect
 from bridge.errors import ErrorCode
 from bridge.model import (
     Custom,
@@ -28,7 +29,7 @@ from bridge.model import (
     UsageReported,
 )
 
-from .helpers import asked, back, decode, encode, front, heard, payloads, read, said
+from .helpers import asked, back, decode, encode, front, heard, new_client, payloads, read, said, types
 
 
 def text(key: str, delta: Any, **more: Any) -> dict[str, Any]:
@@ -157,6 +158,29 @@ def test_interleaved_texts_and_calls() -> None:
     )  # fmt: skip
     assert [p.text for p in answer.parts() if isinstance(p, Text)] == ["13", "2"]
     assert [c.arguments for c in answer.calls] == ["C", "D"]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_text_that_nobody_ends_keeps_back_neither_calls_nor_texts(begun: bool) -> None:
+    """As AG-Kit's server of generation 2 tells it: what an event says must reach clients with that event."""
+    decoder, encoder = dialect.decoder(back()), dialect.encoder(new_client())
+
+    def seen(*events: dict[str, Any]) -> list[str]:
+        frames = [json.dumps(e).encode() for e in events]
+        return types(payloads(encoder.encode(decoder.feed(frames))))
+
+    def says(key: str) -> list[dict[str, Any]]:
+        return [start(key), text(key, "a")] if begun else [text(key, "a")]
+
+    seen({"type": "RUN_STARTED"}, *says("m"))
+    assert seen(call("c")) == ["TEXT_MESSAGE_END", "TOOL_CALL_START"]
+    seen(piece("c", "{}"), {"type": "TOOL_CALL_END", "toolCallId": "c"})
+    assert seen(*says("n"))[-2:] == ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT"]
+    result = {"type": "TOOL_CALL_RESULT", "messageId": "r", "toolCallId": "c", "content": "ok"}
+    assert seen(result) == ["TEXT_MESSAGE_END", "TOOL_CALL_RESULT"]
+    assert seen(text("n", "more"))[-1] == "TEXT_MESSAGE_CONTENT"
+    if not begun:
+        assert seen(text("o", "a"))[-1] == "TEXT_MESSAGE_CONTENT"
 
 
 def test_an_empty_message_is_no_answer_but_a_parent() -> None:
