@@ -12,7 +12,7 @@ from typing import Any
 
 from adapters.ag_ui.ending import Ending
 from adapters.ag_ui.options import front
-from adapters.ag_ui.parts import write_part
+from adapters.ag_ui.parts import tells_media, write_part
 from adapters.ag_ui.reasoning import ReasoningWords, words
 from adapters.ag_ui.wholes import Claims, custom_of, raw_of, state_of
 from adapters.ag_ui.wire import NAME, VERSION, own, speaks_new
@@ -253,7 +253,7 @@ class AGUIEncoder:
         self._said = True
         if event.is_error:
             self._context.lost.add(Feature.TOOL_RESULT, "that a result is an error")
-        listed = self._new and (note.get("listed") or any(isinstance(p, Media) for p in event.parts))
+        listed = self._new and (note.get("listed") or tells_media(event.parts))
         wire = {
             "type": "TOOL_CALL_RESULT",
             "messageId": self._claims.take(event.message_id or f"result-{event.call_id}", f"result-{event.call_id}"),

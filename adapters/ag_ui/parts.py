@@ -135,6 +135,12 @@ def write_part(part: Part, new: bool) -> _Wire:
     return {**wire, **_notes(part)} if new else wire
 
 
+def tells_media(parts: list[Part]) -> bool:
+    """Whether there are media and all can be told without inventing anything: bytes have a media type here."""
+    media = [p for p in parts if isinstance(p, Media)]
+    return bool(media) and not any(isinstance(m.source, Inline) and m.mime is None for m in media)
+
+
 def _notes(part: Part) -> _Wire:
     """What came with a part, but for what strict readers would refuse it over."""
     return {k: v for k, v in own(part.extras).items() if isinstance(v, _NOTES.get(k, object))}
