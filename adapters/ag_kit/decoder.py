@@ -36,8 +36,9 @@ class Decoder:
         self._ragged = False
         self._turn = 0
         self._turned = False
-        # The pieces of the arguments of open calls; None for calls that are over.
-        self._calls: dict[str, list[str] | None] = {}
+        # The pieces of the arguments of open calls.
+        self._calls: dict[str, list[str]] = {}
+        self._over: set[str] = set()
 
     # ------------------------------------------------------------------ the contract
 
@@ -58,7 +59,7 @@ class Decoder:
         if not self._builder.done:
             # The published page's streams have no end mark: the end of the body is the end (rule 4). A server of
             # generation 2 says how its run ended, so that there silence is none.
-            if failure is None and not self._open_calls() and (self._told or not self._needs_end):
+            if failure is None and not self._calls and (self._told or not self._needs_end):
                 self._builder.finish()
             self._builder.close(failure)
         return self._take()
@@ -77,9 +78,8 @@ class Decoder:
             text = f"The backend speaks generation 2 of AG-Kit, which cannot be read: {error.message}"
             self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
             return self._take()
-        for key, pieces in self._calls.items():
-            if pieces is not None:
-                self._builder.end_part(key)
+        for key in self._calls:
+            self._builder.end_part(key)
         self._builder.end_message(self._turn)
         return [*self._take(), *self._passed_on(self._second.feed(frames))]
 
@@ -102,10 +102,14 @@ class Decoder:
             if content:
                 self._builder.flow(self._message() if self._turned else self._turn, _TEXT, content)
             return True
-        if may_nest(data) and deeper_than(event, MAX_DEPTH):
-            self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
-            return True
-        return self._event(event)
+        return self._too_deep(data, event) or self._event(event)
+
+    def _too_deep(self, data: bytes, event: _Wire) -> bool:
+        """Whether the event cannot be handed on, which ends the run."""
+        if not (may_nest(data) and deeper_than(event, MAX_DEPTH)):
+            return False
+        self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
+        return True
 
     def _odd(self, data: bytes) -> bool:
         """What is not JSON for orjson: the end mark, nothing, lone surrogates - or no JSON at all."""
@@ -120,6 +124,8 @@ class Decoder:
             self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
             return True
         if not isinstance(event, dict):
+            return True
+        if self._too_deep(data, event):
             return True
         # Halves of a pair may come in two pieces, so these two are left to the builder.
         halves = {k: event[k] for k in ("content", "delta") if isinstance(event.get(k), str)}
@@ -150,7 +156,7 @@ class Decoder:
 
     def _message(self) -> int:
         """The key of the message that goes on; after results, and once no call is open, that is a new one."""
-        if self._turned and not self._open_calls():
+        if self._turned and not self._calls:
             self._builder.end_message(self._turn)
             self._turn += 1
             self._turned = False
@@ -165,7 +171,7 @@ class Decoder:
     def _start(self, event: _Wire) -> None:
         """A start is sent once for each id; a call without an id gets one."""
         key, name = _call_of(event), event.get("toolCallName")
-        if key and key in self._calls:
+        if key and (key in self._calls or key in self._over):
             return
         self._builder.end_part(key)
         self._calls[key] = []
@@ -187,23 +193,20 @@ class Decoder:
 
     def _end(self, event: _Wire) -> None:
         key = _call_of(event)
-        if self._calls.get(key) is None:
+        if self._calls.pop(key, None) is None:
             self._unknown(event)
             return
+        self._over.add(key)
         self._builder.end_part(key)
-        self._calls[key] = None
 
     def _result(self, event: _Wire) -> None:
         """What the server says after a result is a message of its own."""
         said, name = event.get("result"), _call_of(event)
-        if not self._open_calls():
+        if not self._calls:
             self._builder.end_message(self._turn)
         self._turned = True
         result = said if isinstance(said, str) else "" if said is None else json_text(said)
         self._builder.result(name, [Text(result)])
-
-    def _open_calls(self) -> list[list[str]]:
-        return [pieces for pieces in self._calls.values() if pieces is not None]
 
     # ------------------------------------------------------------------ the end
 
@@ -218,7 +221,7 @@ class Decoder:
 
     def _done(self) -> None:
         """The reference server swallows failures and ends as if all were well: a call cut in two gives it away."""
-        if any(not _is_object("".join(pieces)) for pieces in self._open_calls()):
+        if any(not _is_object("".join(pieces)) for pieces in self._calls.values()):
             text = "The backend's answer ended in the middle of a tool call."
             self._builder.fail(Failure(ErrorCode.TRUNCATED_STREAM, text))
             return

@@ -177,8 +177,10 @@ def test_halves_of_a_surrogate_pair_in_two_events() -> None:
     assert fold(said(b'{"type":"tool-result","toolCallId":"\\ud83d","result":"\\ud83d"}')).failure is None
 
 
-def test_depth_is_bounded() -> None:
-    deep = b'{"type":"interrupt","id":"i","payload":' + b"[" * 300 + b"]" * 300 + b"}"
+@pytest.mark.parametrize("inner", [b"", b'"\\ud83d"'], ids=["", "half a surrogate pair"])
+@pytest.mark.parametrize("depth", [300, 700])
+def test_depth_is_bounded(depth: int, inner: bytes) -> None:
+    deep = b'{"type":"interrupt","id":"i","payload":' + b"[" * depth + inner + b"]" * depth + b"}"
     failure = fold(said(deep)).failure
     assert failure is not None
     assert failure.code is ErrorCode.BACKEND_PROTOCOL
