@@ -8,6 +8,8 @@ next event shows whether the call was over or only the run was.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from bridge.codec import Losses
 from bridge.codec.order import FirstChoice
 from bridge.model import events as ev
@@ -34,7 +36,7 @@ class Order:
         self._choice = FirstChoice(lost)
         self._calls: set[str] = set()
         self._ended: dict[str, Event] = {}
-        self._waiting: dict[str | int, list[Event]] = {}
+        self._waiting: OrderedDict[str | int, list[Event]] = OrderedDict()
         self._count = 0
 
     def feed(self, event: Event) -> list[Event]:
@@ -77,8 +79,7 @@ class Order:
             if kept is None:
                 self.open = None
         while self._waiting and self.open is None:
-            key, kept = next(iter(self._waiting.items()))
-            del self._waiting[key]
+            key, kept = self._waiting.popitem(last=False)
             out.extend(kept)
             if key in self._calls:
                 self.open = str(key)

@@ -6,7 +6,7 @@ agents announce the parent of a call (capture pyd-tool-turn1), is nobody's empty
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from adapters.ag_ui.parts import tolerant_parts
@@ -28,7 +28,9 @@ class Streams:
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
         self._texts: dict[str, Hashable] = {}
-        self._speakers: dict[str, str | None] = {}
+        # Open texts by their owner and by whether an event began them; of each text that pair.
+        self._speech: dict[tuple[str | None, bool], dict[str, None]] = {}
+        self._speakers: dict[str, tuple[str | None, bool]] = {}
         self._calls: dict[str, Hashable] = {}
         self._thoughts: dict[str, Hashable] = {}
         self.live: dict[str, tuple[str, dict[str, Hashable]]] = {
@@ -45,8 +47,10 @@ class Streams:
         self.thinking = "thinking-1"
         self._announced: dict[str, _Event] = {}
         self._foreign: set[str] = set()
-        self._messages: dict[Hashable, None] = {}
+        # Of open parts their messages, of messages how many parts are open, and open messages without any.
         self._owners: dict[Hashable, Hashable] = {}
+        self._busy: dict[Hashable, int] = {}
+        self._idle: dict[Hashable, None] = {}
         self._turn: Hashable | None = None
         self._turns = 0
         self._thinkings = 1
@@ -62,12 +66,26 @@ class Streams:
         """Opens a message; those before it that have nothing open are over."""
         if self._builder.is_open(key):
             return
-        busy = set(self._owners.values())
-        for other in [m for m in self._messages if m not in busy]:
-            del self._messages[other]
+        idle, self._idle = self._idle, {}
+        for other in idle:
             self._builder.end_message(other)
         self._builder.message(key, message_id=message_id, name=name)
-        self._messages[key] = None
+
+    def _own(self, key: Hashable, message: Hashable) -> None:
+        """Part `key` of `message` is open."""
+        self._owners[key] = message
+        self._busy[message] = self._busy.get(message, 0) + 1
+        self._idle.pop(message, None)
+
+    def _disown(self, key: Hashable) -> None:
+        """Part `key` is over, and perhaps the last one of its message."""
+        message = self._owners.pop(key, None)
+        if message is None:
+            return
+        self._busy[message] -= 1
+        if not self._busy[message]:
+            del self._busy[message]
+            self._idle[message] = None
 
     def _put(self, key: Hashable, delta: Any) -> None:
         text = arguments_text(delta)
@@ -90,32 +108,39 @@ class Streams:
             return
         if key not in self._texts:
             start = self._announced.get(key, event)
-            self._cut_texts(_owner(start), but=self._announced)  # nobody will end what nobody began
+            speaker = (_owner(start), key in self._announced)
+            self._cut_texts((speaker[0], False))  # nobody will end what nobody began
             self._open_message(key, key or None, text_of(start.get("name")) or None)
             owner = noted({"subagentRunId": text_of(start.get("subagentRunId")) or None})
             self._builder.open_part(key, key, PartKind.TEXT, extras=owner)
-            self._owners[key] = self._turn = key
+            self._own(key, key)
+            self._turn = key
             self._texts[key] = key
-            self._speakers[key] = _owner(start)
+            self._speakers[key] = speaker
+            self._speech.setdefault(speaker, {})[key] = None
             self.texted = True
         self._put(key, delta)
 
     def end_text(self, key: str) -> None:
         self._foreign.discard(key)
         if self._texts.pop(key, None) is not None:
-            self._owners.pop(key, None)
+            del self._speech[self._speakers.pop(key)][key]
+            self._disown(key)
             self._builder.end_part(key)
 
-    def _cut_texts(self, owner: str | None, but: Collection[str] = ()) -> None:
+    def _cut_texts(self, *speakers: tuple[str | None, bool]) -> None:
+        for speaker in speakers:
+            for key in list(self._speech.get(speaker, ())):
+                self.end_text(key)
+
+    def _interrupt(self, event: _Event) -> None:
         """A call or a result stands between what its owner said before and what it says after.
 
         Some agents end their texts with the run (capture g2-server-tool of AG-Kit), some never: waiting for that end
         would keep the call from clients that know one open thing at a time.
         """
-        for key in [k for k in self._texts if self._speakers[k] == owner and k not in but]:
-            del self._texts[key]
-            self._owners.pop(key, None)
-            self._builder.end_part(key)
+        owner = _owner(event)
+        self._cut_texts((owner, True), (owner, False))
 
     # -------------------------------------------------------------- calls
 
@@ -127,7 +152,7 @@ class Streams:
             return True
         if call_id in self._over:
             return False
-        self._cut_texts(_owner(event))
+        self._interrupt(event)
         parent = text_of(event.get("parentMessageId"))
         message: Hashable = parent or self._turn
         if message is None or not (parent or self._builder.is_open(message)):
@@ -143,7 +168,8 @@ class Streams:
             name=text_of(event.get("toolCallName")),
             extras=extras,
         )
-        self._owners[key] = self._turn = message
+        self._own(key, message)
+        self._turn = message
         self._calls[call_id] = key
         self.called.add(call_id)
         return True
@@ -158,14 +184,14 @@ class Streams:
     def end_call(self, call_id: str) -> None:
         if self._calls.pop(call_id, None) is not None:
             self._over.add(call_id)
-        self._owners.pop(("call", call_id), None)
+        self._disown(("call", call_id))
         self._builder.end_part(("call", call_id))
 
     def result(self, event: _Event) -> None:
         """A tool ran at the backend; its turn is over."""
         call_id, content = text_of(event.get("toolCallId")), event.get("content")
         self.end_call(call_id)
-        self._cut_texts(_owner(event))
+        self._interrupt(event)
         self._over.discard(call_id)
         self._turn = None
         listed = isinstance(content, list) or None
@@ -181,7 +207,7 @@ class Streams:
             self._open_message(key, None)
             owner = noted({"subagentRunId": text_of(event.get("subagentRunId")) or None})
             self._builder.open_part(key, key, PartKind.REASONING, part_id=name if named else None, extras=owner)
-            self._owners[key] = key
+            self._own(key, key)
             self._thoughts[name] = key
             self.thought = True
 
@@ -220,7 +246,7 @@ class Streams:
         value = self._secrets.pop(name, None)
         key = ("reasoning", name)
         self._thoughts.pop(name, None)
-        self._owners.pop(key, None)
+        self._disown(key)
         if value is not None and value.startswith(REDACTED):
             self._builder.end_part(key, redacted=value.removeprefix(REDACTED))
         else:

@@ -20,6 +20,7 @@ class Claims:
     def __init__(self, known: Iterable[str], prefix: str = "") -> None:
         self._used = set(known)
         self._prefix = prefix
+        self._numbers: dict[str, int] = {}
 
     def note(self, name: str) -> None:
         self._used.add(name)
@@ -31,9 +32,11 @@ class Claims:
             if name not in self._used:
                 self._used.add(name)
                 return name
-        number = 1
-        while (name := f"{wanted[-1]}-{number}") in self._used:
+        base = wanted[-1]
+        number = self._numbers.get(base, 1)
+        while (name := f"{base}-{number}") in self._used:
             number += 1
+        self._numbers[base] = number + 1
         self._used.add(name)
         return name
 

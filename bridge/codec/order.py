@@ -7,6 +7,7 @@ ends keep their place between them too, so that a picture never slips in front o
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection
 
 from bridge.codec.card import Feature
@@ -60,7 +61,8 @@ class Order:
         self._free = frozenset(free)
         self._inline = frozenset(inline)
         self._open: str | None = None
-        self._waiting: dict[str | int, list[Event]] = {}
+        # Not a dict: taking the first entry of one again and again walks over all those that are gone.
+        self._waiting: OrderedDict[str | int, list[Event]] = OrderedDict()
         self._count = 0
 
     def feed(self, event: Event) -> list[Event]:
@@ -98,8 +100,7 @@ class Order:
     def _advance(self, out: list[Event]) -> None:
         """The open part is over: lets out what waits until a part comes that is unfinished."""
         while self._waiting and self._open is None:
-            key, kept = next(iter(self._waiting.items()))
-            del self._waiting[key]
+            key, kept = self._waiting.popitem(last=False)
             out.extend(kept)
             if isinstance(key, str) and not isinstance(kept[-1], ev.PartEnded):
                 self._open = key

@@ -14,7 +14,7 @@ Keys are the decoder's own names for messages and parts (an index, a wire id); t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.errors import ErrorCode, Failure
@@ -39,6 +39,7 @@ class _Message:
     parts: int = 0
     ended: bool = False
     reason: FinishReason | None = None
+    open: dict[Hashable, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -164,9 +165,8 @@ class Builder:
         message = self._messages.get(key)
         if message is None or message.ended or self.done:
             return
-        for part_key, part in list(self._parts.items()):
-            if part.message is message:
-                self.end_part(part_key)
+        for part_key in list(message.open):
+            self.end_part(part_key)
         flowing = self._flows.pop(key, None)
         if flowing is not None:
             self._end(flowing)
@@ -203,6 +203,7 @@ class Builder:
             return known
         part = self._new_part(message, kind, part_id, call_id, name, origin, server_label, extras)
         self._parts[key] = part
+        part.message.open[key] = None
         return part
 
     def part(self, key: Hashable) -> OpenPart | None:
@@ -231,6 +232,7 @@ class Builder:
     ) -> None:
         part = self._parts.pop(key, None)
         if part is not None:
+            del part.message.open[key]
             self._end(part, signature, redacted, extras)
 
     def flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:

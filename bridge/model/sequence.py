@@ -7,6 +7,7 @@ told to put in order wait; everything else passes at once.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from bridge.model import events as ev
@@ -24,7 +25,8 @@ class Sequencer:
     def __init__(self, kinds: Iterable[PartKind]) -> None:
         self._kinds = frozenset(kinds)
         self._open: str | None = None
-        self._waiting: dict[str, list[Event]] = {}
+        # Not a dict: taking the first entry of one again and again walks over all those that are gone.
+        self._waiting: OrderedDict[str, list[Event]] = OrderedDict()
         self._owner: dict[str, str] = {}
         self._held_ends: dict[str, Event] = {}
 
@@ -64,8 +66,7 @@ class Sequencer:
     def _advance(self, out: list[Event]) -> None:
         """The open part is over: lets waiting parts out until one of them is unfinished."""
         while self._waiting and self._open is None:
-            part_id, kept = next(iter(self._waiting.items()))
-            del self._waiting[part_id]
+            part_id, kept = self._waiting.popitem(last=False)
             owner = self._owner.pop(part_id)
             out.extend(kept)
             if not isinstance(kept[-1], ev.PartEnded):
