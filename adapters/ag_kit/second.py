@@ -42,15 +42,17 @@ def base() -> Dialect:
 
 
 def decode_request(wire: WireRequest, body: dict[str, Any], context: Context) -> Request:
-    """The request as AG-UI reads it. Raises `RequestError` marked as one of this generation."""
+    """The request as AG-UI reads it. Raises `RequestError`; this and later errors have this generation's shape."""
     agui = base()
+    run_id = body.get("runId")
+    context.error_details[SECOND] = run_id if isinstance(run_id, str) else "unknown"
     completed = _complete(body, context)
     answers = _take_resume(completed)
     try:
         asked = replace(wire, body=dumps(completed))
         request = agui.decode_request(asked, replace(context, options=agui.front_options()))
     except RequestError as error:
-        error.failure.details[SECOND] = body.get("runId") if isinstance(body.get("runId"), str) else "unknown"
+        error.failure.details.update(context.error_details)
         raise
     request.resume = [*request.resume, *answers]
     request.extras = {**(request.extras or {}), NAME: {"generation": 2}}

@@ -41,7 +41,9 @@ class Context:
     """One side of one run. `created_at` is in Unix seconds; `options` is an instance of the dialect's option model.
 
     `model` is the name to send to a backend, or to show a client when the backend does not name one.
-    `request` is None when a stream is translated without its request.
+    `request` is None when a stream is translated without its request. `error_details` is what `decode_request` leaves
+    for `encode_error`, where the shape of an error depends on the request: they join the details of any failure that
+    answers it before the stream began.
     """
 
     run_id: str
@@ -51,6 +53,7 @@ class Context:
     model: str | None = None
     request: Request | None = None
     lost: Losses = field(default_factory=Losses)
+    error_details: dict[str, Any] = field(default_factory=dict)
     _made: int = 0
 
     def make_id(self, prefix: str) -> str:

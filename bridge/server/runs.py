@@ -128,16 +128,17 @@ class RunHandler:
         route = self._route
         run_id = uuid.uuid4().hex
         report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id)
+        context = Context(run_id, None, time.time(), route.options, lost=Losses())
         try:
-            response = await self._answer(http, report)
+            response = await self._answer(http, context, report)
         except BridgeError as error:
-            response = error_of(route.dialect, error.failure)
+            response = self._refused(error.failure, context)
             report.status, report.http = str(error.code), response.status
         except asyncio.CancelledError:
             report.status = "canceled"
             if not self._cutting:
                 raise
-            response = error_of(route.dialect, _stopping())
+            response = self._refused(_stopping(), context)
         except ConnectionError:
             # The client went away while it was still sending, or before it was answered.
             report.status = "canceled"
@@ -145,14 +146,19 @@ class RunHandler:
         except Exception as error:
             trouble.report(log, f"request {report.request_id} broke", error)
             report.status = "internal"
-            response = error_of(route.dialect, _internal())
+            response = self._refused(_internal(), context)
         finally:
             report.write()
         return response
 
-    async def _answer(self, http: web.Request, report: Report) -> web.StreamResponse:
+    def _refused(self, failure: Failure, context: Context) -> web.Response:
+        """The failure as a response of its own; how it looks may depend on the request."""
+        failure.details = {**failure.details, **context.error_details}
+        return error_of(self._route.dialect, failure)
+
+    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
         # The body is read before a place is taken: who sends slowly holds up nobody.
-        context, request, caller = await self._request(http, report)
+        request, caller = await self._request(http, context, report)
         async with self._gate:
             run = await self._run(context, request, caller, report)
             try:
@@ -166,15 +172,14 @@ class RunHandler:
         report.http = response.status
         return response
 
-    async def _request(self, http: web.Request, report: Report) -> tuple[Context, Request, Caller]:
+    async def _request(self, http: web.Request, context: Context, report: Report) -> tuple[Request, Caller]:
         route = self._route
         wire = await read_request(http, route.path, self._rules.max_body, self._rules.body_time)
-        context = Context(report.run_id, None, time.time(), route.options, lost=Losses())
         request = route.dialect.decode_request(wire, context)
         context.request = request
         context.thread_id = request.thread_id
         context.model = request.model
-        return context, request, Caller(http.get(USER, ""), report.request_id, wire.headers, wire.body)
+        return request, Caller(http.get(USER, ""), report.request_id, wire.headers, wire.body)
 
     async def _run(self, context: Context, request: Request, caller: Caller, report: Report) -> Run:
         run = await self._bridge.run(
@@ -201,7 +206,7 @@ class RunHandler:
             events = await run.read()
             failure = failed_at_once(events)
             if failure is not None:
-                return error_of(dialect, failure)
+                return self._refused(failure, context)
         out = self._frames(run, encoder, events)
         response = web.StreamResponse(headers=STREAM_HEADERS)
         if run.lost:
