@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from bridge.codec import Operation
 from bridge.config.problems import Path, Problem, nearest
 from bridge.config.schema import ApiKey, Config
 
 Show = Callable[[Path, Any], str]
 
+_HEALTH = ("server.health.live", "server.health.ready")
 _VARIABLE = re.compile(r"\{\w+")
 
 
@@ -84,8 +86,8 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
     """One problem for each pair of routes that share an endpoint, naming the first one they share."""
     health = config.server.health
     owners: dict[tuple[str, str, str], str] = {
-        ("GET", health.live, ""): "server.health.live",
-        ("GET", health.ready, ""): "server.health.ready",
+        ("GET", health.live, ""): _HEALTH[0],
+        ("GET", health.ready, ""): _HEALTH[1],
     }
     for index, route in enumerate(config.routes):
         told: set[str] = set()
@@ -93,6 +95,8 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
         for path, endpoint in route.endpoints():
             key = (endpoint.method.upper(), _VARIABLE.sub("{", path), (endpoint.header or "").lower())
             owner = owners.setdefault(key, mine)
+            if owner in _HEALTH and endpoint.operation is Operation.HEALTH:
+                continue  # both say that the process lives; the server's own answer is given
             if owner != mine and owner not in told:
                 told.add(owner)
                 place: Path = ("routes", index, "path")

@@ -100,7 +100,12 @@ async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
 
 
 def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
-    """One aiohttp route per method and path; where several endpoints share it, headers decide."""
+    """One aiohttp route per method and path; where several endpoints share it, headers decide.
+
+    A dialect's health endpoint that falls on the server's own path (one mounted at "/") is answered by that.
+    """
+    health = bridge.config.server.health
+    own = {("GET", health.live), ("GET", health.ready)}
     table: dict[tuple[str, str], list[tuple[Endpoint, Handler]]] = {}
     for route in bridge.routes:
         makers = _operations(route, state)
@@ -109,6 +114,8 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
             if make is None:
                 raise ConfigError(f"dialect {route.dialect.name!r}: no handler serves {endpoint.operation}")
             path = route.path.rstrip("/") + endpoint.path
+            if endpoint.operation is Operation.HEALTH and (endpoint.method, path) in own:
+                continue
             handler = _guarded(make(), route, state)
             table.setdefault((endpoint.method, path or "/"), []).append((endpoint, handler))
             if not endpoint.path and path:
