@@ -9,14 +9,17 @@ from adapters.openai_chat.options import BackOptions
 from adapters.openai_chat.wire import NAME, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
+from bridge.errors import Unsupported
 from bridge.model import Request, ResponseFormat, Tool, ToolChoice, ToolMode
 
 _METADATA_PAIRS = 16
-_HELD = ("context", "state", "resume")
+_HELD = ("context", "state")
 
 
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
-    """What the backend gets. Raises `Unsupported` for a medium that the wire cannot carry."""
+    """What the backend gets. Raises `Unsupported` for a medium or an answer that the wire cannot carry."""
+    if request.resume:
+        raise Unsupported("resume: this backend has no interrupts, so that there is none to answer.", param="resume")
     extras = dict(request.extra(NAME))
     body: dict[str, Any] = {
         "model": context.model or request.model or "",

@@ -42,9 +42,9 @@ CARD = Card(
             Feature.THREAD_ID: "the wire has no threads; every request carries the whole talk",
             Feature.CONTEXT: _NO_FIELD,
             Feature.STATE: _NO_FIELD,
-            Feature.RESUME: _NO_FIELD,
         },
         refuse={
+            Feature.RESUME: "nobody there waits for an answer: the wire has no interrupts",
             Feature.AUDIO_URL: "the wire takes bytes only; option unsupported_media: text",
             Feature.VIDEO_URL: "no part for it; option unsupported_media: text",
             Feature.VIDEO_INLINE: "no part for it; option unsupported_media: text",

@@ -64,5 +64,9 @@ async def test_errors_before_the_stream_have_the_shape_of_the_generation_that_as
         asked = {**SECOND, "messages": [{"id": "u1", "role": "user", "content": [video]}]}
         refused = await post(f"{base}/ag-kit/send-message", asked)
         assert (refused.status, refused.json["error"]["code"]) == (400, "INVALID_REQUEST")
+        nobody_asked = await post(
+            f"{base}/ag-kit/send-message", {"conversationId": "c1", "resume": {"interruptId": "i", "payload": "yes"}}
+        )
+        assert (nobody_asked.status, nobody_asked.json["detail"][0]["loc"]) == (422, ["body", "resume"])
         wrong = await post(f"{base}/ag-kit/send-message", orjson.dumps({**SECOND, "messages": 5}))
         assert (wrong.status, wrong.json["requestId"]) == (400, "r1")

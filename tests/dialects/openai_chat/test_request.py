@@ -602,7 +602,7 @@ def test_media_that_cannot_be_sent(media: Media) -> None:
 def test_the_card_tells_what_is_refused() -> None:
     by_url = {m.kind for m in REFUSED if isinstance(m.source, Url)}
     refused = {f for f, e in dialect.card.requests.items() if e.fate == "refused"}
-    assert refused == {Feature(f"{kind}_url") for kind in by_url} | {Feature.VIDEO_INLINE}
+    assert refused == {Feature(f"{kind}_url") for kind in by_url} | {Feature.VIDEO_INLINE, Feature.RESUME}
 
 
 def test_media_in_places_without_media() -> None:
@@ -658,7 +658,6 @@ def test_every_loss_is_recorded() -> None:
             Message("tool", [ToolResult("a", [], is_error=True), Text("stray")]),
         ],
         thread_id="t",
-        resume=[Resume("i", "resolved")],
         state={"x": 1},
         context=[{"a": 1}],
         metadata={"deep": {}},
@@ -671,7 +670,6 @@ def test_every_loss_is_recorded() -> None:
         "tool_history",
         "tool_origin",
         "thread_id",
-        "resume",
         "state",
         "context",
         "metadata",
@@ -679,6 +677,12 @@ def test_every_loss_is_recorded() -> None:
     }
     assert "metadata" not in body
     assert set(body) == {"model", "messages", "stream", "stream_options"}
+
+
+def test_an_answer_to_an_interrupt_is_refused() -> None:
+    """Left out, a person's "no" would be lost, and an agent's talk would go on without it."""
+    with pytest.raises(Unsupported, match="resume"):
+        sent(Request([Message("user", [Text("x")])], resume=[Resume("i", "cancelled")]))
 
 
 def test_tool_fields_only_with_tools() -> None:
