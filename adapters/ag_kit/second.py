@@ -114,8 +114,10 @@ class Encoder:
 
 
 def encoder(context: Context) -> AnyEncoder:
+    """AG-UI's encoder with the reasoning events of before 1.0, as the reference server writes them (g2-thinking)."""
     agui = base()
-    return Encoder(agui.encoder(replace(context, options=agui.front_options())), context)
+    options = agui.front_options.model_validate({"reasoning_events": "thinking"})
+    return Encoder(agui.encoder(replace(context, options=options)), context)
 
 
 # ------------------------------------------------------------------ as the back

@@ -302,6 +302,17 @@ def test_an_answer_is_ag_ui() -> None:
     assert (events[0]["threadId"], events[0]["runId"]) == ("t", "r")
 
 
+def test_reasoning_is_told_as_the_reference_server_tells_it() -> None:
+    """Clients of this generation have AG-UI libraries of before 1.0, of which many refuse the newer names."""
+    made = context(run_id="back").builder()
+    made.flow("m", PartKind.REASONING, "hmm")
+    made.flow("m", PartKind.TEXT, "done")
+    made.finish()
+    made.end()
+    recorded = [json.loads(line[6:])["type"] for line in body_of("g2-thinking").splitlines() if line]
+    assert [e["type"] for e in answered(made)][:6] == recorded[:6]
+
+
 def test_an_interrupt_is_a_custom_event_with_json_text() -> None:
     made = context(run_id="back").builder()
     made.interrupt(Interrupted("i", "approval", {"question": "Go on?"}))
