@@ -59,7 +59,9 @@ class AGUIEncoder:
         self._hidden: set[str] = set()
         self._shown_as: dict[str, str] = {}
         self._parts: dict[str, _Part] = {}
-        self._host: str | None = None
+        # Of each subagent, and of the agent itself (None), the message in which its calls stand.
+        self._hosts: dict[str | None, str] = {}
+        self._authors: dict[str, str | None] = {}
         self._held: dict[str, Any] | None = None
         self._said = False
         self._snapshot = False  # the client was given one of the messages
@@ -195,8 +197,9 @@ class AGUIEncoder:
         message = self._messages.get(message_id)
         role = message.role if message and self._new and message.role in _ROLES else "assistant"
         name = {"name": message.name} if message and message.name and self._new else {}
+        self._authors[wire_id] = more.get("subagentRunId")
         if role == "assistant":
-            self._host = wire_id
+            self._hosts[self._authors[wire_id]] = wire_id
         self._write({"type": "TEXT_MESSAGE_START", "messageId": wire_id, "role": role, **name, **more})
         return wire_id
 
@@ -207,14 +210,20 @@ class AGUIEncoder:
         part.id = event.call_id or ""
         if event.origin is not Origin.FUNCTION:
             self._context.lost.add(Feature.TOOL_ORIGIN)
+        more = self._more(event.extras)
+        author = more.get("subagentRunId")
+        host = self._hosts.get(author)
         if own(event.extras).get("parent"):
             # An AG-UI backend named the message, perhaps one without text (capture pyd-tool-turn1).
-            self._host = self._shown_as.get(event.message_id)
-        if self._host is None:
-            self._host = self._claims.take(event.message_id, event.part_id)
-            self._shown_as.setdefault(event.message_id, self._host)
+            host = self._shown_as.get(event.message_id)
+        if host is None or self._authors[host] != author:
+            # Clients refuse a subagent's call in somebody else's message.
+            host = self._claims.take(event.message_id, event.part_id)
+            self._shown_as.setdefault(event.message_id, host)
+            self._authors[host] = author
+        self._hosts[author] = host
         start = {"type": "TOOL_CALL_START", "toolCallId": part.id, "toolCallName": event.name or ""}
-        self._write({**start, "parentMessageId": self._host, **self._more(event.extras)})
+        self._write({**start, "parentMessageId": host, **more})
 
     def _end_reasoning(self, part: _Part, event: ev.PartEnded, more: dict[str, Any]) -> None:
         said = self._words()
@@ -245,7 +254,7 @@ class AGUIEncoder:
         self._held = {"type": "TEXT_MESSAGE_END", "messageId": wire_id}
 
     def _resulted(self, event: ev.ToolResulted) -> None:
-        self._host = None
+        self._hosts.pop(self._more(event.extras).get("subagentRunId"), None)
         self._end.pending.pop(event.call_id, None)
         note = own(event.extras)
         if self._snapshot and note.get("snapshot"):
@@ -288,7 +297,8 @@ class AGUIEncoder:
 
     def _raw(self, event: ev.Raw) -> None:
         wire = raw_of(event, self._new)
-        if wire is None or not self._end.subagents.allow(wire):
+        wire = wire and self._end.subagents.admit(wire)
+        if wire is None:
             self._context.lost.add(Feature.RAW, event.dialect)
             return
         if event.dialect == NAME and isinstance(wire.get("messageId"), str):

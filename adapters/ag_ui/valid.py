@@ -50,11 +50,24 @@ def event_of(value: _Wire) -> _Wire | None:
     if not _says_known_words(event):
         return None
     wrong = [k for k, kind in {**_COMMON, **others}.items() if k in event and not _is(event[k], kind)]
+    if not _is_outcome(event.get("outcome", _DONE)):
+        wrong.append("outcome")
     return {k: v for k, v in event.items() if k not in wrong}
 
 
 def _is(value: Any, kind: type) -> bool:
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+_DONE: _Wire = {"type": "success"}
+
+
+def _is_outcome(value: Any) -> bool:
+    """Whether a subagent may end so."""
+    if not isinstance(value, dict) or value.get("type") not in ("success", "suspended"):
+        return False
+    names = value.get("interruptIds", [])
+    return isinstance(names, list) and all(isinstance(n, str) for n in names)
 
 
 def _says_known_words(event: _Wire) -> bool:

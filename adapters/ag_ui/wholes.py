@@ -81,20 +81,21 @@ class Subagents:
         self._open: dict[str, None] = {}
         self._known: set[str] = set()
 
-    def allow(self, wire: dict[str, Any]) -> bool:
-        """Whether this event may be sent now; events of other kinds always may."""
-        kind, name = wire["type"], wire.get("subagentRunId")
+    def admit(self, wire: dict[str, Any]) -> dict[str, Any] | None:
+        """The event as it may be sent now, None when it may not; events of other kinds always may."""
+        kind = wire["type"]
         if kind not in ("SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR"):
-            return True
-        if not isinstance(name, str):
-            return False
+            return wire
+        name: str = wire["subagentRunId"]
         if kind != "SUBAGENT_STARTED":
-            return self._open.pop(name, 0) is None
-        if name in self._known or not isinstance(wire.get("name"), str):
-            return False
+            return wire if self._open.pop(name, 0) is None else None
+        if name in self._known:
+            return None
         self._known.add(name)
         self._open[name] = None
-        return True
+        if wire.get("parentSubagentRunId", name) not in self._known - {name}:
+            wire = {k: v for k, v in wire.items() if k != "parentSubagentRunId"}
+        return wire
 
     def closing(self) -> Iterator[dict[str, Any]]:
         for name in self._open:

@@ -35,6 +35,7 @@ def check_order(events: list[dict[str, Any]], *, strict: bool = True, alone: boo
     """Raises `OrderError`. `strict`: one open text, reasoning or call; `alone`: and nothing else while it is open."""
     opened: dict[tuple[str, str], str | None] = {}
     messages: set[str] = set()
+    authors: dict[str, str | None] = {}
     ended = False
     for place, event in enumerate(events):
         kind = event["type"]
@@ -45,6 +46,7 @@ def check_order(events: list[dict[str, Any]], *, strict: bool = True, alone: boo
             raise OrderError(f"{where} comes first")
         if place > 0 and kind == "RUN_STARTED":
             raise OrderError(f"{where} inside a run")
+        _authors(event, where, authors)
         if kind in _STREAMS:
             _stream(event, where, opened, messages, strict)
         elif kind.endswith("_CHUNK"):
@@ -58,6 +60,20 @@ def check_order(events: list[dict[str, Any]], *, strict: bool = True, alone: boo
         ended = kind in ("RUN_FINISHED", "RUN_ERROR")
     if not ended:
         raise OrderError("no end")
+
+
+def _authors(event: dict[str, Any], where: str, authors: dict[str, str | None]) -> None:
+    """A message belongs to one subagent, or to the agent itself, and so do the calls in it."""
+    author, parent = event.get("subagentRunId"), event.get("parentMessageId")
+    if event["type"] == "TEXT_MESSAGE_START":
+        authors[event["messageId"]] = author
+    if event["type"] == "TOOL_CALL_START" and authors.setdefault(parent or event["toolCallId"], author) != author:
+        raise OrderError(f"{where}: in a message of {authors[parent or '']}")
+    if event["type"] == "SUBAGENT_STARTED":
+        enclosing = event.get("parentSubagentRunId")
+        if enclosing is not None and f"subagent {enclosing}" not in authors:
+            raise OrderError(f"{where}: inside {enclosing}, which never began")
+        authors[f"subagent {author}"] = author
 
 
 def _stream(

@@ -516,6 +516,22 @@ def test_subagents_are_closed_and_live_once() -> None:
     assert types(out)[1:-1] == ["SUBAGENT_STARTED", "SUBAGENT_ERROR", "SUBAGENT_STARTED", "SUBAGENT_FINISHED"]
 
 
+def test_a_subagents_call_is_not_put_into_the_agents_message() -> None:
+    """The official client 1.0 refuses the run; seen with calls that name no parent."""
+    events = streamed(
+        {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "n", "parentSubagentRunId": "unknown"},
+        {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Wait."},
+        {"type": "TOOL_CALL_CHUNK", "toolCallId": "c", "toolCallName": "f", "subagentRunId": "s", "delta": "{}"},
+        {"type": "TOOL_CALL_CHUNK", "toolCallId": "d", "toolCallName": "f", "delta": "{}"},
+        {"type": "SUBAGENT_FINISHED", "subagentRunId": "s", "outcome": {"type": "zap"}},
+    )
+    out = said(events, new_client())
+    hosts = [(e["toolCallId"], e["parentMessageId"]) for e in out if e["type"] == "TOOL_CALL_START"]
+    assert hosts[1] == ("d", "m") != hosts[0]
+    assert out[1] == {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "n"}
+    assert {"type": "SUBAGENT_FINISHED", "subagentRunId": "s"} in out
+
+
 def test_other_choices_and_origins_are_lost_and_named() -> None:
     def tell(builder: Any) -> None:
         builder.message(1, choice=1)
