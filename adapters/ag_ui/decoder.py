@@ -13,7 +13,7 @@ from adapters.ag_ui.errors import error_in, failure_of
 from adapters.ag_ui.reports import read_interrupt, read_usage
 from adapters.ag_ui.snapshot import answer_from
 from adapters.ag_ui.streams import Streams
-from adapters.ag_ui.wire import NAME, OURS, camel, finish_in, mended, noted, text_of
+from adapters.ag_ui.wire import NAME, OURS, attached, camel, finish_in, mended, noted, text_of
 from bridge.codec import Context, FrameLike
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest
 from bridge.errors import ErrorCode, Failure
@@ -126,7 +126,7 @@ class AGUIDecoder:
 
     def _text_end(self, event: _Event) -> None:
         self._finish = finish_in(event) or self._finish
-        self._streams.end_text(text_of(event.get("messageId")))
+        self._streams.end_text(text_of(event.get("messageId")), event)
 
     def _call_start(self, event: _Event) -> None:
         if not self._streams.call(event):
@@ -137,7 +137,7 @@ class AGUIDecoder:
             self._raw(event)
 
     def _call_end(self, event: _Event) -> None:
-        self._streams.end_call(text_of(event.get("toolCallId")))
+        self._streams.end_call(text_of(event.get("toolCallId")), event)
 
     def _call_result(self, event: _Event) -> None:
         self._streams.result(event)
@@ -171,23 +171,23 @@ class AGUIDecoder:
     # -------------------------------------------------------------- whole things
 
     def _step_started(self, event: _Event) -> None:
-        self._builder.emit(StepStarted(text_of(event.get("stepName"))))
+        self._builder.emit(StepStarted(text_of(event.get("stepName")), noted(attached(event))))
 
     def _step_finished(self, event: _Event) -> None:
-        self._builder.emit(StepEnded(text_of(event.get("stepName"))))
+        self._builder.emit(StepEnded(text_of(event.get("stepName")), noted(attached(event))))
 
     def _state(self, event: _Event) -> None:
-        self._builder.emit(StateChanged(StateOp.SNAPSHOT, event.get("snapshot")))
+        self._builder.emit(StateChanged(StateOp.SNAPSHOT, event.get("snapshot"), noted(attached(event))))
 
     def _state_delta(self, event: _Event) -> None:
         if isinstance(event.get("delta"), list):
-            self._builder.emit(StateChanged(StateOp.PATCH, event["delta"]))
+            self._builder.emit(StateChanged(StateOp.PATCH, event["delta"], noted(attached(event))))
 
     def _messages(self, event: _Event) -> None:
         messages = event.get("messages")
         if isinstance(messages, list):
             self._snapshot = messages
-            self._builder.emit(StateChanged(StateOp.MESSAGES, messages))
+            self._builder.emit(StateChanged(StateOp.MESSAGES, messages, noted(attached(event))))
 
     def _wire_raw(self, event: _Event) -> None:
         """A RAW event that the bridge itself wrote becomes again what it was."""
@@ -204,7 +204,7 @@ class AGUIDecoder:
         elif name == "on_interrupt":
             self._on_interrupt(value)
         else:
-            self._builder.emit(Custom(name, value))
+            self._builder.emit(Custom(name, value, noted(attached(event))))
 
     def _on_interrupt(self, value: Any) -> None:
         """AG-Kit's second generation says an interrupt so, as JSON text and without an id; we say the whole object."""
@@ -237,7 +237,8 @@ class AGUIDecoder:
                     self._builder.interrupt(read_interrupt(entry, self._context.make_id("int")))
         reason = finish_in(event) or self._finish
         self._builder.finish(
-            FinishReason.CANCELED if kind == "cancelled" else reason, noted({"result": event.get("result")})
+            FinishReason.CANCELED if kind == "cancelled" else reason,
+            noted({"result": event.get("result"), "metadata": attached(event)["metadata"]}),
         )
         self._builder.end()
 

@@ -106,6 +106,11 @@ class AGUIEncoder:
         owner = own(extras).get("subagentRunId")
         return {"subagentRunId": owner} if owner and self._new else {}
 
+    def _whole_of(self, extras: Any) -> dict[str, Any]:
+        """The subagent, and the metadata that an AG-UI backend gave an event which does not come in pieces."""
+        metadata = own(extras).get("metadata")
+        return {**self._more(extras), **({"metadata": metadata} if metadata else {})}
+
     # ------------------------------------------------------------------ run and messages
 
     def _run_started(self, event: ev.RunStarted) -> None:
@@ -167,7 +172,7 @@ class AGUIEncoder:
                 self._write({"type": kind, **said.named(part.id), **role, **more})
             part.before, part.after = self._around(said.content, said.id_field, part.id, more)
         else:
-            part.id = self._open_text(started.message_id, started.part_id, more)
+            part.id = self._open_text(started.message_id, started.part_id, self._whole_of(started.extras))
             part.before, part.after = self._around("TEXT_MESSAGE_CONTENT", "messageId", part.id, more)
 
     def _words(self) -> ReasoningWords:
@@ -186,9 +191,9 @@ class AGUIEncoder:
         elif kind is PartKind.TOOL_CALL:
             if not part.before:  # clients parse the arguments, and "" is no JSON
                 self._write({"type": "TOOL_CALL_ARGS", "toolCallId": part.id, "delta": "{}", **more})
-            self._write({"type": "TOOL_CALL_END", "toolCallId": part.id, **more})
+            self._write({"type": "TOOL_CALL_END", "toolCallId": part.id, **self._whole_of(event.extras), **more})
         elif part.before:
-            self._held = {"type": "TEXT_MESSAGE_END", "messageId": part.id, **more}
+            self._held = {"type": "TEXT_MESSAGE_END", "messageId": part.id, **self._whole_of(event.extras), **more}
 
     def _open_text(self, message_id: str, fallback: str, more: dict[str, Any]) -> str:
         """A text is a message of its own; the first of a message has that message's id."""
@@ -210,7 +215,7 @@ class AGUIEncoder:
         part.id = event.call_id or ""
         if event.origin is not Origin.FUNCTION:
             self._context.lost.add(Feature.TOOL_ORIGIN)
-        more = self._more(event.extras)
+        more = self._whole_of(event.extras)
         author = more.get("subagentRunId")
         host = self._hosts.get(author)
         if own(event.extras).get("parent"):
@@ -270,22 +275,24 @@ class AGUIEncoder:
             "content": [write_part(p, True) for p in event.parts] if listed else result_text(event.parts),
             "role": "tool",
         }
-        self._write({**wire, **self._more(event.extras)})
+        self._write({**wire, **self._whole_of(event.extras)})
 
     def _step_started(self, event: ev.StepStarted) -> None:
-        """Clients refuse a step that is open twice."""
-        if event.name in self._end.steps:
+        """Clients refuse a step that is open twice, but for those of two subagents."""
+        step = (self._more(event.extras).get("subagentRunId"), event.name)
+        if step in self._end.steps:
             self._context.lost.add(Feature.STEP, "a step inside one of the same name")
             return
-        self._end.steps[event.name] = None
-        self._write({"type": "STEP_STARTED", "stepName": event.name})
+        self._end.steps[step] = None
+        self._write({"type": "STEP_STARTED", "stepName": event.name, **self._whole_of(event.extras)})
 
     def _step_ended(self, event: ev.StepEnded) -> None:
-        if event.name not in self._end.steps:
+        step = (self._more(event.extras).get("subagentRunId"), event.name)
+        if step not in self._end.steps:
             self._context.lost.add(Feature.STEP, "the end of a step that is not open")
             return
-        del self._end.steps[event.name]
-        self._write({"type": "STEP_FINISHED", "stepName": event.name})
+        del self._end.steps[step]
+        self._write({"type": "STEP_FINISHED", "stepName": event.name, **self._whole_of(event.extras)})
 
     def _whole(self, event: ev.StateChanged | ev.Custom) -> None:
         wire = state_of(event, self._new) if isinstance(event, ev.StateChanged) else custom_of(event)
@@ -293,7 +300,7 @@ class AGUIEncoder:
             self._context.lost.add(Feature.STATE, "a value that clients would refuse")
         else:
             self._snapshot = self._snapshot or wire["type"] == "MESSAGES_SNAPSHOT"
-            self._write(wire)
+            self._write({**wire, **self._whole_of(event.extras)})
 
     def _raw(self, event: ev.Raw) -> None:
         wire = raw_of(event, self._new)

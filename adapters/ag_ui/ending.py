@@ -18,7 +18,8 @@ _FILTERED = Failure(ErrorCode.CONTENT_FILTER, "A content filter stopped the answ
 
 
 class Ending:
-    """`run` holds the ids the client gave; `pending` the calls without a result, `steps` those that are open."""
+    """`run` holds the ids the client gave; `pending` the calls without a result, `steps` those that are open, each
+    with its subagent."""
 
     def __init__(self, context: Context, new: bool) -> None:
         self._context = context
@@ -26,7 +27,7 @@ class Ending:
         self.run: _Wire = {}
         self.model: str | None = None
         self.pending: dict[str, None] = {}
-        self.steps: dict[str, None] = {}
+        self.steps: dict[tuple[str | None, str], None] = {}
         self.subagents = Subagents()
         self.interrupts: list[Interrupted] = []
         self.usage: UsageReported | None = None
@@ -51,19 +52,22 @@ class Ending:
         if reason is FinishReason.CONTENT_FILTER and not said and not self.interrupts:
             return self.failed(_FILTERED, note)
         if note and held is not None:
-            held["metadata"] = note
+            held["metadata"] = {**held.get("metadata", {}), **note}
             note = {}
         result = own(event.extras).get("result")
         wire = {"type": "RUN_FINISHED", **self.run, **({} if result is None else {"result": result})}
         wire.update(self._outcome(reason))
         wire.update(self._reported())
-        if note:
-            wire["metadata"] = note
+        if metadata := {**(own(event.extras).get("metadata") or {}), **note}:
+            wire["metadata"] = metadata
         asked = self._asked() if reason is FinishReason.CANCELED else []
         return [*self._closing(), *asked, wire]
 
     def _closing(self) -> list[_Wire]:
-        steps = [{"type": "STEP_FINISHED", "stepName": name} for name in self.steps]
+        steps: list[_Wire] = []
+        for owner, name in self.steps:
+            step = {"type": "STEP_FINISHED", "stepName": name}
+            steps.append({**step, "subagentRunId": owner} if owner else step)
         return [*steps, *self.subagents.closing()]
 
     def _asked(self) -> list[_Wire]:

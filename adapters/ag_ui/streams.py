@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from adapters.ag_ui.parts import tolerant_parts
-from adapters.ag_ui.wire import REDACTED, arguments_text, noted, text_of
+from adapters.ag_ui.wire import REDACTED, arguments_text, attached, noted, text_of
 from bridge.model import Builder, PartKind
 
 _Event = dict[str, Any]
@@ -111,8 +111,7 @@ class Streams:
             speaker = (_owner(start), key in self._announced)
             self._cut_texts((speaker[0], False))  # nobody will end what nobody began
             self._open_message(key, key or None, text_of(start.get("name")) or None)
-            owner = noted({"subagentRunId": text_of(start.get("subagentRunId")) or None})
-            self._builder.open_part(key, key, PartKind.TEXT, extras=owner)
+            self._builder.open_part(key, key, PartKind.TEXT, extras=noted(attached(start)))
             self._own(key, key)
             self._turn = key
             self._texts[key] = key
@@ -121,12 +120,12 @@ class Streams:
             self.texted = True
         self._put(key, delta)
 
-    def end_text(self, key: str) -> None:
+    def end_text(self, key: str, event: _Event | None = None) -> None:
         self._foreign.discard(key)
         if self._texts.pop(key, None) is not None:
             del self._speech[self._speakers.pop(key)][key]
             self._disown(key)
-            self._builder.end_part(key)
+            self._builder.end_part(key, extras=noted(attached(event)) if event else None)
 
     def _cut_texts(self, *speakers: tuple[str | None, bool]) -> None:
         for speaker in speakers:
@@ -159,7 +158,7 @@ class Streams:
             self._turns += 1
             message = ("turn", self._turns)
         self._open_message(message, parent or None)
-        extras = noted({"parent": parent or None, "subagentRunId": text_of(event.get("subagentRunId")) or None})
+        extras = noted({"parent": parent or None, **attached(event)})
         self._builder.open_part(
             key,
             message,
@@ -181,11 +180,11 @@ class Streams:
         self._put(("call", call_id), event.get("delta"))
         return True
 
-    def end_call(self, call_id: str) -> None:
+    def end_call(self, call_id: str, event: _Event | None = None) -> None:
         if self._calls.pop(call_id, None) is not None:
             self._over.add(call_id)
         self._disown(("call", call_id))
-        self._builder.end_part(("call", call_id))
+        self._builder.end_part(("call", call_id), extras=noted(attached(event)) if event else None)
 
     def result(self, event: _Event) -> None:
         """A tool ran at the backend; its turn is over."""
@@ -195,7 +194,7 @@ class Streams:
         self._over.discard(call_id)
         self._turn = None
         listed = isinstance(content, list) or None
-        extras = noted({"listed": listed, "subagentRunId": text_of(event.get("subagentRunId")) or None})
+        extras = noted({"listed": listed, **attached(event)})
         message_id = text_of(event.get("messageId")) or None
         self._builder.result(call_id, tolerant_parts(content), message_id=message_id, extras=extras)
 

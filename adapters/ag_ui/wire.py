@@ -66,6 +66,15 @@ def noted(values: dict[str, Any]) -> Extras | None:
     return {NAME: kept} if kept else None
 
 
+def attached(event: dict[str, Any]) -> dict[str, Any]:
+    """What any event may carry beside its own fields: whose it is, and metadata, but for what we read out of that."""
+    metadata = event.get("metadata")
+    kept = metadata if isinstance(metadata, dict) else {}
+    if finish_in(event) is not None:
+        kept = {k: v for k, v in kept.items() if k != "finish_reason"}
+    return {"subagentRunId": text_of(event.get("subagentRunId")) or None, "metadata": kept or None}
+
+
 def speaks_new(request: Request | None) -> bool:
     """Whether the client speaks 1.0 (section 5): it names a version. Without its request nothing need be left out."""
     if request is None:

@@ -80,7 +80,7 @@ def _stream(
     event: dict[str, Any], where: str, opened: dict[tuple[str, str], str | None], messages: set[str], strict: bool
 ) -> None:
     group, field, step = _STREAMS[event["type"]]
-    key = (group, event[field])
+    key = (group, event[field] if group != "step" else f"{event.get('subagentRunId')} {event[field]}")
     owner = None if group == "subagent" else event.get("subagentRunId")
     if step == "open":
         if key in opened:

@@ -532,6 +532,43 @@ def test_a_subagents_call_is_not_put_into_the_agents_message() -> None:
     assert {"type": "SUBAGENT_FINISHED", "subagentRunId": "s"} in out
 
 
+def test_metadata_and_attribution_of_an_agents_events_reach_clients() -> None:
+    """Clients keep a text's metadata with its message; those of a subagent belong to it alone."""
+    note = {"metadata": {"a": 1}}
+    sub = {"subagentRunId": "s", **note}
+    wire: list[dict[str, Any]] = [
+        {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "n"},
+        {"type": "STEP_STARTED", "stepName": "x"},
+        {"type": "STEP_STARTED", "stepName": "x", **sub},
+        {"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant", **note},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "a"},
+        {"type": "TEXT_MESSAGE_END", "messageId": "m", "metadata": {"b": 2}},
+        {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f", "parentMessageId": "m", **note},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": "{}"},
+        {"type": "TOOL_CALL_END", "toolCallId": "c", **note},
+        {"type": "TOOL_CALL_RESULT", "messageId": "r", "toolCallId": "c", "content": "ok", "role": "tool", **note},
+        {"type": "STATE_SNAPSHOT", "snapshot": {}, **sub},
+        {"type": "STATE_DELTA", "delta": [], **note},
+        {"type": "CUSTOM", "name": "n", "value": 1, **sub},
+        {"type": "STEP_FINISHED", "stepName": "x", **sub},
+        {"type": "STEP_FINISHED", "stepName": "x", **note},
+        {"type": "SUBAGENT_FINISHED", "subagentRunId": "s"},
+    ]
+    events = decode([join([orjson.dumps(w) for w in (*wire, {"type": "RUN_FINISHED", **note})])])
+    out = said(events, new_client())
+    assert out[1:-1] == wire
+    assert out[-1]["metadata"] == {"a": 1}
+    old = said(events, old_client())
+    assert [e["stepName"] for e in old if e["type"] == "STEP_STARTED"] == ["x"]
+    assert not any("subagentRunId" in e for e in old)
+
+
+def test_a_finish_reason_joins_the_metadata_of_its_text() -> None:
+    end = {"type": "TEXT_MESSAGE_END", "messageId": "m", "metadata": {"finish_reason": "length", "b": 2}}
+    told = said(streamed({"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "a"}, end), new_client())
+    assert told[-2]["metadata"] == {"b": 2, "finish_reason": "length"}
+
+
 def test_other_choices_and_origins_are_lost_and_named() -> None:
     def tell(builder: Any) -> None:
         builder.message(1, choice=1)
