@@ -106,10 +106,14 @@ class AGUIEncoder:
         owner = own(extras).get("subagentRunId")
         return {"subagentRunId": owner} if owner and self._new else {}
 
-    def _whole_of(self, extras: Any) -> dict[str, Any]:
-        """The subagent, and the metadata that an AG-UI backend gave an event which does not come in pieces."""
+    def _note(self, extras: Any) -> dict[str, Any]:
+        """The metadata that an AG-UI backend gave an event."""
         metadata = own(extras).get("metadata")
-        return {**self._more(extras), **({"metadata": metadata} if metadata else {})}
+        return {"metadata": metadata} if metadata else {}
+
+    def _whole_of(self, extras: Any) -> dict[str, Any]:
+        """What an event that does not come in pieces carries beside its own fields."""
+        return {**self._more(extras), **self._note(extras)}
 
     # ------------------------------------------------------------------ run and messages
 
@@ -191,9 +195,9 @@ class AGUIEncoder:
         elif kind is PartKind.TOOL_CALL:
             if not part.before:  # clients parse the arguments, and "" is no JSON
                 self._write({"type": "TOOL_CALL_ARGS", "toolCallId": part.id, "delta": "{}", **more})
-            self._write({"type": "TOOL_CALL_END", "toolCallId": part.id, **self._whole_of(event.extras), **more})
+            self._write({"type": "TOOL_CALL_END", "toolCallId": part.id, **self._note(event.extras), **more})
         elif part.before:
-            self._held = {"type": "TEXT_MESSAGE_END", "messageId": part.id, **self._whole_of(event.extras), **more}
+            self._held = {"type": "TEXT_MESSAGE_END", "messageId": part.id, **self._note(event.extras), **more}
 
     def _open_text(self, message_id: str, fallback: str, more: dict[str, Any]) -> str:
         """A text is a message of its own; the first of a message has that message's id."""

@@ -563,6 +563,15 @@ def test_metadata_and_attribution_of_an_agents_events_reach_clients() -> None:
     assert not any("subagentRunId" in e for e in old)
 
 
+def test_an_end_belongs_to_whoever_began() -> None:
+    """The official client refuses the run over an end with another subagent."""
+    out = said(streamed(
+        {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f"},
+        {"type": "TOOL_CALL_END", "toolCallId": "c", "subagentRunId": "s"},
+    ), new_client())  # fmt: skip
+    assert out[-2] == {"type": "TOOL_CALL_END", "toolCallId": "c"}
+
+
 def test_a_finish_reason_joins_the_metadata_of_its_text() -> None:
     end = {"type": "TEXT_MESSAGE_END", "messageId": "m", "metadata": {"finish_reason": "length", "b": 2}}
     told = said(streamed({"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "a"}, end), new_client())
