@@ -51,8 +51,9 @@ class AGKit(Dialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         need_json(wire)
         body = read_body(wire.body)
-        if generation_of(body, context) == 2:
-            return second.decode_request(wire, body, context)
+        asked = second.named(body)
+        if generation_of(asked, context) == 2:
+            return second.decode_request(wire, asked, context)
         return request.decode_request(body)
 
     def encoder(self, context: Context) -> Encoder:

@@ -62,6 +62,20 @@ def decode_request(wire: WireRequest, body: dict[str, Any], context: Context) ->
     return request
 
 
+# AG-UI's Python models, which this generation's server uses, take their own spelling as well.
+_ALIASES = {"thread_id": "threadId", "run_id": "runId", "forwarded_props": "forwardedProps"}
+
+
+def named(body: dict[str, Any]) -> dict[str, Any]:
+    """The body with the fields by which generations differ as the wire spells them."""
+    if _ALIASES.keys().isdisjoint(body):
+        return body
+    return {
+        **{_ALIASES[k]: v for k, v in body.items() if k in _ALIASES},
+        **{k: v for k, v in body.items() if k not in _ALIASES},
+    }
+
+
 def _complete(body: dict[str, Any], context: Context) -> dict[str, Any]:
     """The body with the fields that this generation's server makes up itself; an empty thread id begins a thread."""
     out = {**_DEFAULTS, **{k: v for k, v in body.items() if v is not None}}

@@ -274,6 +274,13 @@ def test_an_invalid_body_is_answered_in_this_generations_shape(body: Any) -> Non
     assert value["error"]["message"]
 
 
+def test_the_spelling_of_python_models() -> None:
+    props = {"command": {"resume": "yes"}}
+    request = asked({"thread_id": "t", "run_id": "r", "messages": [], "forwarded_props": props})
+    assert (request.thread_id, request.run_id, request.extra("ag-kit")["generation"]) == ("t", "r", 2)
+    assert [r.payload for r in request.resume] == ["yes"]
+
+
 def test_a_body_of_neither_generation() -> None:
     with pytest.raises(RequestError, match="threadId"):
         asked({"messages": []})
