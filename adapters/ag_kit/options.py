@@ -20,6 +20,10 @@ class FrontOptions(Options):
     reasoning: Literal["drop", "text"] = Field(
         "drop", description="Reasoning in generation 1: left out, or shown as text between <think> and </think>."
     )
+    reasoning_events: Literal["thinking", "reasoning", "none"] = Field(
+        "thinking",
+        description="Events of reasoning in generation 2: THINKING_* as the reference server, the newer REASONING_*, none.",
+    )
     media: Literal["text", "drop"] = Field(
         "text", description="Pictures, files and data in generation 1: told as Markdown or JSON text, or left out."
     )

@@ -20,7 +20,7 @@ from bridge.errors import ConfigError, RequestError, Unsupported
 from bridge.model import Custom, Event, FinishReason, HistoryMode, Interrupted, Request, Resume, RunFinished, json_text
 
 from .errors import SECOND
-from .options import back
+from .options import back, front
 from .wire import NAME
 from .writing import HEADERS, path_of, refuse
 
@@ -128,9 +128,9 @@ class Encoder:
 
 
 def encoder(context: Context) -> AnyEncoder:
-    """AG-UI's encoder with the reasoning events of before 1.0, as the reference server writes them (g2-thinking)."""
+    """AG-UI's encoder, by default with the reasoning events that the reference server writes (g2-thinking)."""
     agui = base()
-    options = agui.front_options.model_validate({"reasoning_events": "thinking"})
+    options = agui.front_options.model_validate({"reasoning_events": front(context).reasoning_events})
     return Encoder(agui.encoder(replace(context, options=options)), context)
 
 

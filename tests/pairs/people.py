@@ -291,6 +291,10 @@ class AguiFold:
     count: int = 0
 
     def event(self, event: Wire) -> None:
+        if event["type"].startswith("THINKING_"):  # of before 1.0: no ids, and no message that comes back
+            self.seen.reasoning += event.get("delta", "")
+            self.seen.started.set()
+            return
         _EVENTS.validate_python(event)
         assert not self.over, "an event after the end"
         assert (event["type"] in ("RUN_STARTED", "RUN_ERROR")) is (self.count == 0) or event["type"] == "RUN_ERROR"

@@ -286,9 +286,9 @@ def test_a_body_of_neither_generation() -> None:
         asked({"messages": []})
 
 
-def answered(made: Builder) -> list[dict[str, Any]]:
+def answered(made: Builder, **options: Any) -> list[dict[str, Any]]:
     request = asked({"threadId": "t", "runId": "r", "messages": []})
-    frames = encode(made.take(), context(request=request, thread_id="t"))
+    frames = encode(made.take(), context(request=request, thread_id="t", options=FrontOptions(**options)))
     assert b"[DONE]" not in frames
     return [json.loads(f) for f in frames if isinstance(f, bytes)]
 
@@ -311,13 +311,19 @@ def test_an_answer_is_ag_ui() -> None:
 
 def test_reasoning_is_told_as_the_reference_server_tells_it() -> None:
     """Clients of this generation have AG-UI libraries of before 1.0, of which many refuse the newer names."""
-    made = context(run_id="back").builder()
-    made.flow("m", PartKind.REASONING, "hmm")
-    made.flow("m", PartKind.TEXT, "done")
-    made.finish()
-    made.end()
+
+    def told(**options: Any) -> list[str]:
+        made = context(run_id="back").builder()
+        made.flow("m", PartKind.REASONING, "hmm")
+        made.flow("m", PartKind.TEXT, "done")
+        made.finish()
+        made.end()
+        return [e["type"] for e in answered(made, **options)]
+
     recorded = [json.loads(line[6:])["type"] for line in body_of("g2-thinking").splitlines() if line]
-    assert [e["type"] for e in answered(made)][:6] == recorded[:6]
+    assert told()[:6] == recorded[:6]
+    assert told(reasoning_events="reasoning")[1] == "REASONING_START"
+    assert told(reasoning_events="none")[1] == "TEXT_MESSAGE_START"
 
 
 def test_an_interrupt_is_a_custom_event_with_json_text() -> None:
