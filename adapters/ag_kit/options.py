@@ -22,7 +22,7 @@ class FrontOptions(Options):
     )
     reasoning_events: Literal["thinking", "reasoning", "none"] = Field(
         "thinking",
-        description="Events of reasoning in generation 2: THINKING_* as the reference server, the newer REASONING_*, none.",
+        description="Events of reasoning in generation 2: THINKING_* as the reference, the newer REASONING_*, or none.",
     )
     media: Literal["text", "drop"] = Field(
         "text", description="Pictures, files and data in generation 1: told as Markdown or JSON text, or left out."

@@ -208,6 +208,7 @@ class HttpCall:
             return Failure(
                 ErrorCode.BACKEND_ERROR,
                 f"The backend answered with a redirect (HTTP {response.status}), which is not followed.",
+                details={"backend_status": response.status},
             )
         try:
             body = await _bounded(response, MAX_ERROR_BODY, cut=True)

@@ -113,6 +113,7 @@ async def test_redirects_are_not_followed(web: aioresponses, backend: HttpBacken
     web.post(URL, status=307, headers={"location": "http://elsewhere.example/"})
     error = await refusal_of(backend)
     assert (error.code, "redirect" in error.message) == (ErrorCode.BACKEND_ERROR, True)
+    assert error.failure.details["backend_status"] == 307
 
 
 @pytest.mark.parametrize(

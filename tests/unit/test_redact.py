@@ -33,6 +33,11 @@ def test_values_of_key_fields_are_taken_out(text: str) -> None:
     assert "abc.def" not in shown
 
 
+def test_names_and_passwords_in_addresses_are_taken_out() -> None:
+    assert masked("see https://user:p4ss@host.example/x?a=b@c") == "see https://***@host.example/x?a=b@c"
+    assert masked("see http://host.example:8080/a:b@c") == "see http://host.example:8080/a:b@c"
+
+
 @pytest.mark.parametrize("text", ["a task-force of 5", "the disk-cache", "ask-me", "maximum context length is 10"])
 def test_plain_words_stay(text: str) -> None:
     assert masked(text) == text
