@@ -9,16 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adapters.agentscope.codec import AgentScope, AgentScopeJava, dialect, java
+    from adapters.agentscope.content_builder import ContentBuilder
+    from adapters.agentscope.message_builder import MessageBuilder
+    from adapters.agentscope.sdk import ResponseBuilder
 
-__all__ = ["AgentScope", "AgentScopeJava", "dialect", "java"]
+__all__ = [
+    "AgentScope",
+    "AgentScopeJava",
+    "ContentBuilder",
+    "MessageBuilder",
+    "ResponseBuilder",
+    "dialect",
+    "java",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import codec
-
-    value = globals()[name] = getattr(codec, name)
+    home: Any
+    if name.endswith("Builder"):
+        from . import sdk as home
+    else:
+        from . import codec as home
+    value = globals()[name] = getattr(home, name)
     return value
 
 
