@@ -27,7 +27,8 @@ class Content:
     """One content; the object itself is the builder's key of its part.
 
     `kind` is what it becomes: text, refusal, reasoning, call, output, media, data, approval. `pieces` is what was
-    passed on, `value` what was accumulated of anything but text, `opened` whether a part was opened for it.
+    passed on, `value` what was accumulated of anything but text, `opened` whether a part was opened for it, `final`
+    whether the wire said that the value is whole, `done` that nothing more is to be told of it.
     """
 
     type: str
@@ -35,6 +36,7 @@ class Content:
     pieces: list[str] = field(default_factory=list)
     value: Any = None
     opened: bool = False
+    final: bool = False
     done: bool = False
     wrapped: bool = False
 
@@ -43,9 +45,14 @@ class Content:
         """Whether further pieces of text go straight to the builder."""
         return self.opened and self.type == "text" and not self.done
 
+    @property
+    def whole(self) -> bool:
+        """Whether all of it was said, so that a content without a place cannot go on with it."""
+        return self.done or self.final
+
     def repeats(self, event: dict[str, Any]) -> bool:
         """Whether an event that names no place says again what was said to the end."""
-        if not self.done or event.get("delta") is True:
+        if not self.whole or event.get("delta") is True:
             return False
         if self.kind in PART_KINDS:
             return bool(self.pieces) and event.get(self.type) == "".join(self.pieces)
@@ -87,7 +94,7 @@ class Message:
         if not isinstance(index, int) or isinstance(index, bool):
             # A call in one piece and all of langgraph come without an index (capture `langgraph_tool`).
             index = self._place_of(kind, event)
-        elif self.id is None and (index, kind) in self.contents and self.contents[index, kind].done:
+        elif self.id is None and (index, kind) in self.contents and self.contents[index, kind].whole:
             # Contents without a message all say index 0.
             index = self._place_of(kind, event)
         return self._at(index, kind, event)
@@ -101,7 +108,7 @@ class Message:
     def _place_of(self, kind: str, event: dict[str, Any]) -> int:
         """Where a content without an index belongs: to one that is not complete, or that says the very same."""
         same = ((i, c) for (i, t), c in self.contents.items() if t == kind)
-        return next((i for i, c in same if not c.done or c.repeats(event)), self._free)
+        return next((i for i, c in same if not c.whole or c.repeats(event)), self._free)
 
     @property
     def _free(self) -> int:

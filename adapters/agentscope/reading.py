@@ -41,7 +41,10 @@ class Writer:
             self._accumulate(content, event)
             if content.kind == "call":
                 self._call_piece(message, content, event)
-            if final:
+            content.final = content.final or final
+            # What the message says beside an output, its end tells: usage, metadata, whether the tool failed.
+            waits = content.kind == "output" and message.id is not None and not message.implied
+            if final and not waits:
                 self._whole(message, content)
             else:
                 self._held[content] = message
@@ -52,13 +55,13 @@ class Writer:
             if content.kind in PART_KINDS:
                 content.done = True
                 self._end_text(message, content)
-            elif not content.done and (complete or content.kind == "media"):
+            elif not content.done and (complete or content.final or content.kind == "media"):
                 self._whole(message, content)
 
     def flush_held(self) -> None:
         """Pictures whose completion never comes (capture `text_and_image`) go out when something else begins."""
         for content, message in list(self._held.items()):
-            if content.kind in ("media", "data") and not content.done:
+            if (content.final or content.kind in ("media", "data")) and not content.done:
                 self._whole(message, content)
 
     # ------------------------------------------------------------------ text
