@@ -56,6 +56,11 @@ def arguments_of(value: object) -> str:
     return "" if value is None else json_text(value)
 
 
+def output_data(call_id: str, name: str | None, output: str) -> dict[str, Any]:
+    """`data` of an output."""
+    return {"call_id": call_id, "name": name or None, "output": output}
+
+
 def output_of(parts: list[Part], extras: dict[str, dict[str, Any]] | None) -> str:
     """The output string: byte-equal where an AgentScope peer wrote one, else the parts as text."""
     raw = own(extras).get("output")

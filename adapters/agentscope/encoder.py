@@ -18,7 +18,7 @@ from bridge.model import events as ev
 from bridge.model.events import Event
 
 from .approvals import approval_data
-from .calls import call_data, call_type, origin_note, output_of
+from .calls import call_data, call_type, origin_note, output_data, output_of
 from .contents import content_of
 from .errors import error_object
 from .forms import PYTHON, Form, safe
@@ -242,14 +242,13 @@ class Encoder:
         said = mine.get("type")
         kind = said if not known and isinstance(said, str) and said.endswith("_output") else f"{kind}_output"
         owner = event.message_id or owner or self._context.make_id("msg")
-        failed = {"is_error": True} if event.is_error else {}
-        data = {"call_id": event.call_id, "name": event.name or name or None}
-        self._whole_message(owner, kind, "tool", mine, {} if self._wire.form.exact else failed)
-        self._wire.content("in_progress", "data", 0, False, {"data": {**data, "output": ""}})
-        data["output"] = output_of(event.parts, event.extras)
-        self._wire.content(
-            "completed", "data", 0, False, {"data": {**data, **(failed if self._wire.form.exact else {})}}
+        data, note = self._wire.form.beside(
+            output_data(event.call_id, event.name or name, output_of(event.parts, event.extras)),
+            {"is_error": True} if event.is_error else {},
         )
+        self._whole_message(owner, kind, "tool", mine, note)
+        self._wire.content("in_progress", "data", 0, False, {"data": {**data, "output": ""}})
+        self._wire.content("completed", "data", 0, False, {"data": data})
 
     def _whole_message(self, owner: str, kind: str, role: str, mine: dict[str, Any], note: dict[str, Any]) -> None:
         """Opens a message of which no event tells the end. `mine`: what a backend of this dialect said beside it."""
@@ -279,12 +278,11 @@ class Encoder:
 
     def _interrupt(self, event: ev.Interrupted) -> None:
         """A question for a person, as the confirm and cancel buttons of the web frontend."""
-        data, note = approval_data(event)
+        data, note = self._wire.form.beside(*approval_data(event))
         mine = own(event.extras)
         owner = str(mine.get("id") or self._context.make_id("msg"))
-        exact = self._wire.form.exact
-        self._whole_message(owner, "mcp_approval_request", "assistant", mine, {} if exact else note)
-        self._wire.whole("data", {"data": {**data, **(note if exact else {})}})
+        self._whole_message(owner, "mcp_approval_request", "assistant", mine, note)
+        self._wire.whole("data", {"data": data})
 
     def _beat(self, event: ev.Heartbeat) -> None:
         keepalive, wire = self._options.keepalive, self._wire

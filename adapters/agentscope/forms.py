@@ -96,6 +96,10 @@ class Form:
         """The object with the names of this form; nothing inside its values is touched."""
         return {self.fields.get(k, k): v for k, v in value.items()}
 
+    def beside(self, data: dict[str, Any], note: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """`data` of a content and the metadata of its message, with a note where this form has a place for it."""
+        return ({**data, **note}, {}) if self.exact else (data, note)
+
     def _error(self, value: dict[str, Any]) -> Any:
         error = value["error"]
         known = ("code", "message") if self.exact else error

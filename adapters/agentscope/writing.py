@@ -23,7 +23,7 @@ from bridge.model import (
 )
 
 from .approvals import answer_data
-from .calls import call_data, call_type, origin_note, output_of
+from .calls import call_data, call_type, origin_note, output_data, output_of
 from .contents import content_of
 from .forms import PYTHON, Form
 from .notes import own, reasoning_note
@@ -177,7 +177,7 @@ class _Writer:
         self._message = message
         self._names = names
         self._ordinary = ordinary
-        self._exact = form.exact
+        self._form = form
         self._out: list[dict[str, Any]] = []
         self._contents: list[dict[str, Any]] | None = None
 
@@ -222,7 +222,7 @@ class _Writer:
         self._contents.append({"type": kind, **said, **own(part.extras)})
 
     def _call(self, call: ToolCall) -> None:
-        kind = call_type(call.origin, call.extras, self._ordinary, noted=not self._exact)
+        kind = call_type(call.origin, call.extras, self._ordinary, noted=not self._form.exact)
         self._names[call.call_id] = f"{kind} {call.name}"
         data = call_data(kind, call.call_id, call.name, call.arguments or "{}", call.server_label)
         self._start(kind, "assistant", [{"type": "data", "data": data}], origin_note(call.origin, kind))
@@ -232,11 +232,11 @@ class _Writer:
         kind, _, name = self._names.get(result.call_id, f"{self._ordinary} ").partition(" ")
         said = own(result.extras).get("type") if result.call_id not in self._names else None
         kind = said if isinstance(said, str) else f"{kind}_output"
-        output = output_of(result.parts, result.extras)
-        data: dict[str, Any] = {"call_id": result.call_id, "name": result.name or name or None, "output": output}
-        failed = {"is_error": True} if result.is_error else {}
-        data.update(failed if self._exact else {})
-        self._start(kind, "tool", [{"type": "data", "data": data}], failed)
+        data, note = self._form.beside(
+            output_data(result.call_id, result.name or name, output_of(result.parts, result.extras)),
+            {"is_error": True} if result.is_error else {},
+        )
+        self._start(kind, "tool", [{"type": "data", "data": data}], note)
         self._contents = None
 
     def _start(
