@@ -54,7 +54,7 @@ class Decoder:
         self._implicit: Message | None = None
         self._noted: tuple[Failure, int] | None = None
         self._reason: FinishReason | None = None
-        self._last: tuple[Content, object, object] | None = None
+        self._last: tuple[Content, str, object, object] | None = None
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
         for frame in frames:
@@ -85,9 +85,9 @@ class Decoder:
         last = self._last
         if last is None or event.get("delta") is not True:
             return False
-        content, msg_id, index = last
+        content, key, msg_id, index = last
         text = event.get("text")
-        if type(text) is not str or event.get("msg_id") != msg_id or event.get("index") != index:
+        if type(text) is not str or event.get(key) != msg_id or event.get("index") != index:
             return False
         content.pieces.append(text)
         self._builder.delta(content, text)
@@ -119,10 +119,11 @@ class Decoder:
             self._fail("An event of the backend is nested too deep.")
             return
         self._last = None
+        key = "msgId" if "msgId" in event else "msg_id"
         event = plain(event)
         match object_of(event):
             case "content":
-                self._on_content(event, ragged)
+                self._on_content(event, ragged, key)
             case "message":
                 self._on_message(event)
             case "response":
@@ -135,7 +136,7 @@ class Decoder:
 
     # ------------------------------------------------------------------ contents
 
-    def _on_content(self, event: dict[str, Any], ragged: str | None) -> None:
+    def _on_content(self, event: dict[str, Any], ragged: str | None, key: str) -> None:
         message = self._owner(event)
         if message.done:
             return
@@ -144,7 +145,7 @@ class Decoder:
             return
         self._writer.tell(message, content, event, ragged)
         if content.streams and ragged is None and event.get("msg_id"):
-            self._last = (content, event.get("msg_id"), event.get("index"))
+            self._last = (content, key, event.get("msg_id"), event.get("index"))
 
     def _owner(self, event: dict[str, Any]) -> Message:
         """The message of a content; one that was never opened is opened by what the content is (rule 6)."""
