@@ -26,7 +26,7 @@ from .calls import CALLS, OUTPUTS, call_of, result_of
 from .contents import part_of
 from .notes import NAME, reasoning_of
 from .options import front
-from .spelling import CONTENT_TYPES, message_type, plain, unwrapped
+from .spelling import CAMEL, CONTENT_TYPES, message_type, plain, unwrapped
 
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
 # What only this dialect's own agents understand, or what a model has no use for; passed on to them as it came.
@@ -58,7 +58,7 @@ _PAYLOADS = ("text", "refusal", "image_url", "video_url", "file_url", "file_id",
 def decode_request(wire: WireRequest, context: Context) -> Request:
     """Unknown top-level fields travel in `extras`; the frontend sends what is new, so the history is a DELTA."""
     need_json(wire)
-    body = Node(plain(read_body(wire.body)))
+    body = _Spelled(read_body(wire.body))
     reader = _Reader()
     reader.read(body)
     streams = body.boolean("stream") is not False or not front(context).honour_stream
@@ -80,6 +80,20 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         rest["input"] = reader.aside
     request.extras = {NAME: rest} if rest else None
     return request
+
+
+class _Spelled(Node):
+    """An object in the Python form; what is wrong with it is told in the names that the client used."""
+
+    __slots__ = ("_said",)
+
+    def __init__(self, value: dict[str, Any], path: str = "") -> None:
+        super().__init__(plain(value), path)
+        self._said = value
+
+    def at(self, name: str) -> str:
+        camel = CAMEL.get(name, name)
+        return super().at(camel if camel in self._said else name)
 
 
 def _sampling(body: Node) -> Sampling:
@@ -198,7 +212,7 @@ class _Reader:
         for place, value in enumerate(body.need_array("input")):
             path = f"input[{place}]"
             Node.of(value, path)
-            self._message(Node(plain(value), path))
+            self._message(_Spelled(value, path))
         for entry in self.aside:
             # Counted from the end: a stored history is put in front of what came.
             entry["followed_by"] = len(self.messages) - entry.pop("after")
@@ -286,7 +300,7 @@ class _Reader:
 
 def _content(said: Node, java: bool) -> Node:
     """A content in the Python form. It needs a type that is known, and strings where strings belong."""
-    content = Node(plain(said.value), said.path)
+    content = _Spelled(said.value, said.path)
     content.value = {**content.value, "type": content.need_string("type").lower()}
     if java and content.value["type"] == "data":
         content.value = unwrapped(content.value)

@@ -296,6 +296,7 @@ def test_complete_is_idempotent() -> None:
     assert content.complete() == content.complete()
     assert content.complete()["text"] == "a"
     assert message.complete() == message.complete()
+    assert content.complete()["text"] == "a", "also when the message is over"
     assert message.get_text_content() == "a"
 
 
@@ -313,15 +314,17 @@ def test_what_was_returned_does_not_change() -> None:
     given = {"a": {"b": [1]}}
     first = content.set_data(given)
     given["a"]["b"].append(2)
-    second = content.add_data_delta({"a": {"b": [3]}})
+    more: dict[str, Any] = {"a": {"b": [3]}, "c": [1]}
+    second = content.add_data_delta(more)
+    more["c"].append(2)
     content.complete()
     done = message.complete()
     response.completed()
     assert (opened["status"], opened["content"]) == ("in_progress", None)
     assert before["status"] == "in_progress"
     assert first["data"] == {"a": {"b": [1]}}
-    assert second["data"] == {"a": {"b": [3]}}
-    assert done["content"][0]["data"] == {"a": {"b": [1, 3]}}
+    assert second["data"] == {"a": {"b": [3]}, "c": [1]}
+    assert done["content"][0]["data"] == {"a": {"b": [1, 3]}, "c": [1]}
 
 
 # ------------------------------------------------------------------ contents of others

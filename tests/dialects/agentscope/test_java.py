@@ -203,7 +203,9 @@ def test_everything_at_once() -> None:
         "REASONING", "MESSAGE", "FUNCTION_CALL", "MCP_TOOL_CALL", "PLUGIN_CALL", "PLUGIN_CALL_OUTPUT",
         "FUNCTION_CALL_OUTPUT",
     ]  # fmt: skip
-    assert [c["type"] for c in final["output"][1]["content"]] == ["text", "image", "text"]
+    assert [(c["type"], c.get("text")) for c in final["output"][1]["content"]] == [
+        ("text", "Hello"), ("image", None), ("text", "no"),
+    ]  # fmt: skip
     assert final["usage"]["input_tokens"] == 3
     assert out[2]["status"] == "created"
     assert ctx.lost.names == ["reasoning_signature"]
@@ -297,6 +299,13 @@ def test_options_of_this_form() -> None:
     final = payloads(encode(events, ctx, front=java))[-1]
     assert [m["type"] for m in final["output"]] == ["MESSAGE", "PLUGIN_CALL"]
     assert ctx.lost.names == ["tool_origin"]
+
+
+def test_a_function_that_the_python_form_called_a_plugin_is_a_function_here() -> None:
+    """There its origin stands in the metadata, here only the type can tell it."""
+    calls = run(ToolCall("c", "f", "{}", Origin.FUNCTION), ToolCall("d", "g", "{}", Origin.PLUGIN))
+    there = decode([join(encode(calls))])
+    assert [m["type"] for m in java_payloads(there)[-1]["output"]] == ["FUNCTION_CALL", "PLUGIN_CALL"]
 
 
 def test_milliseconds_are_kept() -> None:
