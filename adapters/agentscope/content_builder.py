@@ -88,45 +88,44 @@ class ContentBuilder:
     def add_text_delta(self, text: str | None) -> Snapshot:
         """A piece of text; None counts as an empty one."""
         self._need("add_text_delta", "text")
-        return self.add_payload_delta({"text": self._string("text", text) or ""}, "add_text_delta")
+        return self.add_payload_delta({"text": "" if text is None else text}, "add_text_delta")
 
     add_delta = add_text_delta
 
     def set_text(self, text: str | None) -> Snapshot:
         """The text so far, in place of what was said before."""
-        return self._set("set_text", "text", {"text": self._string("text", text)})
+        return self._set("set_text", "text", {"text": text})
 
     def set_refusal(self, text: str | None) -> Snapshot:
-        return self._set("set_refusal", "refusal", {"refusal": self._string("text", text)})
+        return self._set("set_refusal", "refusal", {"refusal": text})
 
     # ------------------------------------------------------------------ data
 
     def set_data(self, data: dict[str, Any]) -> Snapshot:
-        return self._set("set_data", "data", {"data": deepcopy(self._object(data))})
+        return self._set("set_data", "data", {"data": data})
 
     def update_data(self, key: str, value: Any) -> Snapshot:
         """One key of the data anew; the event holds all that was said so far."""
         self._need("update_data", "data")
-        return self._set("update_data", "data", {"data": {**(self._payload["data"] or {}), key: deepcopy(value)}})
+        return self._set("update_data", "data", {"data": {**(self._payload["data"] or {}), key: value}})
 
     def add_data_delta(self, data: dict[str, Any]) -> Snapshot:
         """Joined to what is there key by key: text, numbers, lists and objects grow, all else is replaced."""
         self._need("add_data_delta", "data")
-        return self.add_payload_delta({"data": deepcopy(self._object(data))}, "add_data_delta")
+        return self.add_payload_delta({"data": data}, "add_data_delta")
 
     # ------------------------------------------------------------------ media
 
     def set_image_url(self, url: str) -> Snapshot:
         """An address or a `data:` URL."""
-        return self._set("set_image_url", "image", {"image_url": self._string("url", url)})
+        return self._set("set_image_url", "image", {"image_url": url})
 
     def set_audio(self, data: str, format: str | None = None) -> Snapshot:
         """`data`: an address, a `data:` URL, or base64 with its `format` (`wav`, `audio/wav`)."""
-        fields = {"data": self._string("data", data), "format": self._string("format", format)}
-        return self._set("set_audio", "audio", fields)
+        return self._set("set_audio", "audio", {"data": data, "format": format})
 
     def set_video_url(self, url: str) -> Snapshot:
-        return self._set("set_video_url", "video", {"video_url": self._string("url", url)})
+        return self._set("set_video_url", "video", {"video_url": url})
 
     def set_file(
         self,
@@ -137,7 +136,7 @@ class ContentBuilder:
         file_data: str | None = None,
     ) -> Snapshot:
         fields = {"file_url": file_url, "file_id": file_id, "filename": filename, "file_data": file_data}
-        return self._set("set_file", "file", {k: self._string(k, v) for k, v in fields.items()})
+        return self._set("set_file", "file", fields)
 
     # ------------------------------------------------------------------ the end
 
@@ -156,6 +155,7 @@ class ContentBuilder:
 
     def add_payload_delta(self, payload: dict[str, Any], action: str) -> Snapshot:
         """A piece of any type: text and addresses are appended, data is merged."""
+        payload = _checked(self.type, payload)
         self._begin(action)
         self._payload.update(_joined(self.type, self._payload, payload))
         return self._event("in_progress", True, {**PAYLOADS[self.type], **payload})
@@ -166,6 +166,7 @@ class ContentBuilder:
         The first event of a second or later content is a delta: the web frontend lays anything else over the content
         before it (section 13).
         """
+        payload = _checked(self.type, payload)
         first = self._begin(action)
         self._payload.update(payload)
         return self._event("in_progress", first and self.index > 0, self._payload)
@@ -190,27 +191,30 @@ class ContentBuilder:
         event = content_object(None, status, self.type, self.index, delta, self._message.id, payload)
         return Snapshot.of(event, self._message.form)
 
-    @staticmethod
-    def _string(name: str, value: str | None) -> str | None:
-        if value is not None and not isinstance(value, str):
-            raise ValueError(f"{name}: expected a string, got {kind_of(value)}.")
-        return value
 
-    @staticmethod
-    def _object(value: dict[str, Any]) -> dict[str, Any]:
-        """A dict that JSON can say; found out here and not when the event is written."""
-        if not isinstance(value, dict):
-            raise ValueError(f"data: expected a dict, got {kind_of(value)}.")
-        try:
-            dumps(value)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"data: expected what JSON can say; {error}.") from None
-        return value
+def _checked(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload, which nobody else can change. Raises `ValueError` for what is no value of its field."""
+    for name, value in payload.items():
+        if kind == "data":
+            _check_data(value)
+        elif value is not None and not isinstance(value, str):
+            raise ValueError(f"{name}: expected a string, got {kind_of(value)}.")
+    return deepcopy(payload)
+
+
+def _check_data(value: Any) -> None:
+    """Found out here, and not when the event is written: a dict that JSON can say."""
+    if not isinstance(value, dict):
+        raise ValueError(f"data: expected a dict, got {kind_of(value)}.")
+    try:
+        dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"data: expected what JSON can say; {error}.") from None
 
 
 def _joined(kind: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     if kind == "data":
-        return {"data": merge(old["data"], new["data"]) if isinstance(old["data"], dict) else new["data"]}
+        return {"data": merge(old["data"] or {}, new.get("data") or {})}
     if kind in ("text", "refusal"):
         return {kind: (old[kind] or "") + (new.get(kind) or "")}
     media = join_media({k: old[k] for k in old if k in MEDIA_FIELDS}, new)

@@ -54,10 +54,6 @@ class MessageBuilder:
     def done(self) -> bool:
         return self._ended is not None
 
-    @property
-    def usage(self) -> dict[str, Any] | None:
-        return self._wire.usage
-
     # ------------------------------------------------------------------ contents
 
     def create_content_builder(self, content_type: str = "text", index: int | None = None) -> ContentBuilder:

@@ -351,6 +351,16 @@ def test_pieces_by_index() -> None:
     assert (message.get_text_content(), message.get_audio_content()) == ("Bye", ["aGk="])
 
 
+def test_a_piece_that_says_nothing_changes_nothing() -> None:
+    message = _message()
+    for kind, nothing in (("data", {}), ("text", ""), ("image", None)):
+        piece = message.add_delta_content({"type": kind})
+        message.add_delta_content(piece | {"data": {}} if kind == "data" else piece)
+        done = message.content_completed(piece["index"])
+        check_schemas([piece, done])
+        assert done["image_url" if kind == "image" else kind] == nothing
+
+
 def test_an_image_that_comes_in_pieces_is_joined_and_a_new_address_replaces() -> None:
     message = begun().create_message_builder()
     piece = message.add_delta_content({"type": "image", "image_url": "https://x.example/"})
@@ -380,7 +390,7 @@ def test_messages_are_added_and_replaced_by_id() -> None:
 
 def _late(change: Callable[[ContentBuilder], Any]) -> Callable[[], Any]:
     def step() -> Any:
-        content = begun().create_message_builder().create_content_builder()
+        content = _message().create_content_builder()
         content.complete()
         return change(content)
 
@@ -471,8 +481,12 @@ def test_contents_may_be_made_ahead_and_filled_in_order() -> None:
     assert len(message.complete()["content"]) == 2
 
 
+def _message() -> MessageBuilder:
+    return begun().create_message_builder()
+
+
 def _content(kind: str = "text") -> ContentBuilder:
-    return begun().create_message_builder().create_content_builder(kind)
+    return _message().create_content_builder(kind)
 
 
 BAD: list[tuple[Callable[[], Any], str]] = [
@@ -480,7 +494,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: begun().create_message_builder("robot"), "role: expected one of assistant, user, system, tool, got"),
     (lambda: begun().create_message_builder(message_type=""), "message_type: expected a type"),
     (lambda: _content("hologram"), "content_type: expected one of audio, data, file, image, refusal, text, video"),
-    (lambda: begun().create_message_builder().create_content_builder("text", 1), "index: the next content .* 0, got 1"),
+    (lambda: _message().create_content_builder("text", 1), "index: the next content .* 0, got 1"),
     (lambda: _content("image").add_text_delta("x"), r"add_text_delta\(\): expected a content of type text, .* image"),
     (lambda: _content("text").set_data({}), "expected a content of type data"),
     (lambda: _content("text").set_image_url("u"), "expected a content of type image"),
@@ -489,10 +503,13 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: _content("data").set_data({"a": {1}}), "data: expected what JSON can say"),
     (lambda: _content("text").set_text(5), "text: expected a string, got a number"),  # type: ignore[arg-type]
     (lambda: _content("file").set_file(file_url=5), "file_url: expected a string"),  # type: ignore[arg-type]
-    (lambda: begun().create_message_builder().content_completed(0), "index: this message has 0 contents, got 0"),
-    (lambda: begun().create_message_builder().add_content({"type": "text", "index": 4}), "has 0 contents, got 4"),
-    (lambda: begun().create_message_builder().add_content({"text": "x"}), "type: expected one of"),
-    (lambda: begun().create_message_builder().add_delta_content("x"), "content: expected a mapping"),  # type: ignore[arg-type]
+    (lambda: _message().content_completed(0), "index: this message has 0 contents, got 0"),
+    (lambda: _message().add_content({"type": "text", "index": 4}), "has 0 contents, got 4"),
+    (lambda: _message().add_content({"text": "x"}), "type: expected one of"),
+    (lambda: _message().add_delta_content("x"), "content: expected a mapping"),  # type: ignore[arg-type]
+    (lambda: _message().add_delta_content({"type": "text", "text": 5}), "text: expected a string, got a number"),
+    (lambda: _message().add_delta_content({"type": "data", "data": "x"}), "data: expected a dict, got a string"),
+    (lambda: _message().add_content({"type": "data", "data": None}), "data: expected a dict, got null"),
     (lambda: begun().add_message({"role": "user"}), "message: expected one with an id, got None"),
 ]  # fmt: skip
 
