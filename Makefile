@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 CONFIG ?= config.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types bench clean
+.PHONY: help run test interop lint types bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -24,11 +24,19 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps agentscope-runtime==1.1.6.post2
 	@touch $@ $(VENV)/.run
 
+# Real servers of other projects need ninety packages of their own; tests start them from an environment beside ours.
+$(VENV)/agentscope/.done: tests/interop/agentscope.txt $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/agentscope
+	$(VENV)/agentscope/bin/pip install --quiet --disable-pip-version-check --no-deps -r tests/interop/agentscope.txt
+	@touch $@
+
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
 	$(BIN)/dialect-bridge serve $(CONFIG)
 
-test: $(VENV)/.dev  ## all tests
+test: $(VENV)/.dev interop  ## all tests
 	$(BIN)/python -m pytest $(ARGS)
+
+interop: $(VENV)/agentscope/.done  ## the real software that tests/interop drives
 
 lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check .

@@ -1,8 +1,12 @@
-"""The dialect `agentscope`: AgentScope Runtime's agent API in the Python form, both sides."""
+"""The dialects `agentscope` and `agentscope-java`: AgentScope Runtime's agent API in its two documented forms.
+
+Both read every form there is; the name decides what is written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bridge.codec import (
     Context,
@@ -18,27 +22,28 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 
 from . import errors
-from .card import CARD
+from .card import CARD, JAVA_CARD
 from .decoder import Decoder
 from .encoder import Encoder
 from .fields import read_any
-from .options import BackOptions, FrontOptions
+from .forms import JAVA, PYTHON, Form
+from .options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions, back, front
 from .request import decode_request
-from .spelling import PYTHON, plain
+from .spelling import plain
 from .writing import encode_request
 
 _ENDED = ("completed", "failed", "rejected", "canceled", "incomplete")
 
 
 class AgentScope(Dialect):
-    """Both sides of the agent API; another written form is a subclass with another `spelling`."""
+    """Both sides of the agent API. Another written form is a subclass with another `form`."""
 
     name = "agentscope"
     card = CARD
+    form: Form = PYTHON
     surface = (Endpoint("POST", "/process", Operation.RUN), Endpoint("GET", "/health", Operation.HEALTH))
     front_options = FrontOptions
     back_options = BackOptions
-    spelling = PYTHON
 
     # ------------------------------------------------------------- as the front
 
@@ -46,7 +51,8 @@ class AgentScope(Dialect):
         return decode_request(wire, context)
 
     def encoder(self, context: Context) -> Encoder:
-        return Encoder(context, self.spelling)
+        options = front(context, self.front_options)
+        return Encoder(context, self._form(options), options)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """The terminal response object, which holds the whole answer; a failed run is its error response."""
@@ -66,14 +72,15 @@ class AgentScope(Dialect):
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         message = {"role": "user", "type": "message", "content": [{"type": "text", "text": text}]}
-        body = {"input": [message], "session_id": "example", "stream": stream}
+        body = self.form.named({"input": [self.form.message(message)], "session_id": "example", "stream": stream})
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
         return WireRequest("POST", "/process", headers, body=dumps(body))
 
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
-        return encode_request(request, context)
+        options = back(context, self.back_options)
+        return encode_request(request, context, self._form(options), options)
 
     def decoder(self, context: Context) -> Decoder:
         return Decoder(context)
@@ -97,5 +104,25 @@ class AgentScope(Dialect):
     def decode_error(self, wire: WireResponse) -> Failure:
         return errors.decode_error(wire)
 
+    def _form(self, options: FrontOptions | BackOptions) -> Form:
+        return self.form
+
+
+class AgentScopeJava(AgentScope):
+    """The documented Java form: camelCase, upper-case message types, milliseconds (section 14)."""
+
+    name = "agentscope-java"
+    card = JAVA_CARD
+    form = JAVA
+    front_options = JavaFrontOptions
+    back_options = JavaBackOptions
+
+    def _form(self, options: FrontOptions | BackOptions) -> Form:
+        """The Java enumeration has no constant for reasoning; a client that knows no other wants it as a message."""
+        if getattr(options, "reasoning", "reasoning") == "message":
+            return replace(JAVA, types={**JAVA.types, "reasoning": "message"})
+        return JAVA
+
 
 dialect = AgentScope()
+java = AgentScopeJava()

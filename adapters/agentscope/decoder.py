@@ -13,13 +13,15 @@ from typing import Any
 from bridge.codec import Context, FrameLike
 from bridge.codec.jsontext import dumps, loads, loads_ragged
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, FinishReason, Heartbeat, Interrupted, MessageStatus, Raw
+from bridge.model import Event, FinishReason, Heartbeat, MessageStatus, Raw
 
-from .contents import NAME, metadata_note
+from .approvals import interrupted
 from .errors import failure_of
 from .fields import bare_failure, is_error, kind_of, object_of, role_of, too_deep
+from .messages import Content, Message, is_known
+from .notes import NAME, beside
 from .objects import usage_report
-from .reading import Content, Message, Writer, is_known
+from .reading import Writer
 from .spelling import plain, seconds
 
 _TERMINAL: dict[str, FinishReason | None] = {
@@ -52,7 +54,7 @@ class Decoder:
         self._implicit: Message | None = None
         self._noted: tuple[Failure, int] | None = None
         self._reason: FinishReason | None = None
-        self._last: tuple[Content, object, object] | None = None
+        self._last: tuple[Content, str, object, object] | None = None
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
         for frame in frames:
@@ -83,9 +85,9 @@ class Decoder:
         last = self._last
         if last is None or event.get("delta") is not True:
             return False
-        content, msg_id, index = last
+        content, key, msg_id, index = last
         text = event.get("text")
-        if type(text) is not str or event.get("msg_id") != msg_id or event.get("index") != index:
+        if type(text) is not str or event.get(key) != msg_id or event.get("index") != index:
             return False
         content.pieces.append(text)
         self._builder.delta(content, text)
@@ -117,10 +119,11 @@ class Decoder:
             self._fail("An event of the backend is nested too deep.")
             return
         self._last = None
+        key = "msgId" if "msgId" in event else "msg_id"
         event = plain(event)
         match object_of(event):
             case "content":
-                self._on_content(event, ragged)
+                self._on_content(event, ragged, key)
             case "message":
                 self._on_message(event)
             case "response":
@@ -133,7 +136,7 @@ class Decoder:
 
     # ------------------------------------------------------------------ contents
 
-    def _on_content(self, event: dict[str, Any], ragged: str | None) -> None:
+    def _on_content(self, event: dict[str, Any], ragged: str | None, key: str) -> None:
         message = self._owner(event)
         if message.done:
             return
@@ -142,7 +145,7 @@ class Decoder:
             return
         self._writer.tell(message, content, event, ragged)
         if content.streams and ragged is None and event.get("msg_id"):
-            self._last = (content, event.get("msg_id"), event.get("index"))
+            self._last = (content, key, event.get("msg_id"), event.get("index"))
 
     def _owner(self, event: dict[str, Any]) -> Message:
         """The message of a content; one that was never opened is opened by what the content is (rule 6)."""
@@ -221,6 +224,7 @@ class Decoder:
         metadata = event.get("metadata")
         if isinstance(metadata, dict):
             message.metadata.update(metadata)
+        message.usage = event.get("usage") or message.usage
         if is_error(message, event):
             self._error(message, event)
             return
@@ -257,8 +261,8 @@ class Decoder:
         if not message.known:
             # A type that nobody here understands passes whole; an empty list means what was accumulated.
             message.done = True
-            items = event.get("content")
-            items = items if isinstance(items, list) else []
+            said = event.get("content")
+            items = [plain(i) for i in said if isinstance(i, dict)] if isinstance(said, list) else []
             self._builder.emit(Raw(NAME, {**event, "type": message.kind, "content": items or message.raw}))
             return
         self._contents(message, event, final=True)
@@ -275,26 +279,14 @@ class Decoder:
         self._writer.finish(message, complete=status is not MessageStatus.FAILED)
         if message.kind == "mcp_approval_request":
             self._approval(message)
-        note = metadata_note(message.metadata)
+        note = beside(message.metadata, message.usage)
         self._builder.end_message(message, status, None, {NAME: note} if note else None)
 
     def _approval(self, message: Message) -> None:
+        mine = {"id": message.id, **beside(message.metadata, message.usage)}
         for content in message.contents.values():
             data = content.value if isinstance(content.value, dict) else {}
-            said, noted = data.get("id"), message.metadata.get("interrupt")
-            found = said if isinstance(said, str) and said else self._writer.make_id("interrupt")
-            noted = noted if isinstance(noted, dict) else {"reason": "approval", "payload": data}
-            reason, payload = noted.get("reason"), noted.get("payload")
-            call_id = data.get("call_id")
-            self._builder.interrupt(
-                Interrupted(
-                    found,
-                    reason if isinstance(reason, str) else None,
-                    payload,
-                    call_id if isinstance(call_id, str) else None,
-                    {NAME: {"id": message.id, **metadata_note(message.metadata)}},
-                )
-            )
+            self._builder.interrupt(interrupted(data, message.metadata, mine, self._writer.make_id))
 
     # ------------------------------------------------------------------ the response
 

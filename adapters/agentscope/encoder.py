@@ -1,7 +1,6 @@
 """Events -> AgentScope stream, for one run (protocol page, sections 5, 13, 17).
 
-One message is open at a time and stays open until the next one opens or the run ends: that is when its status,
-the finish reason and the usage are known. Contents of a message follow one another; `Order` sees to it.
+Contents of a message follow one another; `Order` sees to it. What is open and how it is written is `Output`.
 """
 
 from __future__ import annotations
@@ -14,25 +13,19 @@ from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.order import DELTAS, Order
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Data, Extras, FinishReason, MessageStatus, Part, PartKind, Refusal, Text, json_text
+from bridge.model import Extras, FinishReason, MessageStatus, PartKind
 from bridge.model import events as ev
 from bridge.model.events import Event
 
-from .contents import (
-    NAME,
-    call_data,
-    call_type,
-    content_of,
-    foreign_metadata,
-    origin_note,
-    output_of,
-    own,
-    reasoning_note,
-)
+from .approvals import approval_data
+from .calls import call_data, call_type, origin_note, output_data, output_of
+from .contents import content_of
 from .errors import error_object
-from .objects import WireMessage, WireResponse, content_object, usage_object
-from .options import front
-from .spelling import PYTHON, Spelling, safe
+from .forms import PYTHON, Form, safe
+from .notes import NAME, foreign_metadata, own, reasoning_note, usage_of
+from .objects import WireMessage, usage_object
+from .options import FrontOptions, front
+from .output import Output
 
 _STATUSES = {
     MessageStatus.COMPLETED: "completed",
@@ -42,8 +35,12 @@ _STATUSES = {
 }
 # These carry no place in the answer.
 _FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
-# The reasons that a status cannot tell and the last message's metadata does.
-_NOTED = frozenset({FinishReason.LENGTH, FinishReason.TOOL_CALLS, FinishReason.CONTENT_FILTER})
+# The reasons that a status cannot tell and the last message's metadata does, and what is lost without metadata.
+_NOTED: dict[FinishReason, Feature | None] = {
+    FinishReason.LENGTH: Feature.FINISH_LENGTH,
+    FinishReason.CONTENT_FILTER: Feature.FINISH_CONTENT_FILTER,
+    FinishReason.TOOL_CALLS: None,
+}
 _ROLES = ("assistant", "user", "system", "tool")
 # What OpenAI says of a whole answer and this wire says in the metadata of its last message (section 18).
 _BESIDE = ("system_fingerprint", "service_tier")
@@ -55,34 +52,29 @@ class _Live:
     """The content that is being written. `prefix` is everything of a delta between its number and its text."""
 
     started: ev.PartStarted
+    kind: str
     prefix: bytes = b""
-    index: int = 0
     pieces: list[str] = field(default_factory=list)
 
 
 class Encoder:
-    """Trusts the grammar; every event becomes no, one or several payloads, numbered from 0 without gaps."""
+    """Trusts the grammar; every event becomes no, one or several payloads."""
 
-    def __init__(self, context: Context, spelling: Spelling = PYTHON) -> None:
+    def __init__(self, context: Context, form: Form = PYTHON, options: FrontOptions | None = None) -> None:
         self._context = context
-        self._options = front(context)
-        self._spelling = spelling
-        self._head = spelling.head
+        self._options = options or front(context)
         self._order = Order(context.lost, _FREE)
-        self._out: list[FrameLike] = []
-        self._number = 0
-        self._response = WireResponse("", 0, "")
-        self._message: WireMessage | None = None
-        self._output: list[dict[str, Any]] = []
+        self._wire = Output(form, context.lost)
         self._live: _Live | None = None
-        self._ids: set[str] = set()
         self._roles: dict[str, str] = {}
         self._calls: dict[str, tuple[str, str, str]] = {}
-        self._note: dict[str, Any] = {}
+        self._created_at = 0.0
+        self._beside: dict[str, Any] = {}
         self._usage: dict[str, Any] | None = None
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out = self._out = []
+        out: list[FrameLike] = []
+        self._wire.frames = out
         order = self._order
         for event in events:
             kind = type(event)
@@ -99,55 +91,6 @@ class Encoder:
         """Nothing follows the terminal response: there is no `[DONE]` here."""
         return []
 
-    # ------------------------------------------------------------------ writing
-
-    def _next(self) -> int:
-        number = self._number
-        self._number = number + 1
-        return number
-
-    def _write(self, event: dict[str, Any]) -> None:
-        self._out.append(self._spelling.write(event))
-
-    def _content(self, status: str, kind: str, index: int, delta: bool, payload: dict[str, Any]) -> None:
-        """One content event of the open message; a completed one becomes part of the message."""
-        assert self._message is not None
-        content = content_object(self._next(), status, kind, index, delta, self._message.id, payload)
-        if status == "completed":
-            self._message.contents.append(content)
-        self._write(content)
-
-    def _open(self, owner: str, kind: str, role: str, metadata: dict[str, Any] | None = None) -> WireMessage:
-        """Opens a message of its own, after closing the one that was open."""
-        self._close_message()
-        message = self._message = WireMessage(self._new_id(owner), kind, role, owner, metadata=dict(metadata or {}))
-        self._write(message.opening(self._next()))
-        return message
-
-    def _join(self, owner: str) -> WireMessage:
-        """The open message when it is an ordinary one of this owner, otherwise a new one."""
-        message = self._message
-        if message is not None and message.owner == owner and message.kind == "message":
-            return message
-        return self._open(owner, "message", self._roles.get(owner, "assistant"))
-
-    def _close_message(self) -> None:
-        message = self._message
-        if message is not None:
-            closed = message.closing(self._next())
-            self._output.append(closed)
-            self._write(closed)
-            self._message = None
-
-    def _new_id(self, wanted: str) -> str:
-        """The id itself for the first message, `<id>-<n>` for those that have to be added to it."""
-        chosen, n = wanted, 0
-        while chosen in self._ids:
-            n += 1
-            chosen = f"{wanted}-{n}"
-        self._ids.add(chosen)
-        return chosen
-
     # ------------------------------------------------------------------ the run
 
     def _start_run(self, event: ev.RunStarted) -> None:
@@ -155,10 +98,9 @@ class Encoder:
         chosen = (request.run_id if request else None) or own(event.extras).get("id") or f"response_{event.run_id}"
         session = context.thread_id or event.thread_id or event.run_id
         beside = (event.extras or {}).get("openai-chat") or {}
-        self._note = {name: beside[name] for name in _BESIDE if name in beside}
-        self._response = WireResponse(str(chosen), int(event.created_at), session)
-        self._write(self._response.event(self._next(), "created"))
-        self._write(self._response.event(self._next(), "in_progress"))
+        self._beside = {name: beside[name] for name in _BESIDE if name in beside}
+        self._created_at = event.created_at
+        self._wire.begin(str(chosen), event.created_at, session)
 
     def _report(self, event: ev.UsageReported) -> None:
         self._usage = usage_object(event)
@@ -177,10 +119,18 @@ class Encoder:
             self._terminal(status, ended_at=None, error=error_object(failure))
             return
         if reason in _NOTED:
-            message = self._message or self._open(self._context.make_id("msg"), "message", "assistant")
-            message.metadata["finish_reason"] = str(reason)
-        ended_at = None if status == "canceled" else event.ended_at or self._response.created_at
-        self._terminal(status, ended_at=ended_at)
+            self._note_reason(reason, status)
+        self._terminal(status, ended_at=None if status == "canceled" else event.ended_at or self._created_at)
+
+    def _note_reason(self, reason: FinishReason, status: str) -> None:
+        """The reason in the metadata of the last message, which is made where there is none."""
+        wire, lost = self._wire, _NOTED[reason]
+        if not wire.form.exact:
+            if wire.message is None:
+                wire.open(self._context.make_id("msg"), "message", "assistant")
+            wire.note({"finish_reason": str(reason)})
+        elif lost is not None and status == "completed":
+            self._context.lost.add(lost)
 
     def _fail(self, event: ev.RunFailed) -> None:
         word = own(event.extras).get("code")
@@ -189,20 +139,13 @@ class Encoder:
 
     def _terminal(self, status: str, *, ended_at: float | None, error: dict[str, Any] | None = None) -> None:
         """The partial message is closed as incomplete: the web frontend shows `output` instead of what it had."""
-        message = self._message
+        message = self._wire.message
         if message is not None:
-            message.usage = self._usage
-            message.metadata.update(self._note)
+            message.usage = message.usage or self._usage
+            message.metadata.update(self._beside)
             if status == "incomplete" or (status != "completed" and not message.ended):
                 message.status = "canceled" if status == "canceled" else "incomplete"
-        self._close_message()
-        output = self._output if self._output or error is None else None
-        completed_at = None if ended_at is None else int(ended_at)
-        self._write(
-            self._response.event(
-                self._next(), status, output=output, usage=self._usage, completed_at=completed_at, error=error
-            )
-        )
+        self._wire.end(status, usage=self._usage, ended_at=ended_at, error=error)
 
     # ------------------------------------------------------------------ parts
 
@@ -212,12 +155,12 @@ class Encoder:
 
     def _start_part(self, event: ev.PartStarted) -> None:
         """A text opens its message with its first piece, so that an empty one leaves no trace; a call at once."""
-        self._live = _Live(event)
+        self._live = _Live(event, "refusal" if event.kind is PartKind.REFUSAL else "text")
         if event.kind is PartKind.TOOL_CALL:
-            kind = call_type(event.origin, event.extras, self._options.call_type)
-            self._open(event.message_id, kind, "assistant", origin_note(event.origin, kind))
+            kind = call_type(event.origin, event.extras, self._options.call_type, noted=not self._wire.form.exact)
+            self._wire.open(event.message_id, kind, "assistant", origin_note(event.origin, kind))
             self._calls[event.call_id or ""] = (kind, event.name or "", event.message_id)
-            self._content("in_progress", "data", 0, False, self._call(event, kind, ""))
+            self._say_call("in_progress", event, "")
 
     def _delta(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         live, text = self._live, event.text
@@ -228,60 +171,55 @@ class Encoder:
         live.pieces.append(text)
         if event.extras is not None:
             self._logprobs(event.extras)
-        number = self._number
-        self._number = number + 1
+        wire = self._wire
+        number = wire.number
+        wire.number = number + 1
         said = dumps(text)
-        self._out.append(b"%b%d%b%b}" % (self._head, number, prefix, said if said.isascii() else safe(said)))
+        wire.frames.append(b"%b%d%b%b}" % (wire.head, number, prefix, said if said.isascii() else safe(said)))
 
     def _open_text(self, live: _Live) -> bytes:
         """Opens the message of a text where needed and prepares what all its deltas share."""
+        owner = live.started.message_id
         if live.started.kind is PartKind.REASONING:
-            message = self._open(live.started.message_id, "reasoning", "assistant")
+            self._wire.open(owner, "reasoning", "assistant")
         else:
-            message = self._join(live.started.message_id)
-        live.index = len(message.contents)
-        kind, payload = self._text(live, "")
-        event = content_object(0, "in_progress", kind, live.index, True, message.id, payload)
-        # `{"sequence_number":0` before and `""}` behind are what changes from delta to delta.
-        live.prefix = self._spelling.write(event)[len(self._head) + 1 : -3]
+            self._join(owner)
+        live.prefix = self._wire.text_prefix(live.kind)
         return live.prefix
+
+    def _join(self, owner: str) -> None:
+        self._wire.join(owner, self._roles.get(owner, "assistant"))
 
     def _logprobs(self, extras: Extras) -> None:
         """OpenAI's log probabilities have no field here and stand in the message's metadata (section 18)."""
         said = (extras.get("openai-chat") or {}).get("logprobs")
         if not isinstance(said, dict):
             return
-        assert self._message is not None
-        known = self._message.metadata.setdefault("logprobs", {})
+        assert self._wire.message is not None
+        known = self._wire.message.metadata.setdefault("logprobs", {})
         for name, items in said.items():
             if isinstance(items, list):
                 known.setdefault(name, []).extend(items)
 
-    @staticmethod
-    def _text(live: _Live, text: str) -> tuple[str, dict[str, Any]]:
-        return content_of(Refusal(text) if live.started.kind is PartKind.REFUSAL else Text(text))
-
     def _arguments(self, event: ev.ArgsDelta) -> None:
         live = self._live
         assert live is not None
-        assert self._message is not None
         live.pieces.append(event.text)
         if self._options.arguments == "snapshots":
-            payload = self._call(live.started, self._message.kind, "".join(live.pieces))
-            self._content("in_progress", "data", 0, False, payload)
+            self._say_call("in_progress", live.started, "".join(live.pieces))
 
-    @staticmethod
-    def _call(event: ev.PartStarted, kind: str, arguments: str) -> dict[str, Any]:
-        return {"data": call_data(kind, event.call_id or "", event.name or "", arguments, event.server_label)}
+    def _say_call(self, status: str, event: ev.PartStarted, arguments: str) -> None:
+        assert self._wire.message is not None
+        kind = self._wire.message.kind
+        data = call_data(kind, event.call_id or "", event.name or "", arguments, event.server_label)
+        self._wire.content(status, "data", 0, False, {"data": data})
 
     def _end_part(self, event: ev.PartEnded) -> None:
         live = self._live
         assert live is not None
         if live.started.kind is PartKind.TOOL_CALL:
-            assert self._message is not None
             # Readers parse the arguments as JSON, and an empty string is none.
-            arguments = "".join(live.pieces) or "{}"
-            self._content("completed", "data", 0, False, self._call(live.started, self._message.kind, arguments))
+            self._say_call("completed", live.started, "".join(live.pieces) or "{}")
         else:
             self._end_text(live, reasoning_note(event.signature, event.redacted))
         self._live = None
@@ -290,20 +228,12 @@ class Encoder:
         if note and not live.prefix:
             self._open_text(live)
         if live.prefix:
-            assert self._message is not None
-            self._message.metadata.update(note)
-            kind, payload = self._text(live, "".join(live.pieces))
-            self._content("completed", kind, live.index, False, payload)
+            self._wire.note(note)
+            self._wire.complete_text(live.kind, "".join(live.pieces))
 
     def _add(self, event: ev.ContentAdded) -> None:
-        """A whole part: once as a delta, since the frontend lays anything else over the content before it."""
-        message = self._join(event.message_id)
-        self._whole(len(message.contents), event.part)
-
-    def _whole(self, index: int, part: Part) -> None:
-        kind, payload = content_of(part)
-        self._content("in_progress", kind, index, True, payload)
-        self._content("completed", kind, index, False, payload)
+        self._join(event.message_id)
+        self._wire.whole(*content_of(event.part))
 
     def _result(self, event: ev.ToolResulted) -> None:
         known = self._calls.get(event.call_id)
@@ -312,20 +242,28 @@ class Encoder:
         said = mine.get("type")
         kind = said if not known and isinstance(said, str) and said.endswith("_output") else f"{kind}_output"
         owner = event.message_id or owner or self._context.make_id("msg")
-        note = {**foreign_metadata(mine.get("metadata")), **({"is_error": True} if event.is_error else {})}
-        message = self._open(owner, kind, "tool", note)
+        data, note = self._wire.form.beside(
+            output_data(event.call_id, event.name or name, output_of(event.parts, event.extras)),
+            {"is_error": True} if event.is_error else {},
+        )
+        self._whole_message(owner, kind, "tool", mine, note)
+        self._wire.content("in_progress", "data", 0, False, {"data": {**data, "output": ""}})
+        self._wire.content("completed", "data", 0, False, {"data": data})
+
+    def _whole_message(self, owner: str, kind: str, role: str, mine: dict[str, Any], note: dict[str, Any]) -> None:
+        """Opens a message of which no event tells the end. `mine`: what a backend of this dialect said beside it."""
+        message = self._wire.open(owner, kind, role, {**foreign_metadata(mine.get("metadata")), **note})
+        message.usage = usage_of(mine)
         message.ended = True
-        data = {"call_id": event.call_id, "name": event.name or name or None}
-        self._content("in_progress", "data", 0, False, {"data": {**data, "output": ""}})
-        output = output_of(event.parts, event.extras)
-        self._content("completed", "data", 0, False, {"data": {**data, "output": output}})
 
     def _end_message(self, event: ev.MessageEnded) -> None:
-        message = self._message
+        message = self._wire.message
         if message is not None and message.owner == event.message_id and not message.ended:
+            mine = own(event.extras)
             message.status = _STATUSES[event.status]
             message.ended = event.status is MessageStatus.COMPLETED
-            message.metadata.update(foreign_metadata(own(event.extras).get("metadata")))
+            message.usage = usage_of(mine)
+            message.metadata.update(foreign_metadata(mine.get("metadata")))
 
     # ------------------------------------------------------------------ the rest
 
@@ -339,26 +277,21 @@ class Encoder:
                 self._context.lost.add(Feature.STEP)
 
     def _interrupt(self, event: ev.Interrupted) -> None:
-        """A question for a person, as the confirm and cancel buttons of the web frontend.
-
-        An interrupt of another dialect is told the same way, with its reason and payload kept beside it.
-        """
-        data, note = _approval(event)
+        """A question for a person, as the confirm and cancel buttons of the web frontend."""
+        data, note = self._wire.form.beside(*approval_data(event))
         mine = own(event.extras)
-        owner = mine.get("id") or self._context.make_id("msg")
-        note = {**foreign_metadata(mine.get("metadata")), **note}
-        message = self._open(str(owner), "mcp_approval_request", "assistant", note)
-        message.ended = True
-        self._whole(0, Data(data))
+        owner = str(mine.get("id") or self._context.make_id("msg"))
+        self._whole_message(owner, "mcp_approval_request", "assistant", mine, note)
+        self._wire.whole("data", {"data": data})
 
     def _beat(self, event: ev.Heartbeat) -> None:
-        keepalive = self._options.keepalive
-        if keepalive == "comment" or (keepalive == "message" and not self._number):
-            self._out.append(KEEPALIVE)
+        keepalive, wire = self._options.keepalive, self._wire
+        if keepalive == "comment" or (keepalive == "message" and not wire.number):
+            wire.frames.append(KEEPALIVE)
         elif keepalive == "message":
-            number = self._next()
-            beat = WireMessage(f"{self._response.id}-beat-{number}", "heartbeat", "assistant", "")
-            self._write(beat.opening(number))
+            number = wire.next()
+            beat = WireMessage(f"{wire.response.id}-beat-{number}", "heartbeat", "assistant", "")
+            wire.write(beat.opening(number))
 
     def _raw(self, event: ev.Raw) -> None:
         """A message of a type that only AgentScope knows, as it came, with this stream's numbers."""
@@ -367,25 +300,21 @@ class Encoder:
             self._context.lost.add(Feature.RAW, event.dialect)
             return
         wanted, kind, role = value.get("id"), value.get("type"), value.get("role")
-        message = self._open(
+        self._whole_message(
             wanted if isinstance(wanted, str) and wanted else self._context.make_id("msg"),
             kind if isinstance(kind, str) else "message",
             role if role in _ROLES else "assistant",
-            foreign_metadata(value.get("metadata")),
+            value,
+            {},
         )
+        message, status = self._wire.message, value.get("status")
+        assert message is not None
         message.extra = {k: v for k, v in value.items() if k not in _HANDLED}
-        status = value.get("status")
-        message.status, message.ended = status if isinstance(status, str) else "completed", True
+        message.status = status if isinstance(status, str) else "completed"
         contents = value.get("content")
         for index, content in enumerate(contents if isinstance(contents, list) else []):
             if isinstance(content, dict):
-                self._copy(index, content)
-
-    def _copy(self, index: int, content: dict[str, Any]) -> None:
-        template = content_object(None, "", "", 0, False, "", {})
-        payload = {k: v for k, v in content.items() if k not in template}
-        kind = content.get("type")
-        self._content("completed", kind if isinstance(kind, str) else "data", index, False, payload)
+                self._wire.copy(index, content)
 
 
 # Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
@@ -411,21 +340,3 @@ _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
     ev.RunFailed: Encoder._fail,
     ev.RunFinished: Encoder._finish,
 }
-
-
-def _approval(event: ev.Interrupted) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`data` of an approval request, and the metadata that keeps what it cannot say."""
-    payload = event.payload if isinstance(event.payload, dict) else {}
-    looks = isinstance(payload.get("name"), str) and "arguments" in payload
-    if looks and event.reason == "approval" and payload.get("id") == event.interrupt_id:
-        return payload, {}
-    arguments = payload["arguments"] if looks else event.payload
-    data: dict[str, Any] = {
-        "id": event.interrupt_id,
-        "name": payload["name"] if looks else event.reason or "interrupt",
-        "arguments": arguments if isinstance(arguments, str) else json_text(arguments),
-        "server_label": payload.get("server_label") or "",
-    }
-    if event.call_id:
-        data["call_id"] = event.call_id
-    return data, {"interrupt": {"reason": event.reason, "payload": event.payload}}

@@ -10,7 +10,7 @@ from bridge.codec.jsontext import loads
 from bridge.codec.redact import masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
-from .contents import text_of
+from .spelling import text_of
 
 # Our code -> AgentScope's word. What is not here is said as the last resort below.
 _WORDS: dict[ErrorCode, str] = {

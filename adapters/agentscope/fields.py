@@ -8,7 +8,7 @@ from bridge.codec.jsontext import deeper_than, loads, loads_ragged, may_nest
 from bridge.errors import Failure
 
 from .errors import failure_of
-from .reading import Message
+from .messages import Message
 from .spelling import message_type
 
 _DEEPEST = 200

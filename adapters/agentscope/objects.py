@@ -41,14 +41,14 @@ class WireMessage:
     ended: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
 
-    def opening(self, number: int) -> dict[str, Any]:
+    def opening(self, number: int | None) -> dict[str, Any]:
         return self._object(number, "in_progress", None, None)
 
-    def closing(self, number: int) -> dict[str, Any]:
+    def closing(self, number: int | None) -> dict[str, Any]:
         return self._object(number, self.status, self.contents, self.usage)
 
     def _object(
-        self, number: int, status: str, content: list[dict[str, Any]] | None, usage: dict[str, Any] | None
+        self, number: int | None, status: str, content: list[dict[str, Any]] | None, usage: dict[str, Any] | None
     ) -> dict[str, Any]:
         return {
             "sequence_number": number,
@@ -77,7 +77,7 @@ class WireResponse:
 
     def event(
         self,
-        number: int,
+        number: int | None,
         status: str,
         *,
         output: list[dict[str, Any]] | None = None,

@@ -1,4 +1,4 @@
-"""What a route or a backend of this dialect may be told."""
+"""What a route or a backend of these dialects may be told."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pydantic import Field, field_validator
 
 from bridge.codec import Context, Options
 
+Call = Literal["plugin_call", "function_call"]
+_REASONING = "Type of reasoning messages: REASONING, which the documented enumeration lacks, or MESSAGE."
+
 
 class FrontOptions(Options):
     """Options of a route that speaks AgentScope to its clients."""
 
-    call_type: Literal["plugin_call", "function_call"] = Field(
+    call_type: Call = Field(
         "plugin_call", description="Message type of ordinary tool calls; the web frontend shows only plugin_call."
     )
     arguments: Literal["completed", "snapshots"] = Field(
@@ -38,20 +41,40 @@ class FrontOptions(Options):
         return "off" if value is False else value
 
 
+class JavaFrontOptions(FrontOptions):
+    """Options of a route that speaks the Java form: it has no metadata, so statuses and types tell what they can."""
+
+    call_type: Call = Field("function_call", description="Message type of tools that are plain functions.")
+    length: Literal["completed"] = Field(
+        "completed", description="Status of an answer that ran into its token limit; the form has no other word."
+    )
+    content_filter: Literal["completed", "rejected", "failed"] = Field(
+        "rejected", description="Status of an answer that a filter stopped."
+    )
+    reasoning: Literal["reasoning", "message"] = Field("reasoning", description=_REASONING)
+
+
 class BackOptions(Options):
     """Options of a backend that speaks AgentScope."""
 
     path: str = Field("/process", description="Path of the chat endpoint below the base URL.")
-    call_type: Literal["plugin_call", "function_call"] = Field(
+    call_type: Call = Field(
         "plugin_call", description="Message type of ordinary tool calls in the history that is sent."
     )
 
 
-def front(context: Context) -> FrontOptions:
+class JavaBackOptions(BackOptions):
+    """Options of a backend that speaks the Java form."""
+
+    call_type: Call = Field("function_call", description="Message type of plain functions in the history that is sent.")
+    reasoning: Literal["reasoning", "message"] = Field("reasoning", description=_REASONING)
+
+
+def front(context: Context, kind: type[FrontOptions] = FrontOptions) -> FrontOptions:
     """The front's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
+    return context.options if isinstance(context.options, kind) else kind()
 
 
-def back(context: Context) -> BackOptions:
+def back(context: Context, kind: type[BackOptions] = BackOptions) -> BackOptions:
     """The back's options, or the defaults when a stream is translated without a route."""
-    return context.options if isinstance(context.options, BackOptions) else BackOptions()
+    return context.options if isinstance(context.options, kind) else kind()

@@ -22,9 +22,11 @@ from bridge.model import (
     ToolMode,
 )
 
-from .contents import CALLS, CONTENT_TYPES, NAME, OUTPUTS, call_of, part_of, reasoning_of, result_of
+from .calls import CALLS, OUTPUTS, call_of, result_of
+from .contents import part_of
+from .notes import NAME, reasoning_of
 from .options import front
-from .spelling import message_type, plain
+from .spelling import CAMEL, CONTENT_TYPES, message_type, plain, unwrapped
 
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
 # What only this dialect's own agents understand, or what a model has no use for; passed on to them as it came.
@@ -56,7 +58,7 @@ _PAYLOADS = ("text", "refusal", "image_url", "video_url", "file_url", "file_id",
 def decode_request(wire: WireRequest, context: Context) -> Request:
     """Unknown top-level fields travel in `extras`; the frontend sends what is new, so the history is a DELTA."""
     need_json(wire)
-    body = Node(plain(read_body(wire.body)))
+    body = _Spelled(read_body(wire.body))
     reader = _Reader()
     reader.read(body)
     streams = body.boolean("stream") is not False or not front(context).honour_stream
@@ -78,6 +80,20 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         rest["input"] = reader.aside
     request.extras = {NAME: rest} if rest else None
     return request
+
+
+class _Spelled(Node):
+    """An object in the Python form; what is wrong with it is told in the names that the client used."""
+
+    __slots__ = ("_said",)
+
+    def __init__(self, value: dict[str, Any], path: str = "") -> None:
+        super().__init__(plain(value), path)
+        self._said = value
+
+    def at(self, name: str) -> str:
+        camel = CAMEL.get(name, name)
+        return super().at(camel if camel in self._said else name)
 
 
 def _sampling(body: Node) -> Sampling:
@@ -196,7 +212,7 @@ class _Reader:
         for place, value in enumerate(body.need_array("input")):
             path = f"input[{place}]"
             Node.of(value, path)
-            self._message(Node(plain(value), path))
+            self._message(_Spelled(value, path))
         for entry in self.aside:
             # Counted from the end: a stored history is put in front of what came.
             entry["followed_by"] = len(self.messages) - entry.pop("after")
@@ -208,28 +224,27 @@ class _Reader:
             role = said.lower()
         kind, metadata = message_type(said), node.object("metadata")
         name = node.string("name") or _string(metadata.get("original_name") if metadata else None)
-        contents = [Node(plain(c.value), c.path) for c in node.objects("content")]
-        for content in contents:
-            _check(content)
+        java = said is not None and said != said.lower()
+        contents = [_content(c, java) for c in node.objects("content")]
         if kind == "mcp_approval_response" and (role == "tool" or any("output" in _data(c) for c in contents)):
             kind = "mcp_call_output"
         if kind in _ASIDE or kind.startswith(_ASIDE_PREFIX):
             self._aside(kind, node, contents)
             return
         notes = metadata.value if metadata else {}
-        java = said is not None and said != said.lower()
         parts = self._parts(kind, contents, notes, java)
         if kind in CALLS or kind == "reasoning":
             role = "assistant"
         elif kind in OUTPUTS:
             role = "tool"
         rest = node.rest(_MESSAGE_FIELDS)
-        mine = {**({"fields": rest} if rest else {}), **({} if kind in _ORDINARY else {"type": said})}
+        mine = {**({"fields": rest} if rest else {}), **({} if kind in _ORDINARY else {"type": kind})}
         extras = {NAME: mine} if mine else None
         self.messages.append(Message(role or "assistant", parts, node.string("id"), name, notes, extras))
 
     def _aside(self, kind: str, node: Node, contents: list[Node]) -> None:
-        self.aside.append({"after": len(self.messages), "message": node.value})
+        message = {**node.value, "type": kind, "content": [c.value for c in contents]}
+        self.aside.append({"after": len(self.messages), "message": message})
         if kind == "mcp_approval_response":
             for content in contents:
                 self._approval(Node(_data(content), f"{content.path}.data"))
@@ -283,10 +298,12 @@ class _Reader:
         return said or f"call_{len(self._calls) + 1}"
 
 
-def _check(content: Node) -> None:
-    """Each content needs a type that is known, and strings where strings belong."""
-    content.need_string("type")
-    content.value = {**content.value, "type": content.value["type"].lower()}
+def _content(said: Node, java: bool) -> Node:
+    """A content in the Python form. It needs a type that is known, and strings where strings belong."""
+    content = _Spelled(said.value, said.path)
+    content.value = {**content.value, "type": content.need_string("type").lower()}
+    if java and content.value["type"] == "data":
+        content.value = unwrapped(content.value)
     content.one_of("type", CONTENT_TYPES)
     for name in _PAYLOADS:
         content.string(name)
@@ -295,6 +312,7 @@ def _check(content: Node) -> None:
         content.string("format")
     elif content.value["type"] == "data":
         content.object("data")
+    return content
 
 
 def _data(content: Node) -> dict[str, Any]:

@@ -1,39 +1,37 @@
-"""How the variants of this protocol spell the same things, in one place (protocol page, sections 1, 14, 17).
+"""How foreign spellings are read: every variant of this protocol becomes the Python form (sections 1, 14, 17).
 
-Inside this room every object has the names of the Python form. `plain` brings an object of any variant to them;
-`Spelling` is what a writer differs in, so that another variant is another row and not another codec.
+Inside this room every object has the names of the Python form. What is written in another form is `forms.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec.jsontext import dumps
+CONTENT_TYPES = frozenset({"text", "refusal", "data", "image", "audio", "video", "file"})
 
-_CAMEL: dict[str, str] = {
-    "sequenceNumber": "sequence_number",
-    "createdAt": "created_at",
-    "completedAt": "completed_at",
-    "sessionId": "session_id",
-    "userId": "user_id",
-    "responseId": "response_id",
-    "msgId": "msg_id",
-    "imageUrl": "image_url",
-    "videoUrl": "video_url",
-    "fileUrl": "file_url",
-    "fileId": "file_id",
-    "fileData": "file_data",
-    "fileName": "file_name",
-    "topP": "top_p",
-    "maxTokens": "max_tokens",
-    "frequencyPenalty": "frequency_penalty",
-    "presencePenalty": "presence_penalty",
+CAMEL: dict[str, str] = {
+    "sequence_number": "sequenceNumber",
+    "created_at": "createdAt",
+    "completed_at": "completedAt",
+    "session_id": "sessionId",
+    "user_id": "userId",
+    "response_id": "responseId",
+    "msg_id": "msgId",
+    "image_url": "imageUrl",
+    "video_url": "videoUrl",
+    "file_url": "fileUrl",
+    "file_id": "fileId",
+    "file_data": "fileData",
+    "file_name": "fileName",
+    "top_p": "topP",
+    "max_tokens": "maxTokens",
+    "frequency_penalty": "frequencyPenalty",
+    "presence_penalty": "presencePenalty",
 }
+_SNAKE = {camel: snake for snake, camel in CAMEL.items()}
 # By-products of Java getters (capture `java_camelcase_text`): they repeat the content.
 _NOISE = frozenset({"textContent", "imageContent"})
-_FOREIGN = frozenset(_CAMEL) | _NOISE
+_FOREIGN = frozenset(_SNAKE) | _NOISE
 
 _TYPES: dict[str, str] = {
     "mcp_tool_call": "mcp_call",
@@ -45,6 +43,13 @@ _TYPES: dict[str, str] = {
     "chunk": "message",
     "": "message",
 }
+# What has no class in Java stands in a `data` content under its own type (section 17); only with these fields.
+STAND_INS: dict[str, frozenset[str]] = {
+    "image": frozenset({"file_id"}),
+    "audio": frozenset({"data", "format", "file_id"}),
+    "video": frozenset({"video_url", "file_id"}),
+    "file": frozenset({"file_url", "file_id", "filename", "file_data"}),
+}
 # Seconds stay below this until the year 5138; milliseconds have been above it since 1973.
 _MILLISECONDS = 10**11
 
@@ -53,7 +58,22 @@ def plain(value: dict[str, Any]) -> dict[str, Any]:
     """The object with the Python form's field names; the very same object when it has them already."""
     if _FOREIGN.isdisjoint(value):
         return value
-    return {_CAMEL.get(key, key): item for key, item in value.items() if key not in _NOISE}
+    named = {_SNAKE.get(key, key): item for key, item in value.items() if key not in _NOISE}
+    return unwrapped(named) if named.get("type") == "data" else named
+
+
+def unwrapped(content: dict[str, Any]) -> dict[str, Any]:
+    """A `data` content of the camelCase form as what it stands for; any other content as it is."""
+    data = content.get("data")
+    kind = data.get("type") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(kind, str):
+        return content
+    fields = data.keys() - {"type"}
+    if kind == "data" and fields == {"value"}:
+        return {**content, "data": {"value": data["value"]}, "wrapped": True}
+    if fields and fields <= STAND_INS.get(kind, frozenset()):
+        return {**{k: v for k, v in content.items() if k != "data"}, **data}
+    return content
 
 
 def message_type(value: object) -> str:
@@ -77,35 +97,6 @@ def number_of(value: object) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-@dataclass(frozen=True)
-class Spelling:
-    """What one written form differs in: names of fields, and the object that ends up on the wire."""
-
-    fields: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def head(self) -> bytes:
-        """How every event begins, up to its number."""
-        return b'{"%b":' % self.fields.get("sequence_number", "sequence_number").encode()
-
-    def write(self, event: dict[str, Any]) -> bytes:
-        """The payload of one event."""
-        return safe(dumps(event))
-
-
-def safe(payload: bytes) -> bytes:
-    """Writes U+0085, U+2028 and U+2029 as escapes.
-
-    The project's asynchronous client splits lines with `str.splitlines` and would lose the event (section 11). In
-    valid UTF-8 these bytes cannot stand inside another character, and in JSON only inside strings.
-    """
-    if payload.isascii():
-        return payload
-    # Looking for one byte is a memory scan; most text has neither of these lead bytes (measured: 60 ns against 200).
-    if 0xE2 in payload:
-        payload = payload.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
-    return payload.replace(b"\xc2\x85", b"\\u0085") if 0xC2 in payload else payload
-
-
-PYTHON = Spelling()
-"""snake_case, lower-case types, seconds: what `agentscope-runtime` itself sends."""
+def text_of(value: object) -> str:
+    """The value when it is a string, otherwise an empty one."""
+    return value if isinstance(value, str) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context, Feature, WireRequest
+from bridge.codec import Context, Feature, Losses, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.errors import Unsupported
 from bridge.model import (
@@ -14,7 +14,6 @@ from bridge.model import (
     Refusal,
     Request,
     ResponseFormat,
-    Resume,
     Text,
     Tool,
     ToolCall,
@@ -23,8 +22,12 @@ from bridge.model import (
     ToolResult,
 )
 
-from .contents import call_data, call_type, content_of, origin_note, output_of, own, reasoning_note
-from .options import back
+from .approvals import answer_data
+from .calls import call_data, call_type, origin_note, output_data, output_of
+from .contents import content_of
+from .forms import PYTHON, Form
+from .notes import own, reasoning_note
+from .options import BackOptions, back
 
 _SAMPLING = ("top_p", "temperature", "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed")
 # OpenAI fields without a counterpart, carried as extra fields of the same name (section 18).
@@ -32,28 +35,57 @@ _CARRIED = ("logprobs", "logit_bias", "store")
 _EMPTY_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-def encode_request(request: Request, context: Context) -> WireRequest:
-    """The session id is always sent: two anonymous requests at once collide in the real server (section 12)."""
+def encode_request(
+    request: Request, context: Context, form: Form = PYTHON, options: BackOptions | None = None
+) -> WireRequest:
+    """The session id is always sent: two anonymous requests at once collide in the real server (section 12).
+
+    Raises `Unsupported` for a number of answers that the protocol does not know.
+    """
     n = request.sampling.n
     if n is not None and not 1 <= n <= 5:
         raise Unsupported(f"n: expected a number from 1 to 5, got {n}.", param="n")
-    if request.context:
-        context.lost.add(Feature.CONTEXT)
-    if request.state is not None:
-        context.lost.add(Feature.STATE)
-    body: dict[str, Any] = {"input": _input(request, context), "stream": True}
+    options = options or back(context)
+    _lose(request, form, context.lost)
+    body: dict[str, Any] = {"input": _input(request, options.call_type, form), "stream": True}
     fields = {
-        "id": request.run_id,
+        "response_id" if form.exact else "id": request.run_id,
         "model": context.model or request.model,
         **{name: getattr(request.sampling, name) for name in _SAMPLING},
-        "tools": _tools(request),
+        "tools": _tools(request, form),
         "session_id": context.thread_id or request.thread_id or context.run_id,
         "user_id": request.user_id,
-        **_extra(request),
+        **({} if form.exact else _extra(request)),
     }
     body.update((k, v) for k, v in fields.items() if v is not None)
     headers = {"content-type": "application/json", "accept": "text/event-stream"}
-    return WireRequest("POST", back(context).path, headers, body=dumps(body))
+    return WireRequest("POST", options.path, headers, body=dumps(form.named(body)))
+
+
+def _lose(request: Request, form: Form, lost: Losses) -> None:
+    """Records what has no field. A form whose parsers refuse unknown fields has none of those that others only keep."""
+    said: list[tuple[Feature, object]] = [(Feature.CONTEXT, request.context)]
+    if form.exact:
+        # "none" is said by offering no tools.
+        choice = request.tool_choice if request.tool_choice and request.tool_choice.mode is not ToolMode.NONE else None
+        said += [
+            (Feature.TOOL_CHOICE, choice),
+            (Feature.RESPONSE_FORMAT, request.response_format),
+            (Feature.REASONING_EFFORT, request.reasoning_effort),
+            (Feature.METADATA, request.metadata),
+            (Feature.MESSAGE_NAME, any(m.name for m in request.messages)),
+            (
+                Feature.EXTRAS,
+                own(request.extras).keys() - {"input"} | request.extra("openai-chat").keys() & set(_CARRIED),
+            ),
+        ]
+    for feature, value in said:
+        if value:
+            lost.add(feature)
+    if request.state is not None:
+        lost.add(Feature.STATE)
+    if form.exact and request.parallel_tool_calls is not None:
+        lost.add(Feature.PARALLEL_TOOL_CALLS)
 
 
 def _extra(request: Request) -> dict[str, Any]:
@@ -71,19 +103,22 @@ def _extra(request: Request) -> dict[str, Any]:
     }
 
 
-def _tools(request: Request) -> list[dict[str, Any]] | None:
+def _tools(request: Request, form: Form) -> list[dict[str, Any]] | None:
+    if form.exact:
+        barred = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
+        return [_tool(t, strict=False) for t in request.tools or ()] or None if not barred else None
     others = own(request.extras).get("tools")
     tools = [_tool(t) for t in request.tools or ()] + (others if isinstance(others, list) else [])
     return tools or None
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
+def _tool(tool: Tool, *, strict: bool = True) -> dict[str, Any]:
     function: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description or "",
         "parameters": _EMPTY_PARAMETERS if tool.parameters is None else tool.parameters,
     }
-    if tool.strict is not None:
+    if strict and tool.strict is not None:
         function["strict"] = tool.strict
     return {"type": "function", "function": function}
 
@@ -115,11 +150,10 @@ def _format(wanted: ResponseFormat | None) -> dict[str, Any] | None:
 # ------------------------------------------------------------------ input
 
 
-def _input(request: Request, context: Context) -> list[dict[str, Any]]:
+def _input(request: Request, ordinary: str, form: Form) -> list[dict[str, Any]]:
     """The messages, with what a frontend of this dialect sent beside them put back in its place."""
     names: dict[str, str] = {}
-    ordinary = back(context).call_type
-    blocks = [_Writer(message, names, ordinary).write() for message in request.messages]
+    blocks = [_Writer(message, names, ordinary, form).write() for message in request.messages]
     aside = own(request.extras).get("input")
     entries = aside if isinstance(aside, list) else []
     out: list[dict[str, Any]] = []
@@ -128,29 +162,22 @@ def _input(request: Request, context: Context) -> list[dict[str, Any]]:
         if place < len(blocks):
             out += blocks[place]
     if not entries:
-        out += [_approval(r) for r in request.resume]
-    return out
+        out += [_approval(answer_data(r)) for r in request.resume]
+    return [form.message(m) for m in out]
 
 
-def _approval(resume: Resume) -> dict[str, Any]:
-    payload = resume.payload if isinstance(resume.payload, dict) else {}
-    reason = payload.get("reason")
-    data = {
-        "approve": resume.agrees,
-        "id": resume.interrupt_id,
-        "approval_request_id": resume.interrupt_id,
-        "reason": reason if isinstance(reason, str) else resume.payload if isinstance(resume.payload, str) else None,
-    }
+def _approval(data: dict[str, Any]) -> dict[str, Any]:
     return {"type": "mcp_approval_response", "role": "user", "content": [{"type": "data", "data": data}]}
 
 
 class _Writer:
     """One message of ours as one or several of theirs: reasoning, calls and outputs have their own (section 18)."""
 
-    def __init__(self, message: Message, names: dict[str, str], ordinary: str) -> None:
+    def __init__(self, message: Message, names: dict[str, str], ordinary: str, form: Form) -> None:
         self._message = message
         self._names = names
         self._ordinary = ordinary
+        self._form = form
         self._out: list[dict[str, Any]] = []
         self._contents: list[dict[str, Any]] | None = None
 
@@ -195,7 +222,7 @@ class _Writer:
         self._contents.append({"type": kind, **said, **own(part.extras)})
 
     def _call(self, call: ToolCall) -> None:
-        kind = call_type(call.origin, call.extras, self._ordinary)
+        kind = call_type(call.origin, call.extras, self._ordinary, noted=not self._form.exact)
         self._names[call.call_id] = f"{kind} {call.name}"
         data = call_data(kind, call.call_id, call.name, call.arguments or "{}", call.server_label)
         self._start(kind, "assistant", [{"type": "data", "data": data}], origin_note(call.origin, kind))
@@ -205,9 +232,10 @@ class _Writer:
         kind, _, name = self._names.get(result.call_id, f"{self._ordinary} ").partition(" ")
         said = own(result.extras).get("type") if result.call_id not in self._names else None
         kind = said if isinstance(said, str) else f"{kind}_output"
-        output = output_of(result.parts, result.extras)
-        data = {"call_id": result.call_id, "name": result.name or name or None, "output": output}
-        note = {"is_error": True} if result.is_error else {}
+        data, note = self._form.beside(
+            output_data(result.call_id, result.name or name, output_of(result.parts, result.extras)),
+            {"is_error": True} if result.is_error else {},
+        )
         self._start(kind, "tool", [{"type": "data", "data": data}], note)
         self._contents = None
 

@@ -67,7 +67,8 @@ class WebFrontend:
     def shown(self) -> list[tuple[str, Any]]:
         """What is on the screen, top to bottom."""
         out: list[tuple[str, Any]] = []
-        outputs = {p["data"]["call_id"]: p["data"]["output"] for p in self._parts("plugin_call_output")}
+        answered = self._parts("plugin_call_output") + self._parts("mcp_call_output")
+        outputs = {p["data"]["call_id"]: p["data"]["output"] for p in answered}
         for message in self.state["output"]:
             parts = message["content"]
             if message["type"] == "message":

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from adapters.agentscope import dialect
-from bridge.codec import Context, Frame, FrameLike
+from bridge.codec import Context, Dialect, Frame, FrameLike
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, fold, verify
 
@@ -59,8 +59,8 @@ def body_of(case: dict[str, Any]) -> bytes:
     return data
 
 
-def decode(chunks: Iterable[bytes], ctx: Context | None = None) -> list[Event]:
-    decoder, splitter, out = dialect.decoder(ctx or context()), Splitter(), []
+def decode(chunks: Iterable[bytes], ctx: Context | None = None, back: Dialect = dialect) -> list[Event]:
+    decoder, splitter, out = back.decoder(ctx or context()), Splitter(), []
     for chunk in chunks:
         out += decoder.feed(splitter.feed(chunk))
     out += decoder.feed(splitter.close())
@@ -68,9 +68,11 @@ def decode(chunks: Iterable[bytes], ctx: Context | None = None) -> list[Event]:
     return verify(out)
 
 
-def encode(events: Sequence[Event], ctx: Context | None = None, size: int | None = None) -> list[FrameLike]:
+def encode(
+    events: Sequence[Event], ctx: Context | None = None, size: int | None = None, front: Dialect = dialect
+) -> list[FrameLike]:
     """The frames of these events, in batches of `size`."""
-    encoder, out = dialect.encoder(ctx or context()), []
+    encoder, out = front.encoder(ctx or context()), []
     step = size or max(1, len(events))
     for at in range(0, len(events), step):
         out += encoder.encode(events[at : at + step])
@@ -82,9 +84,9 @@ def payloads(frames: Sequence[FrameLike]) -> list[dict[str, Any]]:
     return [json.loads(d) for d in data]
 
 
-def again(events: Sequence[Event], ctx: Context | None = None) -> Answer:
+def again(events: Sequence[Event], ctx: Context | None = None, form: Dialect = dialect) -> Answer:
     """The answer that comes out when these events go over the wire and back."""
-    return fold(decode([join(encode(events, ctx))]))
+    return fold(decode([join(encode(events, ctx, front=form))], back=form))
 
 
 def check_schemas(events: Sequence[dict[str, Any]]) -> None:

@@ -234,6 +234,32 @@ def test_calls_and_results_without_messages() -> None:
     assert [r.call_id for r in answer.results] == ["a"]
 
 
+@pytest.mark.parametrize("index", [None, 0])
+def test_several_calls_and_outputs_in_one_message(index: int | None) -> None:
+    """As the langgraph adapter sends them, whose contents have an index of their own or none."""
+    calls = [{"call_id": i, "name": "f", "arguments": "{}"} for i in "ab"]
+    outputs = [{"call_id": i, "output": f"of {i}"} for i in "ab"]
+    places = [None, None] if index is None else [0, 1]
+    answer = told(
+        CREATED, message("m", type="plugin_call"),
+        *(data("m", c, index=i) for c, i in zip(calls, places, strict=True)), message("m", "completed", []),
+        message("o", type="plugin_call_output"),
+        *(data("o", c, index=i) for c, i in zip(outputs, places, strict=True)),
+        *(data("o", c, index=i) for c, i in zip(outputs, places, strict=True)), message("o", "completed", []), DONE,
+    )  # fmt: skip
+    assert [c.call_id for c in answer.calls] == ["a", "b"]
+    assert [(r.call_id, r.parts[0].text) for r in answer.results] == [("a", "of a"), ("b", "of b")]
+
+
+def test_what_the_end_of_an_output_says_counts_and_a_cut_loses_nothing() -> None:
+    opened = [CREATED, message("o", type="plugin_call_output"), data("o", {"call_id": "a", "output": "x"})]
+    end = message("o", "completed", [], type="plugin_call_output", metadata={"is_error": True})
+    assert [r.is_error for r in told(*opened, end, DONE).results] == [True]
+    assert [r.is_error for r in told(*opened).results] == [False]
+    failed = message("o", "failed", [], type="plugin_call_output")
+    assert [r.call_id for r in told(*opened, failed, DONE).results] == ["a"]
+
+
 def test_argument_pieces_that_repeat_id_and_name() -> None:
     pieces = [
         {"call_id": "c", "name": "f", "arguments": '{"a"'},

@@ -35,6 +35,7 @@ from bridge.model import (
     verify,
 )
 
+from .frontends import WebFrontend
 from .helpers import again, check_schemas, context, encode, payloads
 
 JSON = st.recursive(
@@ -125,6 +126,19 @@ def test_nothing_is_lost_that_the_card_does_not_name(events: list[Event]) -> Non
     frames = encode(events)
     check_schemas(payloads(frames))
     assert outline(again(events)) == project(fold(events), dialect.card)
+
+
+@settings(max_examples=100, deadline=None)
+@given(streams())
+def test_the_web_frontend_is_never_left_with_another_picture(events: list[Event]) -> None:
+    """Whatever was streamed, the end changes nothing of what is on the screen, and the spinner stops (section 13)."""
+    frames = [join([f]) for f in encode(events)]
+    before = WebFrontend().read(b"".join(frames[:-1])).shown()
+    frontend = WebFrontend().read(b"".join(frames))
+    assert not frontend.errors
+    assert frontend.shown() == before
+    # Only its own cancel ends with a status that it does not know as an end.
+    assert frontend.generating == (frontend.state["status"] == "canceled")
 
 
 @settings(max_examples=60, deadline=None)

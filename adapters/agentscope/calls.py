@@ -1,0 +1,105 @@
+"""Calls and their outputs: one `data` content each, the same in requests and answers (sections 6 and 8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec.jsontext import loads
+from bridge.model import Origin, Part, Text, ToolCall, ToolResult, json_text, result_text
+
+from .notes import NAME, own
+from .spelling import text_of
+
+ORIGINS: dict[str, Origin] = {
+    "plugin_call": Origin.PLUGIN,
+    "function_call": Origin.FUNCTION,
+    "component_call": Origin.COMPONENT,
+    "mcp_call": Origin.MCP,
+}
+CALLS = frozenset(ORIGINS)
+OUTPUTS = frozenset(f"{name}_output" for name in ORIGINS)
+_TYPES = {origin: name for name, origin in ORIGINS.items()}
+
+
+def call_type(origin: Origin, extras: dict[str, dict[str, Any]] | None, ordinary: str, *, noted: bool = True) -> str:
+    """The message type of a call: what an AgentScope backend called it, else by origin; of a function, `ordinary`.
+
+    `noted`: whether the message's metadata can tell an origin that the type does not.
+    """
+    said = own(extras).get("type")
+    if isinstance(said, str) and said in CALLS and (noted or ORIGINS[said] is origin):
+        return said
+    return ordinary if origin is Origin.FUNCTION else _TYPES[origin]
+
+
+def origin_note(origin: Origin, kind: str) -> dict[str, Any]:
+    """Metadata that keeps an origin which the message type does not tell (a function written as plugin_call)."""
+    return {} if ORIGINS[kind] is origin else {"origin": str(origin)}
+
+
+def origin_of(kind: str, metadata: object) -> Origin:
+    noted = metadata.get("origin") if isinstance(metadata, dict) else None
+    return next((o for o in Origin if o == noted), ORIGINS[kind])
+
+
+def call_data(kind: str, call_id: str, name: str, arguments: str, server_label: str | None) -> dict[str, Any]:
+    """`data` of a call, keys in the order of section 8."""
+    if kind == "mcp_call":
+        return {"call_id": call_id, "arguments": arguments, "name": name, "server_label": server_label}
+    return {"call_id": call_id, "name": name, "arguments": arguments}
+
+
+def arguments_of(value: object) -> str:
+    """The arguments as the string they should be; some senders put the object itself."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json_text(value)
+
+
+def output_data(call_id: str, name: str | None, output: str) -> dict[str, Any]:
+    """`data` of an output."""
+    return {"call_id": call_id, "name": name or None, "output": output}
+
+
+def output_of(parts: list[Part], extras: dict[str, dict[str, Any]] | None) -> str:
+    """The output string: byte-equal where an AgentScope peer wrote one, else the parts as text."""
+    raw = own(extras).get("output")
+    return raw if isinstance(raw, str) else result_text(parts)
+
+
+def output_parts(raw: str) -> list[Part]:
+    """The parts of an output string: texts joined when it is a JSON list of text blocks (section 8)."""
+    joined = _joined(raw) if raw.lstrip()[:1] == "[" else None
+    return [Text(raw if joined is None else joined)]
+
+
+def _joined(raw: str) -> str | None:
+    try:
+        blocks = loads(raw.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return None
+    if not isinstance(blocks, list) or not blocks:
+        return None
+    texts = [b.get("text") for b in blocks if isinstance(b, dict) and b.get("type") == "text"]
+    known = [t for t in texts if isinstance(t, str)]
+    return "".join(known) if len(known) == len(blocks) else None
+
+
+def call_of(kind: str, data: dict[str, Any], metadata: object, call_id: str) -> ToolCall:
+    """The call that a finished `data` content describes."""
+    return ToolCall(
+        call_id,
+        text_of(data.get("name")),
+        arguments_of(data.get("arguments")),
+        origin_of(kind, metadata),
+        text_of(data.get("server_label")) or None,
+        {NAME: {"type": kind}},
+    )
+
+
+def result_of(kind: str, data: dict[str, Any], metadata: object, call_id: str) -> ToolResult:
+    """The result that a finished `data` content describes; the string itself is kept for the same dialect."""
+    raw = arguments_of(data.get("output"))
+    failed = data.get("is_error") is True or (isinstance(metadata, dict) and metadata.get("is_error") is True)
+    extras = {NAME: {"type": kind, "output": raw}}
+    return ToolResult(call_id, output_parts(raw), text_of(data.get("name")) or None, failed, extras)

@@ -1,0 +1,221 @@
+"""Contents written by hand: `ContentBuilder`, made by a `MessageBuilder` (section 15)."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, Protocol
+
+from bridge.codec.jsontext import dumps, kind_of
+
+from .forms import PYTHON, Form
+from .merge import MEDIA_FIELDS, join_media, merge
+from .objects import content_object
+from .spelling import CONTENT_TYPES
+
+# What a content of each type says, with the values of one that says nothing yet (section 7).
+PAYLOADS: dict[str, dict[str, Any]] = {
+    "text": {"text": None},
+    "refusal": {"refusal": None},
+    "data": {"data": None},
+    "image": {"image_url": None},
+    "audio": {"data": None, "format": None},
+    "file": {"file_url": None, "file_id": None, "filename": None, "file_data": None},
+    "video": {"video_url": None},
+}
+
+
+class Snapshot(dict[str, Any]):
+    """One event as it was when it was made: the fields of section 4, in their order and in the Python form.
+
+    What the builders do later does not show in it.
+    """
+
+    form: Form = PYTHON
+
+    @classmethod
+    def of(cls, event: dict[str, Any], form: Form) -> Snapshot:
+        made = cls(event)
+        made.form = form
+        return made
+
+    def json(self) -> str:
+        """One line of JSON in the form that its response is written in."""
+        return self.form.write(self).decode()
+
+    def sse(self) -> bytes:
+        """The event as it stands in a `text/event-stream`."""
+        return b"data: " + self.form.write(self) + b"\n\n"
+
+
+class Holder(Protocol):
+    """The message in which a content stands."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def form(self) -> Form: ...
+
+    def turn_of(self, index: int, action: str) -> None:
+        """Raises `RuntimeError` unless the content may be written now."""
+        ...
+
+
+class ContentBuilder:
+    """One content. Every method that changes it returns the event to send.
+
+    Raises `ValueError` for a method or a value that is not of its type, `RuntimeError` for one that comes too late or
+    too early.
+    """
+
+    def __init__(self, message: Holder, content_type: str, index: int) -> None:
+        if content_type not in CONTENT_TYPES:
+            known = ", ".join(sorted(CONTENT_TYPES))
+            raise ValueError(f"content_type: expected one of {known}, got {content_type!r}.")
+        self.type = content_type
+        self.index = index
+        self._message = message
+        self._payload = dict(PAYLOADS[content_type])
+        self._begun = False
+        self._completed: Snapshot | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._completed is not None
+
+    # ------------------------------------------------------------------ text
+
+    def add_text_delta(self, text: str | None) -> Snapshot:
+        """A piece of text; None counts as an empty one."""
+        self._need("add_text_delta", "text")
+        return self.add_payload_delta({"text": "" if text is None else text}, "add_text_delta")
+
+    add_delta = add_text_delta
+
+    def set_text(self, text: str | None) -> Snapshot:
+        """The text so far, in place of what was said before."""
+        return self._set("set_text", "text", {"text": text})
+
+    def set_refusal(self, text: str | None) -> Snapshot:
+        return self._set("set_refusal", "refusal", {"refusal": text})
+
+    # ------------------------------------------------------------------ data
+
+    def set_data(self, data: dict[str, Any]) -> Snapshot:
+        return self._set("set_data", "data", {"data": data})
+
+    def update_data(self, key: str, value: Any) -> Snapshot:
+        """One key of the data anew; the event holds all that was said so far."""
+        self._need("update_data", "data")
+        return self._set("update_data", "data", {"data": {**(self._payload["data"] or {}), key: value}})
+
+    def add_data_delta(self, data: dict[str, Any]) -> Snapshot:
+        """Joined to what is there key by key: text, numbers, lists and objects grow, all else is replaced."""
+        self._need("add_data_delta", "data")
+        return self.add_payload_delta({"data": data}, "add_data_delta")
+
+    # ------------------------------------------------------------------ media
+
+    def set_image_url(self, url: str) -> Snapshot:
+        """An address or a `data:` URL."""
+        return self._set("set_image_url", "image", {"image_url": url})
+
+    def set_audio(self, data: str, format: str | None = None) -> Snapshot:
+        """`data`: an address, a `data:` URL, or base64 with its `format` (`wav`, `audio/wav`)."""
+        return self._set("set_audio", "audio", {"data": data, "format": format})
+
+    def set_video_url(self, url: str) -> Snapshot:
+        return self._set("set_video_url", "video", {"video_url": url})
+
+    def set_file(
+        self,
+        *,
+        file_url: str | None = None,
+        file_id: str | None = None,
+        filename: str | None = None,
+        file_data: str | None = None,
+    ) -> Snapshot:
+        fields = {"file_url": file_url, "file_id": file_id, "filename": filename, "file_data": file_data}
+        return self._set("set_file", "file", fields)
+
+    # ------------------------------------------------------------------ the end
+
+    def complete(self) -> Snapshot:
+        """The whole content, which is part of the message from now on. Again: the same event."""
+        if self._completed is None:
+            self._message.turn_of(self.index, "complete")
+            self._completed = self._event("completed", False, self._payload)
+        return self._completed
+
+    def get_content_data(self) -> Snapshot:
+        """The content as it stands."""
+        return self._completed or self._event("in_progress", False, self._payload)
+
+    # ------------------------------------------------------------------ whatever the type
+
+    def add_payload_delta(self, payload: dict[str, Any], action: str) -> Snapshot:
+        """A piece of any type: text and addresses are appended, data is merged."""
+        payload = _checked(self.type, payload)
+        self._begin(action)
+        self._payload.update(_joined(self.type, self._payload, payload))
+        return self._event("in_progress", True, {**PAYLOADS[self.type], **payload})
+
+    def set_payload(self, payload: dict[str, Any], action: str) -> Snapshot:
+        """The whole value so far.
+
+        The first event of a second or later content is a delta: the web frontend lays anything else over the content
+        before it (section 13).
+        """
+        payload = _checked(self.type, payload)
+        first = self._begin(action)
+        self._payload.update(payload)
+        return self._event("in_progress", first and self.index > 0, self._payload)
+
+    def _set(self, action: str, kind: str, payload: dict[str, Any]) -> Snapshot:
+        self._need(action, kind)
+        return self.set_payload(payload, action)
+
+    def _begin(self, action: str) -> bool:
+        """Whether this is the first thing that the content says."""
+        if self._completed is not None:
+            raise RuntimeError(f"{action}(): content {self.index} is complete, nothing can be added to it.")
+        self._message.turn_of(self.index, action)
+        first, self._begun = not self._begun, True
+        return first
+
+    def _need(self, action: str, kind: str) -> None:
+        if self.type != kind:
+            raise ValueError(f"{action}(): expected a content of type {kind}, this one is {self.type}.")
+
+    def _event(self, status: str, delta: bool, payload: dict[str, Any]) -> Snapshot:
+        event = content_object(None, status, self.type, self.index, delta, self._message.id, payload)
+        return Snapshot.of(event, self._message.form)
+
+
+def _checked(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload, which nobody else can change. Raises `ValueError` for what is no value of its field."""
+    for name, value in payload.items():
+        if kind == "data":
+            _check_data(value)
+        elif value is not None and not isinstance(value, str):
+            raise ValueError(f"{name}: expected a string, got {kind_of(value)}.")
+    return deepcopy(payload)
+
+
+def _check_data(value: Any) -> None:
+    """Found out here, and not when the event is written: a dict that JSON can say."""
+    if not isinstance(value, dict):
+        raise ValueError(f"data: expected a dict, got {kind_of(value)}.")
+    try:
+        dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"data: expected what JSON can say; {error}.") from None
+
+
+def _joined(kind: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    if kind == "data":
+        return {"data": merge(old["data"] or {}, new.get("data") or {})}
+    if kind in ("text", "refusal"):
+        return {kind: (old[kind] or "") + (new.get(kind) or "")}
+    media = join_media({k: old[k] for k in old if k in MEDIA_FIELDS}, new)
+    return {k: v for k, v in media.items() if k in old}

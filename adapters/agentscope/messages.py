@@ -1,0 +1,167 @@
+"""What the decoder remembers of the messages and contents that it has seen (section 17, rules 6-9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.model import PartKind
+from bridge.model.builder import mend
+
+from .calls import CALLS, OUTPUTS
+from .merge import MEDIA_FIELDS
+from .spelling import CONTENT_TYPES, plain
+
+_PLAIN_KINDS = frozenset({"message", "reasoning", "mcp_approval_request"})
+PART_KINDS = {"text": PartKind.TEXT, "refusal": PartKind.REFUSAL, "reasoning": PartKind.REASONING}
+
+
+def is_known(kind: str) -> bool:
+    """Whether messages of this type are understood here; others pass as a whole."""
+    return kind in _PLAIN_KINDS or kind in CALLS or kind in OUTPUTS
+
+
+@dataclass(eq=False, slots=True)
+class Content:
+    """One content; the object itself is the builder's key of its part.
+
+    `kind` is what it becomes: text, refusal, reasoning, call, output, media, data, approval. `pieces` is what was
+    passed on, `value` what was accumulated of anything but text, `opened` whether a part was opened for it, `final`
+    whether the wire said that the value is whole, `done` that nothing more is to be told of it.
+    """
+
+    type: str
+    kind: str
+    pieces: list[str] = field(default_factory=list)
+    value: Any = None
+    opened: bool = False
+    final: bool = False
+    done: bool = False
+    wrapped: bool = False
+
+    @property
+    def streams(self) -> bool:
+        """Whether further pieces of text go straight to the builder."""
+        return self.opened and self.type == "text" and not self.done
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it was said, so that a content without a place cannot go on with it."""
+        return self.done or self.final
+
+    def repeats(self, event: dict[str, Any]) -> bool:
+        """Whether an event that names no place says again what was said to the end."""
+        if not self.whole or event.get("delta") is True:
+            return False
+        if self.kind in PART_KINDS:
+            return bool(self.pieces) and event.get(self.type) == "".join(self.pieces)
+        if self.kind == "media":
+            return all(self.value.get(f) == event.get(f) for f in MEDIA_FIELDS)
+        return bool(self.value == event.get("data"))
+
+
+@dataclass(eq=False, slots=True)
+class Message:
+    """One message of the wire; the object itself is the builder's key of the message.
+
+    `implied` says that only contents of it were seen, so that its kind is a guess.
+    """
+
+    id: str | None
+    kind: str
+    role: str
+    contents: dict[tuple[int, str], Content] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    usage: object = None
+    raw: list[dict[str, Any]] = field(default_factory=list)
+    done: bool = False
+    implied: bool = False
+
+    @property
+    def known(self) -> bool:
+        return is_known(self.kind)
+
+    def content(self, event: dict[str, Any]) -> Content | None:
+        """The content that an event speaks of; None when no content type fits or the message passes as a whole."""
+        if not self.known:
+            self.raw.append(event)
+            return None
+        kind = event.get("type")
+        if not isinstance(kind, str) or kind.lower() not in CONTENT_TYPES:
+            return None
+        kind, index = kind.lower(), event.get("index")
+        if not isinstance(index, int) or isinstance(index, bool):
+            # A call in one piece and all of langgraph come without an index (capture `langgraph_tool`).
+            index = self._place_of(kind, event)
+        elif self.id is None and (index, kind) in self.contents and self.contents[index, kind].whole:
+            # Contents without a message all say index 0.
+            index = self._place_of(kind, event)
+        return self._at(index, kind, event)
+
+    def _at(self, index: int, kind: str, event: dict[str, Any]) -> Content:
+        found = self.contents.get((index, kind))
+        if found is None:
+            found = self.contents[index, kind] = Content(kind, self._role_of(kind, event.get("data")))
+        return found
+
+    def _place_of(self, kind: str, event: dict[str, Any]) -> int:
+        """Where a content without an index belongs: to one that is not complete, or that says the very same."""
+        same = ((i, c) for (i, t), c in self.contents.items() if t == kind)
+        return next((i for i, c in same if not c.whole or c.repeats(event)), self._free)
+
+    @property
+    def _free(self) -> int:
+        return max((i for i, _ in self.contents), default=-1) + 1
+
+    def retold(self, items: object) -> Iterator[tuple[Content, dict[str, Any]]]:
+        """The contents that the object of a known message repeats, with what it says of each.
+
+        Those without an index (capture `plugin_call`) are the first, second ... of their type.
+        """
+        counts: dict[str, int] = {}
+        for item in items if isinstance(items, list) else ():
+            if not isinstance(item, dict) or not isinstance(item.get("type"), str):
+                continue
+            said = plain(item)
+            kind, index = said["type"].lower(), said.get("index")
+            if kind not in CONTENT_TYPES:
+                continue
+            nth = counts[kind] = counts.get(kind, -1) + 1
+            if not isinstance(index, int) or isinstance(index, bool):
+                same = sorted(i for i, t in self.contents if t == kind)
+                index = same[nth] if nth < len(same) else self._free
+            yield self._at(index, kind, said), said
+
+    def takes(self, event: dict[str, Any]) -> bool:
+        """Whether a content that names no message may belong to this one, the last that was opened."""
+        kind, data = event.get("type"), event.get("data")
+        if kind == "data" and isinstance(data, dict):
+            if "arguments" in data:
+                return self.kind in CALLS or self.kind == "mcp_approval_request"
+            if "output" in data:
+                return self.kind in OUTPUTS
+        return self.kind == "message" or (self.kind == "reasoning" and kind == "text")
+
+    def repeated_by(self, event: dict[str, Any]) -> bool:
+        """Whether a completed message may be the one to which contents without `msg_id` belong."""
+        sent = next(("".join(c.pieces) for c in self.contents.values() if c.type == "text"), "")
+        items = event.get("content")
+        texts = [i.get("text") for i in items if isinstance(i, dict)] if isinstance(items, list) else []
+        said = next((t for t in texts if isinstance(t, str)), "")
+        return not said or said.startswith(mend(sent))
+
+    def _role_of(self, kind: str, data: object) -> str:
+        if kind == "text":
+            return "reasoning" if self.kind == "reasoning" else "text"
+        if kind != "data":
+            return "refusal" if kind == "refusal" else "media"
+        if self.kind == "mcp_approval_request":
+            return "approval"
+        if self.kind in CALLS:
+            return "call"
+        if self.kind in OUTPUTS:
+            return "output"
+        # Contents without a message of their own (null msg_id) tell by their keys what they are.
+        keys = data if isinstance(data, dict) and self.id is None else {}
+        return "call" if "arguments" in keys else "output" if "output" in keys else "data"

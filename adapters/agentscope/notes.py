@@ -1,0 +1,47 @@
+"""What travels beside the content: extras of our events and parts, and the metadata of messages on the wire."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bridge.model import Reasoning
+
+from .spelling import text_of
+
+NAME: Final = "agentscope"
+"""Under this name extras are kept, whichever written form they came in."""
+
+_OWN_METADATA = frozenset({"origin", "signature", "redacted", "is_error", "finish_reason", "interrupt"})
+
+
+def own(extras: dict[str, dict[str, Any]] | None) -> dict[str, Any]:
+    """What only this dialect knows of an event or a part."""
+    return (extras or {}).get(NAME) or {}
+
+
+def foreign_metadata(metadata: object) -> dict[str, Any]:
+    """The metadata of a message without the keys that this codec reads and writes itself."""
+    return {k: v for k, v in metadata.items() if k not in _OWN_METADATA} if isinstance(metadata, dict) else {}
+
+
+def beside(metadata: object, usage: object) -> dict[str, Any]:
+    """Extras that bring the metadata and the usage of one message to a frontend of the same dialect."""
+    rest, counts = foreign_metadata(metadata), usage_of({"usage": usage})
+    return {**({"metadata": rest} if rest else {}), **({"usage": counts} if counts else {})}
+
+
+def usage_of(mine: dict[str, Any]) -> dict[str, Any] | None:
+    """The usage of one message as a server of this dialect wrote it."""
+    usage = mine.get("usage")
+    return usage if isinstance(usage, dict) and usage else None
+
+
+def reasoning_of(text: str, metadata: object) -> Reasoning:
+    said = metadata if isinstance(metadata, dict) else {}
+    return Reasoning(text, text_of(said.get("signature")) or None, text_of(said.get("redacted")) or None)
+
+
+def reasoning_note(signature: str | None, redacted: str | None) -> dict[str, Any]:
+    """Metadata that brings opaque thinking back to the model that made it."""
+    note = {"signature": signature, "redacted": redacted}
+    return {k: v for k, v in note.items() if v is not None}

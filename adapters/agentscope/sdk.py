@@ -1,0 +1,192 @@
+"""AgentScope streams by hand: `ResponseBuilder`, on the same objects and forms as the dialects (section 15).
+
+    response = ResponseBuilder(session_id="s")
+    yield response.created().sse()
+    yield response.in_progress().sse()
+    message = response.create_message_builder()
+    yield message.get_message_data().sse()
+    text = message.create_content_builder("text")
+    yield text.add_text_delta("Hello").sse()
+    yield text.complete().sse()
+    yield message.complete().sse()
+    yield response.completed().sse()
+
+What is returned is a snapshot, a dict in the Python form; `sse()` and `json()` write it in the form of the response.
+Like the original, events are not numbered; `number(event)` does it where that is wanted.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .content_builder import ContentBuilder, Snapshot
+from .forms import JAVA, PYTHON, Form
+from .message_builder import MessageBuilder
+from .objects import WireResponse
+
+__all__ = ["ContentBuilder", "MessageBuilder", "ResponseBuilder", "Snapshot"]
+
+_FORMS: dict[str, Form] = {"agentscope": PYTHON, "agentscope-java": JAVA}
+_ENDED = ("completed", "failed", "canceled", "rejected")
+
+
+class ResponseBuilder:
+    """One response: `created`, `in_progress`, messages, and one end.
+
+    Steps out of order raise `RuntimeError`, values that make no sense `ValueError`; the message says what to do first.
+    `dialect`: the form in which `sse()` and `json()` write.
+    """
+
+    def __init__(
+        self, session_id: str | None = None, response_id: str | None = None, *, dialect: str = "agentscope"
+    ) -> None:
+        if dialect not in _FORMS:
+            raise ValueError(f"dialect: expected one of {', '.join(_FORMS)}, got {dialect!r}.")
+        self.form = _FORMS[dialect]
+        self.session_id = session_id or self.new_id("session")
+        self._given_id = response_id
+        self.reset()
+
+    def reset(self) -> None:
+        """Begins anew: no messages, a new time, the same session, and the same id when one was given."""
+        self._wire = WireResponse(
+            self._given_id or self.new_id("response"), self.form.time(time.time()), self.session_id
+        )
+        self._messages: dict[str, MessageBuilder | dict[str, Any]] = {}
+        self._status: str | None = None
+        self._number = 0
+
+    @property
+    def id(self) -> str:
+        return self._wire.id
+
+    # ------------------------------------------------------------------ the response
+
+    def created(self) -> Snapshot:
+        if self._status is not None:
+            raise RuntimeError(f"created(): the response is {self._status} already; reset() begins a new one.")
+        self._status = "created"
+        return self.get_response_data()
+
+    def in_progress(self) -> Snapshot:
+        self.need_open("in_progress")
+        self._status = "in_progress"
+        return self.get_response_data()
+
+    def completed(self, *, usage: dict[str, Any] | None = None) -> Snapshot:
+        """The end, with every message. Without `usage`, that of the last message counts, as in the runtime."""
+        self.need_open("completed")
+        for message in self._messages.values():
+            if isinstance(message, MessageBuilder) and not message.done:
+                raise RuntimeError(f"completed(): message {message.id} is not complete; call complete() on it first.")
+        return self._end("completed", usage=usage, completed_at=self.form.time(time.time()))
+
+    def failed(self, code: str, message: str) -> Snapshot:
+        """The end by an error. Messages that are open stand in the output as far as they came, as `incomplete`."""
+        self.need_open("failed")
+        return self._end("failed", error={"code": str(code), "message": str(message)})
+
+    def canceled(self) -> Snapshot:
+        """The end by the reader's wish. The web frontend stops waiting only when it asked for that itself."""
+        self.need_open("canceled")
+        return self._end("canceled")
+
+    def rejected(self, code: str | None = None, message: str = "") -> Snapshot:
+        """The end by a refusal to answer. The web frontend goes on waiting: `failed` is what it understands."""
+        self.need_open("rejected")
+        return self._end("rejected", error=None if code is None else {"code": str(code), "message": str(message)})
+
+    def get_response_data(self) -> Snapshot:
+        """The response as it stands."""
+        status = self._status or "created"
+        event = self._wire.event(None, status, output=[dict(m) for m in self._output("in_progress")])
+        return Snapshot.of(event, self.form)
+
+    def number(self, event: Snapshot) -> Snapshot:
+        """The event with the next number of this response, from 0. Numbered is what is sent, in that order."""
+        numbered = Snapshot.of({**event, "sequence_number": self._number}, self.form)
+        self._number += 1
+        return numbered
+
+    # ------------------------------------------------------------------ messages
+
+    def create_message_builder(self, role: str = "assistant", message_type: str = "message") -> MessageBuilder:
+        """A message, part of the output from now on."""
+        self.need_open("create_message_builder")
+        message = MessageBuilder(self, role, message_type)
+        self._messages[message.id] = message
+        return message
+
+    def add_message(self, message: MessageBuilder | Mapping[str, Any]) -> None:
+        """Puts a message into the output, in place of the one with its id if there is one."""
+        self.need_open("add_message")
+        self._messages[_id_of(message)] = message if isinstance(message, MessageBuilder) else dict(message)
+
+    def update_message(self, message: MessageBuilder | Mapping[str, Any]) -> None:
+        """As `add_message`, but only in place of one that is there."""
+        self.need_open("update_message")
+        if _id_of(message) in self._messages:
+            self.add_message(message)
+
+    # ------------------------------------------------------------------ a whole stream
+
+    def generate_streaming_response(
+        self, text_tokens: Iterable[str], role: str = "assistant", *, numbered: bool = False
+    ) -> Iterator[Snapshot]:
+        """All events of an answer of one text, which comes in these pieces. Begins anew, as `reset()` does."""
+        events = self._stream(text_tokens, role)
+        return map(self.number, events) if numbered else events
+
+    def _stream(self, text_tokens: Iterable[str], role: str) -> Iterator[Snapshot]:
+        self.reset()
+        yield self.created()
+        yield self.in_progress()
+        message = self.create_message_builder(role)
+        yield message.get_message_data()
+        content = message.create_content_builder("text")
+        for token in text_tokens:
+            yield content.add_text_delta(token)
+        yield content.complete()
+        yield message.complete()
+        yield self.completed()
+
+    # ------------------------------------------------------------------ inside
+
+    def new_id(self, prefix: str) -> str:
+        return f"{prefix}_{uuid.uuid4()}"
+
+    def need_open(self, action: str) -> None:
+        """Raises `RuntimeError` unless the response has begun and is not over."""
+        if self._status is None:
+            raise RuntimeError(f"{action}(): the response was not created; call created() first.")
+        if self._status in _ENDED:
+            raise RuntimeError(f"{action}(): the response is {self._status}, nothing can follow.")
+
+    def _end(
+        self,
+        status: str,
+        *,
+        usage: dict[str, Any] | None = None,
+        completed_at: int | None = None,
+        error: dict[str, Any] | None = None,
+    ) -> Snapshot:
+        output = self._output("canceled" if status == "canceled" else "incomplete")
+        usage = usage or (output[-1].get("usage") if output else None)
+        self._status = status
+        event = self._wire.event(None, status, output=output, usage=usage, completed_at=completed_at, error=error)
+        return Snapshot.of(event, self.form)
+
+    def _output(self, unfinished: str) -> list[dict[str, Any]]:
+        """Every message but heartbeats, whole or as far as it came."""
+        every = [dict(m.cut(unfinished)) if isinstance(m, MessageBuilder) else m for m in self._messages.values()]
+        return [m for m in every if m.get("type") != "heartbeat"]
+
+
+def _id_of(message: MessageBuilder | Mapping[str, Any]) -> str:
+    wire_id = message.id if isinstance(message, MessageBuilder) else message.get("id")
+    if not isinstance(wire_id, str) or not wire_id:
+        raise ValueError(f"message: expected one with an id, got {wire_id!r}.")
+    return wire_id
