@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bridge.codec import Context, Dialect, Encoder
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
+from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.library.reading import Reading
 from bridge.model import Event, Heartbeat, RunFailed, RunStarted
@@ -39,8 +39,12 @@ class Flow:
         reading = self._reading = Reading(self._back, self.back_context, headers)
         events = self._staged(reading.feed(data) + reading.close())
         if events and isinstance(events[-1], RunFailed):
-            raise BackendError.of(events[-1].error)
-        return self._front.assemble(events, self.front_context).body
+            raise BridgeError.of(events[-1].error)
+        answer = self._front.assemble(events, self.front_context)
+        if answer.status >= 400:
+            # A finish that the client's dialect has no word for, such as canceled, is an error there.
+            raise BridgeError.of(self._front.decode_error(answer))
+        return answer.body
 
     def head(self) -> bytes:
         context = self.front_context

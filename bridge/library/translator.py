@@ -114,8 +114,9 @@ class Translator:
     def response(self, data: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> bytes:
         """A whole answer, in one piece for the client, whether the backend sent it in one piece or as a stream.
 
-        Raises `BackendError` when it is no answer, a failed one, or comes with a `status` of 400 or above, and
-        `RuntimeError` when this run's answer has begun already.
+        Raises `BackendError` when it is no answer, a failed one, or comes with a `status` of 400 or above, the fitting
+        `BridgeError` when it ended as the client's dialect cannot say (canceled), `Unsupported` when that dialect knows
+        streams only, and `RuntimeError` when this run's answer has begun already.
         """
         flow = self._running()
         if flow.begun:
