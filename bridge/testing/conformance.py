@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.codec import Dialect, WireRequest, WireResponse, outline, project
+from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, outline, project
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.framing import sse
 from bridge.library.reading import dialect_of
@@ -86,7 +86,9 @@ class DialectConformance:
         assert isinstance(clean[-1], (RunFinished, RunFailed))
         whole = fold(decode(dialect, [wire]))
         if not isinstance(broken[-1], RunFailed):
+            # Nothing but late facts may be missing from what counts as finished.
             assert fold(broken).reason == whole.reason
+            assert outline(fold(broken)).items == outline(whole).items
 
     @quick
     @given(data=st.data())
@@ -120,6 +122,8 @@ class DialectConformance:
         read = dialect.decode_request(
             WireRequest(headers=wire.headers, body=wire.body), context(dialect.front_options())
         )
+        if dialect.card.request(Feature.TOOLS) is not Fate.EXACT:
+            return
         offered = [t.name for t in request.tools or []]
         # Where the wire cannot say "call none of them", leaving them out says it.
         unwanted = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
