@@ -147,14 +147,11 @@ class FakeBackend:
         self.turns(failure)
 
     def breaks_off(self, *items: Item) -> None:
-        """Begins to stream this, and resets the connection before the end."""
+        """Answers every request with this, and resets the connection before the end."""
         self.turns(items)
 
         async def script(exchange: Exchange) -> None:
-            reply = self._speaking().reply(exchange.seen.body, exchange.seen.headers)
-            await exchange.head()
-            for piece in reply.pieces[:-1]:
-                await exchange.send(piece)
+            await self._speak(exchange, ended=False)
             exchange.reset()
 
         self.script = script
@@ -164,13 +161,14 @@ class FakeBackend:
             raise TypeError("this backend speaks no dialect: name one, as in fake_backend('...')")
         return self._speaker
 
-    async def _speak(self, exchange: Exchange) -> None:
-        reply = self._speaking().reply(exchange.seen.body, exchange.seen.headers)
+    async def _speak(self, exchange: Exchange, *, ended: bool = True) -> None:
+        reply = self._speaking().reply(exchange.seen.body, exchange.seen.headers, ended=ended)
         headers = {k.replace("-", "_"): v for k, v in reply.headers.items()}
         await exchange.head(reply.status, headers.pop("content_type", None), **headers)
         for piece in reply.pieces:
             await exchange.send(piece)
-        await exchange.end()
+        if ended:
+            await exchange.end()
 
     # ------------------------------------------------------------------ in bytes
 

@@ -74,8 +74,11 @@ class ScriptedBackend(Script):
         super().__init__(*items)
         self.dialect = dialect_of(dialect)
 
-    def reply(self, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:
-        """The answer to a request with this body; `headers` are the request's, with lower-case names."""
+    def reply(self, body: bytes, headers: Mapping[str, str] | None = None, *, ended: bool = True) -> Reply:
+        """The answer to a request with this body; `headers` are the request's, with lower-case names.
+
+        Without `ended` it stops after its last item, as if the backend had fallen over there.
+        """
         context = Context(f"run{len(self.requests) + 1}", None, 1_700_000_000.0, self.dialect.front_options())
         wire = WireRequest(headers=headers or {"content-type": "application/json"}, body=body)
         try:
@@ -86,11 +89,14 @@ class ScriptedBackend(Script):
         turn = self.next(request)
         if isinstance(turn, Failure):
             return _whole(self.dialect.encode_error(turn))
-        events = told(turn, context)
+        said, end = told(turn, context)
         if not request.stream:
-            return _whole(self.dialect.assemble(events, context))
+            whole = _whole(self.dialect.assemble([*said, *end], context))
+            return whole if ended else Reply(whole.status, whole.headers, [whole.body[: len(whole.body) // 2]])
         encoder = self.dialect.encoder(context)
-        frames = [*encoder.encode(events), *encoder.close()]
+        frames = encoder.encode(said)
+        if ended:
+            frames = [*frames, *encoder.encode(end), *encoder.close()]
         return Reply(200, {"content-type": sse.CONTENT_TYPE}, [sse.join([frame]) for frame in frames])
 
 
@@ -106,17 +112,18 @@ class ScriptedAgent(Script):
             yield item
 
 
-def told(items: Sequence[Item], context: Context) -> list[Event]:
-    """The well-formed run that these items amount to."""
+def told(items: Sequence[Item], context: Context) -> tuple[list[Event], list[Event]]:
+    """The well-formed run that these items amount to: what is said, and how it ends."""
     builder = context.builder()
     builder.begin(model=context.model)
     teller = Teller(builder)
     for item in items:
         teller.tell(item)
+    said = builder.take()
     if not builder.finishing:
         builder.finish()
     builder.end()
-    return builder.take()
+    return said, builder.take()
 
 
 def _whole(wire: WireResponse) -> Reply:
