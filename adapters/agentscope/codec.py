@@ -99,3 +99,4 @@ class AgentScope(Dialect):
 
 
 dialect = AgentScope()
+"""The dialect as the registry finds it."""

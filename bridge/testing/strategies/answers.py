@@ -92,6 +92,7 @@ class Features:
     max_actions: int = 8
 
     def texts(self, *, empty: bool = False) -> st.SearchStrategy[str]:
+        """Texts as these features allow them."""
         return texts(empty=empty, awkward=self.awkward)
 
 

@@ -83,6 +83,7 @@ class Asked:
     max_messages: int = 4
 
     def texts(self) -> st.SearchStrategy[str]:
+        """Texts as these features allow them."""
         return texts(empty=self.empty, awkward=self.awkward)
 
 

@@ -28,9 +28,14 @@ SNIPPETS = (
     "\x00",
     "\r",
 )
+"""Texts that look like something else on a wire."""
 
 ALL_KINDS = tuple(MediaKind)
+"""Every kind of media."""
+
 ALL_SOURCES: tuple[type, ...] = (Url, Inline, FileRef)
+"""Every way to say where a medium's bytes are."""
+
 ALL_FINISHES = (
     FinishReason.STOP,
     FinishReason.TOOL_CALLS,
@@ -38,12 +43,15 @@ ALL_FINISHES = (
     FinishReason.CONTENT_FILTER,
     FinishReason.CANCELED,
 )
+"""Every finish but `interrupted`, which follows from an interrupt."""
+
 MIMES = {
     MediaKind.IMAGE: "image/png",
     MediaKind.AUDIO: "audio/wav",
     MediaKind.VIDEO: "video/mp4",
     MediaKind.FILE: "application/pdf",
 }
+"""A media type for each kind."""
 
 
 # Making a strategy costs more than drawing from it, so that those without state are kept.
@@ -98,6 +106,7 @@ def arguments(*, ragged: bool = True) -> st.SearchStrategy[str]:
 
 
 def sources(kinds: Collection[type] = ALL_SOURCES) -> st.SearchStrategy[Source]:
+    """Addresses, bytes and ids of files."""
     made: dict[type, st.SearchStrategy[Source]] = {
         Url: st.sampled_from(("https://example.test/a.png", "http://example.test/ü?q=1&r=%20#f")).map(Url),
         Inline: st.binary(min_size=1, max_size=6).map(lambda b: Inline(base64.b64encode(b).decode())),
