@@ -87,16 +87,19 @@ class Flow:
         return sse.join(frames)
 
 
-def failure_of(reason: BaseException | Failure | None) -> Failure | None:
-    """Why an input broke off, in our words: what a library's exception says may name addresses, and stays here."""
+def failure_of(reason: BaseException | Failure, *, begun: bool) -> Failure:
+    """Why there is no answer, or no more of one, in our words.
+
+    What a library's exception says may name addresses, and stays here. `begun`: part of the answer had come.
+    """
     match reason:
-        case None | Failure():
+        case Failure():
             return reason
         case BridgeError():
             return reason.failure
         case TimeoutError():
             return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent.")
-        case _:
-            return Failure(
-                ErrorCode.TRUNCATED_STREAM, "The connection to the backend broke in the middle of its answer."
-            )
+    if begun:
+        text = "The connection to the backend broke in the middle of its answer."
+        return Failure(ErrorCode.TRUNCATED_STREAM, text)
+    return Failure(ErrorCode.BACKEND_UNAVAILABLE, "The backend is not available: the connection failed.")

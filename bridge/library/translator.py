@@ -105,9 +105,13 @@ class Translator:
         """What the backend's answer with an error status means; to be raised, or told with `encode_error`."""
         return BridgeError.of(self._back.decode_error(WireResponse(status, _lower(headers), _bytes(data))))
 
-    def encode_error(self, error: BridgeError | Failure) -> WireResponse:
-        """The response that tells the client of a failure before its answer began: status, headers, body."""
-        return self._front.encode_error(error.failure if isinstance(error, BridgeError) else error)
+    def encode_error(self, error: Failure | BaseException) -> WireResponse:
+        """The response that tells the client of a failure before its answer began: status, headers, body.
+
+        A `BridgeError` is told in its own words, a `TimeoutError` as silence, any other exception as a backend that is
+        not available, without its text.
+        """
+        return self._front.encode_error(failure_of(error, begun=False))
 
     # ------------------------------------------------------------------ the answer
 
@@ -146,7 +150,7 @@ class Translator:
         `failure` may be the exception that broke the input off: a `BridgeError` is told in its own words, a
         `TimeoutError` as silence, any other as a broken connection, without its text. Repeating it is harmless.
         """
-        return self._running().close(failure_of(failure))
+        return self._running().close(None if failure is None else failure_of(failure, begun=True))
 
     # ------------------------------------------------------------------ inside
 

@@ -175,7 +175,7 @@ def test_what_the_python_blocks_show(demo: Server, tmp_path: Path) -> None:
         "OpenAI(": "You said: Hello Write help to see what else I can show.",
         "import translate": '"text":"Hello"',
         "Translator(": "lost: []",
-        "bridge.complete(": "Six times seven is forty-two. The answer is 42. UsageReported(input=12, output=34",
+        "complete(question)": "Six times seven is forty-two. The answer is 42. UsageReported(input=12, output=34",
     }
     for sign, told in wanted.items():
         (found,) = [b for b in blocks("python") if sign in b.text]

@@ -256,6 +256,14 @@ def test_an_input_that_broke_off_is_told_without_its_secrets(reason: Exception |
     assert b"secret" not in out
 
 
+def test_a_backend_that_cannot_be_reached_is_told_without_its_address() -> None:
+    translator = Translator("openai-chat", "agentscope")
+    for reason, status in ((ConnectionRefusedError("secret-host:81"), 502), (TimeoutError("secret-host:81"), 504)):
+        told = translator.encode_error(reason)
+        assert told.status == status
+        assert b"secret" not in told.body
+
+
 def test_the_head_may_go_first_and_heartbeats_between() -> None:
     eager, plain = (Translator("openai-chat", "ag-ui", run_id="r") for _ in range(2))
     head = eager.start()
