@@ -13,6 +13,7 @@ from bridge.errors import BridgeError, ConfigError, Failure, RequestError
 from bridge.library.flow import Flow, failure_of
 from bridge.library.reading import dialect_of
 from bridge.model import Request
+from bridge.pipeline.names import tool_names
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 
 
@@ -194,7 +195,10 @@ class Translator:
             staged = StageContext(self._request or Request([]), self._front.card, self._back.card, front, self._losses)
             # Stages come before the request is written: some change it, where the backend knows no other way.
             stages = build(self._factories, staged)
-            told = staged.request if self._request is not None else None
+            names = tool_names(staged.request, self._front.card, self._back.card)
+            if names is not None:
+                stages = [names.restore, *stages]
+            told = (staged.request if names is None else names.request) if self._request is not None else None
             self._flow = Flow(
                 self._back, self._context(back, told), self._front, self._context(front, self._request), stages
             )

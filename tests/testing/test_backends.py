@@ -41,6 +41,7 @@ def over(name: str, url: str) -> Bridge:
         {
             "backends": {"fake": {"dialect": name, "url": url}},
             "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "fake"}],
+            "stores": {"history": "off"},
         }
     )
 

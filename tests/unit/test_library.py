@@ -180,6 +180,18 @@ def test_stages_see_the_request_before_it_is_written() -> None:
     assert sent["messages"][0] == {"role": "system", "content": "place: Paris"}
 
 
+def test_names_that_the_backend_forbids_are_changed_there_and_back() -> None:
+    asked = orjson.loads(registry.get("ag-ui").example_request("hi").body)
+    asked["tools"] = [{"name": "where is it?", "description": "", "parameters": {}}]
+    translator = Translator("openai-chat", "ag-ui", model="m")
+    sent = orjson.loads(translator.request(orjson.dumps(asked), client="ag-ui"))
+    theirs = sent["tools"][0]["function"]["name"]
+    assert theirs.isascii()
+    assert " " not in theirs
+    out = translator.feed(CHAT.replace(b'"get_weather"', orjson.dumps(theirs))) + translator.close()
+    assert {call.name for call in fold(decode(out, "ag-ui")).calls} == {"where is it?"}
+
+
 def test_stages_of_ones_own_see_every_event() -> None:
     seen: list[Event] = []
 
