@@ -147,6 +147,14 @@ class DialectConformance:
         hidden = again.failure.code is ErrorCode.BACKEND_AUTH
         assert hidden or "it went wrong" in again.failure.message
 
+    @pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 503])
+    def test_an_error_of_the_backend_tells_no_key(self, dialect: Dialect, status: int) -> None:
+        said = "It failed for sk-secret0123456789abcdef."
+        body = orjson.dumps({"error": {"message": said}, "message": said, "detail": said})
+        failure = dialect.decode_error(WireResponse(status, {"content-type": "application/json"}, body))
+        assert failure.message
+        assert "sk-secret" not in failure.message
+
     def test_a_heartbeat_says_nothing(self, dialect: Dialect) -> None:
         builder = context(None).builder()
         builder.emit(Heartbeat())

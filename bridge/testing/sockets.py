@@ -6,7 +6,8 @@ import itertools
 import os
 import socket
 
-_PORTS = itertools.cycle(range(20_000 + os.getpid() % 11_000, 32_000))
+# Where a process begins to look is far from where the next ones do, since test processes are started in a row.
+_PORTS = (20_000 + (os.getpid() * 7_919 + n) % 12_000 for n in itertools.count())
 
 
 def bound_socket() -> socket.socket:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge import (
     BackendError,
@@ -28,6 +30,7 @@ from bridge import (
 from bridge.codec import registry
 from bridge.model import verify
 from bridge.pipeline import Stage, StageContext
+from tests.strategies import splits
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 CHAT = (CAPTURES / "openai-chat/openai-tools-parallel.sse").read_bytes()
@@ -298,6 +301,15 @@ def test_a_whole_answer_to_a_stream_and_a_stream_to_a_whole_answer() -> None:
     broken = Translator("openai-chat", "agentscope")
     broken.feed(WHOLE[:7])
     assert payloads(broken.close(ConnectionResetError()))[-1]["status"] == "failed"
+
+
+@given(data=st.data(), mark=st.sampled_from([b"", b"\xef\xbb\xbf", b" \n"]))
+def test_an_answer_in_one_piece_may_be_cut_anywhere(data: st.DataObject, mark: bytes) -> None:
+    translator = Translator("openai-chat", "agentscope", run_id="r")
+    for piece in data.draw(splits(mark + WHOLE)):
+        assert translator.feed(piece) == b""
+    whole = Translator("openai-chat", "agentscope", run_id="r")
+    assert translator.close() == whole.feed(mark + WHOLE) + whole.close()
 
 
 def test_any_buffer_is_read_and_a_string_is_not() -> None:
