@@ -11,6 +11,7 @@ from pathlib import Path
 import griffe
 import pytest
 
+from bridge import ErrorCode
 from tests.docs.helpers import ROOT, Block, blocks_of, run
 
 DOCS = ROOT / "docs"
@@ -122,6 +123,8 @@ def test_the_site_holds_every_public_name(site: Path) -> None:
     for page in (DOCS / "reference").glob("*.md"):
         built = _Resources(site / "reference" / f"{page.stem}.html")
         assert {name for name, where in REFERRED.items() if where == page} <= built.ids
+        if page.stem == "bridge":
+            assert {f"bridge.ErrorCode.{code.name}" for code in ErrorCode} <= built.ids
 
 
 def test_the_first_page_is_the_readme(site: Path) -> None:
