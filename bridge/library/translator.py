@@ -109,8 +109,8 @@ class Translator:
     def encode_error(self, error: Failure | BaseException) -> WireResponse:
         """The response that tells the client of a failure before its answer began: status, headers, body.
 
-        A `BridgeError` is told in its own words, a `TimeoutError` as silence, any other exception as a backend that is
-        not available, without its text.
+        The client is who speaks `target`, until a request said otherwise. A `BridgeError` is told in its own words, a
+        `TimeoutError` as silence, any other exception as a backend that is not available, without its text.
         """
         return self._front.encode_error(failure_of(error, begun=False))
 
