@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 CONFIG ?= config.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test interop lint types bench clean
+.PHONY: help run test interop lint types bench docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -47,6 +47,9 @@ types: $(VENV)/.dev  ## mypy, strict
 
 bench: $(VENV)/.dev  ## measure beside the baselines; BENCH="--scenarios all --repeats 5" for the long run
 	$(BIN)/python bench/run.py $(BENCH)
+
+docs: $(VENV)/.dev  ## the documentation as a site, in build/docs
+	$(BIN)/mkdocs build --strict
 
 clean:  ## forget the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         RequestError,
         Unsupported,
     )
-    from bridge.library import Translator, translate
+    from bridge.library import Translator, decode, encode, translate
     from bridge.model.events import (
         ArgsDelta,
         ContentAdded,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         ToolResult,
         Url,
     )
+    from bridge.model.pretty import pretty
     from bridge.model.request import HistoryMode, Request, ResponseFormat, Resume, Sampling, Tool, ToolChoice, ToolMode
 
 __all__ = [
@@ -125,7 +126,10 @@ __all__ = [
     "Unsupported",
     "Url",
     "UsageReported",
+    "decode",
+    "encode",
     "fold",
+    "pretty",
     "translate",
     "unfold",
 ]
@@ -133,8 +137,7 @@ __all__ = [
 # Everything that is not named here comes from `bridge.model`.
 _HOMES = {
     "Bridge": "bridge.engine",
-    "Translator": "bridge.library",
-    "translate": "bridge.library",
+    **dict.fromkeys(("Translator", "decode", "encode", "translate"), "bridge.library"),
     **dict.fromkeys(
         (
             "BackendError",

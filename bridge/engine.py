@@ -139,6 +139,7 @@ class Bridge:
         return self._open is not None
 
     async def close(self) -> None:
+        """Closes connection pools and stores. Repeating it is harmless."""
         stack, self._open = self._open, None
         if stack is not None:
             await stack.aclose()

@@ -36,6 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "library": {*_BASE, "framing", "pipeline"},
     "assembly": {*_BASE, "config", "stores", "pipeline", "transports", "engine"},
     "engine": {*_BASE, "config", "pipeline", "assembly"},
+    "testing": {*_BASE, "framing", "config", "transports", "library", "engine"},
     "server": {*_BASE, "framing", "config", "pipeline", "transports", "engine", "bridge"},
     "cli": {*_BASE, "framing", "config", "pipeline", "transports", "library", "assembly", "engine", "server", "bridge"},
     "bridge": {"errors", "model", "engine", "library"},
@@ -136,7 +137,7 @@ def test_every_room_has_a_row_and_every_row_a_room() -> None:
 def test_the_lower_rooms_have_no_way_back() -> None:
     """Nothing below the engine can reach itself by way of other rooms."""
     upper = {"engine", "assembly", "bridge"}
-    for start in set(ROOMS) - upper - {"server", "cli"}:
+    for start in set(ROOMS) - upper - {"server", "cli", "testing"}:
         reached: set[str] = set()
         ahead = set(ROOMS[start])
         while ahead:
@@ -354,14 +355,27 @@ def test_every_module_says_why_it_exists() -> None:
     assert [where(p) for p in silent] == []
 
 
-def test_importing_bridge_is_light() -> None:
-    code = (
-        "import sys, bridge\n"
-        "heavy = {'aiohttp', 'grpc', 'pydantic', 'yaml', 'asyncio', 'orjson'}\n"
-        "print(sorted(heavy & set(sys.modules)), sorted(m for m in sys.modules if m.startswith('bridge.')))"
-    )
+# What each door may not bring in: events are plain values, translation is sans-IO, and nobody who runs the bridge
+# needs the tools of tests. (A dialect's options are pydantic models, so that `Translator` brings that one.)
+SERVER = {"aiohttp", "grpc", "yaml", "asyncpg", "bridge.server", "bridge.config", "bridge.engine", "bridge.stores"}
+TESTS = {"hypothesis", "pytest", "_pytest", "bridge.testing"}
+DOORS = {
+    "import bridge": {"orjson", "pydantic", "asyncio", "importlib.metadata", "bridge.model", *SERVER, *TESTS},
+    "from bridge import Request, TextDelta, fold, pretty": {"pydantic", "asyncio", "ssl", *SERVER, *TESTS},
+    "from bridge import Translator, decode; decode(b'', 'openai-chat')": {"asyncio", "ssl", *SERVER, *TESTS},
+    "from bridge import Bridge": {"aiohttp", "grpc", "yaml", "bridge.server", *TESTS},
+    "from bridge.server import make_app": {"grpc", "asyncpg", *TESTS},
+    "import bridge.testing; bridge.testing.fake_backend": {"hypothesis", "pytest", "aiohttp"},
+}
+
+
+@pytest.mark.parametrize(("door", "heavy"), DOORS.items(), ids=DOORS)
+def test_nothing_heavy_comes_in_unasked(door: str, heavy: set[str]) -> None:
+    code = f"{door}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.strip() == "[] []"
+    loaded = set(done.stdout.split())
+    assert "bridge" in loaded
+    assert heavy & loaded == set()
 
 
 def test_the_public_names_are_sorted_and_there() -> None:

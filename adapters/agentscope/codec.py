@@ -125,4 +125,7 @@ class AgentScopeJava(AgentScope):
 
 
 dialect = AgentScope()
+"""The dialect as the registry finds it."""
+
 java = AgentScopeJava()
+"""Its Java form, as the registry finds it."""

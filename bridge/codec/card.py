@@ -100,6 +100,7 @@ ANSWER_FEATURES: tuple[Feature, ...] = (
     Feature.PART_BORDERS,
     Feature.MODEL,
 )
+"""What an answer may hold; the keys of `Card.answers`."""
 
 REQUEST_FEATURES: tuple[Feature, ...] = (
     Feature.SYSTEM,
@@ -132,6 +133,7 @@ REQUEST_FEATURES: tuple[Feature, ...] = (
     Feature.RESUME,
     Feature.EXTRAS,
 )
+"""What a request may hold; the keys of `Card.requests`."""
 
 
 class Fate(StrEnum):
@@ -146,6 +148,8 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
+    """What becomes of one feature, and why where it is not exact."""
+
     fate: Fate
     reason: str = ""
 
@@ -195,9 +199,11 @@ class Card:
                 raise ValueError(f"card.{role}: missing {sorted(missing)}, not of this role {sorted(unknown)}")
 
     def answer(self, feature: Feature) -> Fate:
+        """What becomes of a feature of an answer."""
         return self.answers[feature].fate
 
     def request(self, feature: Feature) -> Fate:
+        """What becomes of a feature of a request."""
         return self.requests[feature].fate
 
 

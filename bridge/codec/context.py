@@ -21,6 +21,7 @@ class Losses:
     _names: dict[Feature, str] = field(default_factory=dict)
 
     def add(self, feature: Feature, detail: str = "") -> None:
+        """Notes a loss; of what was lost the first detail counts."""
         self._names.setdefault(feature, detail)
 
     def __bool__(self) -> bool:
@@ -28,6 +29,7 @@ class Losses:
 
     @property
     def names(self) -> list[str]:
+        """The lost features' names."""
         return [str(f) for f in self._names]
 
     @property

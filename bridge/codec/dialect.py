@@ -87,6 +87,7 @@ class Dialect:
         raise Unsupported(f"{self.name} cannot be served.")
 
     def encoder(self, context: Context) -> Encoder:
+        """The half that writes this run's stream to a client."""
         raise Unsupported(f"{self.name} cannot be served.")
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
@@ -98,12 +99,15 @@ class Dialect:
         raise Unsupported(f"{self.name} cannot be served.")
 
     def encode_models(self, models: Sequence[ModelInfo]) -> WireResponse:
+        """The list of models."""
         raise Unsupported(f"{self.name} has no list of models.")
 
     def encode_model(self, model: ModelInfo) -> WireResponse:
+        """One model of the list."""
         raise Unsupported(f"{self.name} has no single model.")
 
     def encode_health(self, alive: bool) -> WireResponse:
+        """Whether the service is alive."""
         raise Unsupported(f"{self.name} has no health endpoint.")
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
@@ -117,6 +121,7 @@ class Dialect:
         raise Unsupported(f"{self.name} cannot be called.")
 
     def decoder(self, context: Context) -> Decoder:
+        """The half that reads this run's stream from a backend."""
         raise Unsupported(f"{self.name} cannot be called.")
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:

@@ -47,3 +47,4 @@ class Endpoint:
 
 
 Surface = tuple[Endpoint, ...]
+"""The endpoints of a dialect, below the path where it is mounted."""

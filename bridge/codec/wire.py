@@ -20,6 +20,7 @@ class Frame:
 
 
 FrameLike = bytes | Frame
+"""A frame; where it is a payload and nothing else, the bare bytes of it."""
 
 KEEPALIVE = Frame(comment=b"keep-alive")
 """An SSE comment: legal everywhere, carries nothing."""

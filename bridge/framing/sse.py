@@ -15,6 +15,7 @@ from bridge.errors import BackendError, ErrorCode
 
 CONTENT_TYPE = "text/event-stream"
 MAX_EVENT = 64 * 1024 * 1024
+_MARK = b"\xef\xbb\xbf"
 
 
 class Splitter:
@@ -110,15 +111,14 @@ class Splitter:
 
     def _without_mark(self, chunk: bytes) -> bytes:
         """Drops a byte order mark, which may itself come in pieces."""
-        mark = b"\xef\xbb\xbf"
         if self._rest:
             chunk = b"".join([*self._rest, chunk])
             self._rest = []
-        if len(chunk) < 3 and mark.startswith(chunk):
+        if len(chunk) < 3 and _MARK.startswith(chunk):
             self._rest = [chunk] if chunk else []
             return b""
         self._started = True
-        return chunk.removeprefix(mark)
+        return chunk.removeprefix(_MARK)
 
     def _count(self, line: bytes) -> None:
         """Bounds an event of many lines; a single line is bounded by its own length."""
@@ -133,6 +133,17 @@ class Splitter:
                 f"An event of the backend's stream is longer than the limit of {self._limit} bytes.",
                 code=ErrorCode.BACKEND_PROTOCOL,
             )
+
+
+def is_stream(start: bytes) -> bool | None:
+    """Whether a body that starts so is an event stream; False for JSON and HTML, None while nothing tells.
+
+    Servers declare JSON as event streams and streams as text, but what they send begins with a field name or a colon.
+    """
+    first = start.removeprefix(_MARK).lstrip()[:1]
+    if not first or (len(start) < len(_MARK) and _MARK.startswith(start)):
+        return None
+    return first not in (b"{", b"[", b"<")
 
 
 def join(frames: Sequence[FrameLike]) -> bytes:

@@ -50,6 +50,7 @@ from bridge.model.parts import (
     source_of,
     url_of,
 )
+from bridge.model.pretty import pretty
 from bridge.model.request import (
     HistoryMode,
     Request,
@@ -124,6 +125,7 @@ __all__ = [
     "fold",
     "interrupt_text",
     "json_text",
+    "pretty",
     "result_text",
     "source_of",
     "unfold",

@@ -17,6 +17,8 @@ from bridge.model.parts import Extras, Origin, Part
 
 
 class PartKind(StrEnum):
+    """What streams in pieces."""
+
     TEXT = "text"
     REFUSAL = "refusal"
     REASONING = "reasoning"
@@ -24,6 +26,8 @@ class PartKind(StrEnum):
 
 
 class FinishReason(StrEnum):
+    """Why a run, or one choice of it, ended."""
+
     STOP = "stop"
     LENGTH = "length"
     TOOL_CALLS = "tool_calls"
@@ -33,6 +37,8 @@ class FinishReason(StrEnum):
 
 
 class MessageStatus(StrEnum):
+    """How a message ended."""
+
     COMPLETED = "completed"
     INCOMPLETE = "incomplete"
     FAILED = "failed"
@@ -40,6 +46,8 @@ class MessageStatus(StrEnum):
 
 
 class StateOp(StrEnum):
+    """What a `StateChanged` carries: the whole state, a JSON Patch (RFC 6902), or the talk's messages."""
+
     SNAPSHOT = "snapshot"
     PATCH = "patch"
     MESSAGES = "messages"
@@ -93,6 +101,8 @@ class TextDelta:
 
 @dataclass(slots=True)
 class ReasoningDelta:
+    """A piece of a reasoning part."""
+
     part_id: str
     text: str
     extras: Extras | None = None
@@ -162,12 +172,16 @@ class UsageReported:
 
 @dataclass(slots=True)
 class StepStarted:
+    """A phase of the agent's work begins, such as router or worker."""
+
     name: str
     extras: Extras | None = None
 
 
 @dataclass(slots=True)
 class StepEnded:
+    """A phase of the agent's work ended."""
+
     name: str
     extras: Extras | None = None
 
@@ -257,6 +271,8 @@ Event: TypeAlias = (
     | RunFailed
     | RunFinished
 )
+"""Whatever may stand in a stream."""
+
 Delta: TypeAlias = TextDelta | ReasoningDelta | ArgsDelta
 Terminal: TypeAlias = RunFailed | RunFinished
 

@@ -61,6 +61,7 @@ class Answer:
         return [p for m in self.messages if self.choice_of(m) == choice for p in m.parts]
 
     def choice_of(self, message: Message) -> int:
+        """Which of the alternatives a message belongs to."""
         ending = self.endings.get(message.id or "")
         return ending.choice if ending else 0
 
@@ -74,26 +75,32 @@ class Answer:
 
     @property
     def text(self) -> str:
+        """All text of the first choice."""
         return self._joined(Text)
 
     @property
     def reasoning(self) -> str:
+        """All thinking of the first choice."""
         return self._joined(Reasoning)
 
     @property
     def refusal(self) -> str:
+        """All refusals of the first choice."""
         return self._joined(Refusal)
 
     @property
     def calls(self) -> list[ToolCall]:
+        """The tool calls of the first choice."""
         return [p for p in self.parts() if isinstance(p, ToolCall)]
 
     @property
     def results(self) -> list[ToolResult]:
+        """The results of tools that ran on the backend's side."""
         return [p for p in self.parts() if isinstance(p, ToolResult)]
 
     @property
     def media(self) -> list[Media]:
+        """The media of the first choice."""
         return [p for p in self.parts() if isinstance(p, Media)]
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 Extras: TypeAlias = dict[str, dict[str, Any]]
+"""Dialect name -> what only that dialect understands."""
 
 
 class Origin(StrEnum):
@@ -23,6 +24,8 @@ class Origin(StrEnum):
 
 
 class MediaKind(StrEnum):
+    """What a medium is, whatever its type."""
+
     IMAGE = "image"
     AUDIO = "audio"
     VIDEO = "video"
@@ -62,10 +65,13 @@ class FileRef:
 
 
 Source: TypeAlias = Url | Inline | FileRef
+"""Where a medium's bytes are."""
 
 
 @dataclass(slots=True)
 class Text:
+    """Plain text."""
+
     text: str
     extras: Extras | None = None
 
@@ -82,6 +88,8 @@ class Reasoning:
 
 @dataclass(slots=True)
 class Refusal:
+    """The model's words for not answering."""
+
     text: str
     extras: Extras | None = None
 
@@ -100,6 +108,8 @@ class ToolCall:
 
 @dataclass(slots=True)
 class ToolResult:
+    """What a tool gave back to the call `call_id`, as parts."""
+
     call_id: str
     parts: list[Part]
     name: str | None = None
@@ -127,6 +137,7 @@ class Data:
 
 
 Part: TypeAlias = Text | Reasoning | Refusal | ToolCall | ToolResult | Media | Data
+"""Whatever may stand in a message."""
 
 
 @dataclass(slots=True)

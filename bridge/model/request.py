@@ -20,6 +20,8 @@ class HistoryMode(StrEnum):
 
 
 class ToolMode(StrEnum):
+    """May the model call tools, must it, or must it not?"""
+
     AUTO = "auto"
     NONE = "none"
     REQUIRED = "required"
@@ -27,6 +29,8 @@ class ToolMode(StrEnum):
 
 @dataclass(slots=True)
 class Sampling:
+    """How the model chooses its words. `n` is how many answers are wanted, `max_tokens` how long each may be."""
+
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None

@@ -1,8 +1,17 @@
-"""A run from request to last event: backends behind one interface, stages, tries, timeouts, cancellation."""
+"""A run from request to last event: backends behind one interface, stages, tries, timeouts, cancellation.
 
-from bridge.pipeline.backend import Backend, Call, CallInfo, Retry, Timeouts
-from bridge.pipeline.run import Run, failed_at_once
-from bridge.pipeline.stages import Stage, StageContext, StageFactory
+The names are loaded at first use: who only translates needs the stages, and for them no event loop.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bridge.pipeline.backend import Backend, Call, CallInfo, Retry, Timeouts
+    from bridge.pipeline.run import Run, failed_at_once
+    from bridge.pipeline.stages import Stage, StageContext, StageFactory
 
 __all__ = [
     "Backend",
@@ -16,3 +25,17 @@ __all__ = [
     "Timeouts",
     "failed_at_once",
 ]
+
+_HOMES = {
+    **dict.fromkeys(("Backend", "Call", "CallInfo", "Retry", "Timeouts"), "backend"),
+    **dict.fromkeys(("Run", "failed_at_once"), "run"),
+    **dict.fromkeys(("Stage", "StageContext", "StageFactory"), "stages"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bridge.pipeline' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"bridge.pipeline.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -35,6 +35,7 @@ from bridge.model import (
 )
 
 Stage = Callable[[list[Event]], list[Event]]
+"""What happens to each batch of events between backend and client, in one run."""
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class StageContext:
 
 
 StageFactory = Callable[[StageContext], Stage | None]
+"""Makes the stage of one run, or None when this run needs none."""
 
 _PLAIN: frozenset[type] = frozenset({TextDelta, ReasoningDelta})
 

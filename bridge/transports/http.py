@@ -303,13 +303,9 @@ def _headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def _looks_like_stream(response: aiohttp.ClientResponse, first: bytes) -> bool:
-    """By the bytes, then by the declared type: servers send JSON as event streams and streams as text."""
-    start = first.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-    if start in (b"{", b"[", b"<"):
-        return False
-    if start:
-        return True
-    return response.content_type == sse.CONTENT_TYPE
+    """By the bytes, then by the declared type."""
+    told = sse.is_stream(first)
+    return response.content_type == sse.CONTENT_TYPE if told is None else told
 
 
 async def _bounded(response: aiohttp.ClientResponse, most: int, *, cut: bool = False) -> bytes:

@@ -31,7 +31,7 @@ _OURS = re.compile(r"BRIDGE_|MAKE|MFLAGS|OPENAI_|AGENTSCOPE_|WEB_KEY|FRIDAY_KEY|
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of README.md. `mark` is the name in the comment above it, "" without one."""
+    """A fenced block of a document. `mark` is the name in the comment above it, "" without one."""
 
     language: str
     text: str
@@ -39,12 +39,13 @@ class Block:
     mark: str
 
 
-def _blocks() -> list[Block]:
+def blocks_of(document: str) -> list[Block]:
+    """The fenced blocks of a document, in order."""
     pattern = re.compile(r"(?:^<!-- ([^>]*) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-    return [Block(m[2], m[3], README.count("\n", 0, m.start(2)) + 1, m[1] or "") for m in pattern.finditer(README)]
+    return [Block(m[2], m[3], document.count("\n", 0, m.start(2)) + 1, m[1] or "") for m in pattern.finditer(document)]
 
 
-BLOCKS = _blocks()
+BLOCKS = blocks_of(README)
 
 
 def blocks(language: str) -> list[Block]:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.helpers import EXAMPLES, Server, bridge, run, server
+from bridge import decode, fold, pretty
+from bridge.codec import registry
+from tests.docs.helpers import EXAMPLES, ROOT, Server, bridge, run, server
 from tests.server.harness import free_port
 
 SHOWS = {
@@ -23,6 +25,10 @@ SHOWS = {
     ),
     "agent": ("ReasoningDelta(", "'look.'", "ToolCall("),
     "stage": ("YOU SAID: HELLO",),
+    "chain": tuple(
+        f"{name}: You asked: What is the weather in Paris? It is sunny. (6 tokens)" for name in registry.names()
+    ),
+    "dialect_toy": ('"delta":{"content":"Hello"}', "data: [DONE]", "RunFinished"),
     "openai_client": (
         "models: ['demo']",
         "forty-two.The answer is 42.",
@@ -31,9 +37,11 @@ SHOWS = {
     ),
 }
 
+TRIED_APART = ("convert", "mount", "starlette_app")
+
 
 def test_every_example_is_tried() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SHOWS, "mount"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SHOWS, *TRIED_APART}
 
 
 @pytest.mark.parametrize("name", SHOWS)
@@ -44,7 +52,7 @@ def test_it_runs_to_its_end(name: str, demo: Server) -> None:
         assert told in done.stdout.decode()
 
 
-@pytest.mark.parametrize("name", [*SHOWS, "mount"])
+@pytest.mark.parametrize("name", [*SHOWS, *TRIED_APART])
 def test_it_says_how_to_run_it(name: str) -> None:
     docstring = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").split('"""')[1]
     assert f"python examples/{name}.py" in docstring
@@ -66,5 +74,59 @@ def test_mounted_in_an_application_of_ones_own(tmp_path: Path) -> None:
         for path, dialect in (("/llm/v1", "openai-chat"), ("/llm/agentscope", "agentscope")):
             code, out, err = bridge("chat", served.url + path, "reasoning", "--dialect", dialect)
             assert (code, out) == (0, "The answer is 42.\n"), err
+        assert served.stop() == 0
+        assert "Traceback" not in served.err
+
+
+def test_in_a_starlette_application(demo: Server, tmp_path: Path) -> None:
+    port = free_port()
+    command = (sys.executable, "-W", "error", "examples/starlette_app.py")
+    with server(tmp_path, *command, port=port, ready="/", PORT=str(port), BRIDGE_URL=demo.url) as served:
+        for scene, told in (("reasoning", "The answer is 42.\n"), ("text", "Plain text: caf")):
+            code, out, err = bridge("chat", served.url, scene, "--dialect", "agentscope")
+            assert code == 0, err
+            assert out.startswith(told)
+        # What the backend refuses, what the client says wrong, and what breaks late: each in the client's dialect.
+        code, _, err = bridge("chat", served.url, "limited", "--dialect", "agentscope")
+        assert (code, "rate_limited" in err) == (1, True), err
+        code, _, err = bridge("chat", served.url, "error late", "--dialect", "agentscope")
+        assert code == 1, err
+        wrong = run("curl", "-sS", "-d", "{}", "-H", "content-type: application/json", f"{served.url}/process")
+        assert json.loads(wrong.stdout)["detail"][0]["loc"][-1] == "input"
+        assert served.stop() in (0, -15)
+        assert "Traceback" not in served.err
+
+
+def test_a_starlette_application_whose_backend_is_away(tmp_path: Path) -> None:
+    port, nobody = free_port(), free_port()
+    away = f"http://127.0.0.1:{nobody}"
+    command = (sys.executable, "-W", "error", "examples/starlette_app.py")
+    with server(tmp_path, *command, port=port, ready="/", PORT=str(port), BRIDGE_URL=away) as served:
+        code, _, err = bridge("chat", served.url, "hi", "--dialect", "agentscope")
+        assert code == 1
+        assert "not available" in err
+        assert str(nobody) not in err
+        assert "Traceback" not in served.err
+
+
+def test_a_recording_on_the_command_line() -> None:
+    data = (ROOT / "tests" / "captures" / "agentscope" / "plugin_call.response.sse").read_bytes()
+    told = run(sys.executable, "-W", "error", "examples/convert.py", "agentscope", "openai-chat", input=data)
+    assert (told.returncode, told.stderr) == (0, b"lost: tool_result\n")
+    assert fold(decode(told.stdout, "openai-chat")).text == "It is sunny, 21C."
+    lines = run(sys.executable, "examples/convert.py", "agentscope", "events", input=data).stdout.decode()
+    assert lines.count("\n") == pretty(decode(data, "agentscope")).count("\n") + 1
+    assert run(sys.executable, "examples/convert.py").returncode == 1
+    wrong = run(sys.executable, "examples/convert.py", "agentscop", "ag-ui")
+    assert (wrong.returncode, b"did you mean 'agentscope'" in wrong.stderr) == (1, True)
+
+
+def test_a_chain_is_served_in_every_dialect(tmp_path: Path) -> None:
+    port = free_port()
+    command = (sys.executable, "-W", "error", "examples/chain.py", "serve")
+    with server(tmp_path, *command, port=port, PORT=str(port)) as served:
+        for name in registry.names():
+            code, out, err = bridge("chat", f"{served.url}/{name}", "Rain?", "--dialect", name)
+            assert (code, out) == (0, "You asked: Rain? It is sunny.\n"), err
         assert served.stop() == 0
         assert "Traceback" not in served.err

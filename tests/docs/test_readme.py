@@ -175,7 +175,7 @@ def test_what_the_python_blocks_show(demo: Server, tmp_path: Path) -> None:
         "OpenAI(": "You said: Hello Write help to see what else I can show.",
         "import translate": '"text":"Hello"',
         "Translator(": "lost: []",
-        "bridge.complete(": "Six times seven is forty-two. The answer is 42. UsageReported(input=12, output=34",
+        "complete(question)": "Six times seven is forty-two. The answer is 42. UsageReported(input=12, output=34",
     }
     for sign, told in wanted.items():
         (found,) = [b for b in blocks("python") if sign in b.text]
@@ -274,7 +274,10 @@ def _choices(place: dict, definitions: dict) -> list[dict]:
     return [place, *(each for choice in place.get("anyOf", []) for each in _choices(choice, definitions))]
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "document",
+    ["README.md", "docs/architecture.md", "docs/how-it-works.md", "docs/reference/codec.md", "CONTRIBUTING.md"],
+)
 def test_files_that_are_named_exist(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     folders = r"(?:bridge|adapters|tests|examples|docs|bench)/[\w./-]*"
@@ -291,7 +294,7 @@ def test_java_agents_are_read_as_readme_says() -> None:
 
 
 def test_other_places_are_not_named() -> None:
-    documents = [ROOT / "README.md", ROOT / "docs" / "architecture.md", *EXAMPLES.rglob("*.*")]
+    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *EXAMPLES.rglob("*.*")]
     for path in documents:
         if path.suffix in (".md", ".py", ".yaml"):
             addresses = re.findall(r"https?://([\w.-]+)", path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The toy dialect of `tests/third_party`, found through its own entry point as an installed package's would be."""
+"""The toy dialect of `examples/`, found through an entry point of its own as an installed package's would be."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bridge.codec import registry
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "third_party"))
+    for folder in ("examples", "tests/third_party"):
+        monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / folder))
     yield "toy"
     registry.unregister("toy")

@@ -324,11 +324,11 @@ async def test_passthrough_of_every_kind_of_answer() -> None:
         async with serving(setup) as base:
             backend.plays(split)
             assert (await passed(base)).body == b'data: {"nothing":1}\n\n' + SAID + END
-            backend.answers(200, b'{"said": "whole",\n "end":"stop"}')
-            assert (await passed(base, stream=False)).body == b'{"said": "whole",\n "end":"stop"}'
+            backend.answers(200, b'{"say": "whole",\n "end":"stop"}')
+            assert (await passed(base, stream=False)).body == b'{"say": "whole",\n "end":"stop"}'
             assert (await passed(base)).body == b'data: {"say":"whole"}\n\n' + END
             backend.streams(SAID, END)
-            assert (await passed(base, stream=False)).json == {"said": "Hello", "end": "stop"}
+            assert (await passed(base, stream=False)).json == {"say": "Hello", "end": "stop"}
             backend.answers(500, b"{}")
             assert (await passed(base)).status == 502
 

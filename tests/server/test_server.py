@@ -512,7 +512,7 @@ async def test_five_hundred_requests_leave_nothing_behind() -> None:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=50)) as session:
 
             async def one() -> bytes:
-                async with session.post(f"{base}/toy/ask", data=b'{"ask":"x"}') as response:
+                async with session.post(f"{base}/toy/ask", json={"ask": "x"}) as response:
                     return await response.read()
 
             bodies = await asyncio.gather(*(one() for _ in range(500)))

@@ -33,7 +33,7 @@ async def test_it_is_served_streamed_and_whole() -> None:
         assert streamed.headers["content-type"].startswith("text/event-stream")
         assert streamed.body.endswith(b'data: {"end":"stop"}\n\n')
         whole = await post(f"{base}/toy/ask", {"ask": "reasoning", "stream": False})
-        assert whole.json == {"said": "The answer is 42.", "end": "stop"}
+        assert whole.json == {"say": "The answer is 42.", "end": "stop"}
         assert (await ask("GET", f"{base}/toy/alive")).json == {"alive": True}
 
 
@@ -43,9 +43,9 @@ async def test_it_is_called_over_http() -> None:
         reply = await post(f"{base}/toy/ask", {"ask": "hi"})
         assert reply.body == SAID + END
         assert backend.seen[0].json == {"ask": "hi", "stream": True}
-        backend.answers(200, b'{"said":"whole","end":"length"}')
+        backend.answers(200, b'{"say":"whole","end":"length"}')
         reply = await post(f"{base}/toy/ask", {"ask": "hi", "stream": False})
-        assert reply.json == {"said": "whole", "end": "length"}
+        assert reply.json == {"say": "whole", "end": "length"}
 
 
 async def test_its_errors_have_its_own_shape() -> None:

@@ -98,7 +98,7 @@ async def test_a_stream_is_a_stream_whatever_its_type_says(
 async def test_json_is_a_whole_answer_whatever_its_type_says(
     web: aioresponses, backend: HttpBackend, content_type: str
 ) -> None:
-    web.post(URL, body=b' {"said":"whole","end":"stop"}', content_type=content_type)
+    web.post(URL, body=b' {"say":"whole","end":"stop"}', content_type=content_type)
     assert fold(await events_of(backend)).text == "whole"
 
 

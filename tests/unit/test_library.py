@@ -7,8 +7,30 @@ from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bridge import BackendError, ConfigError, ErrorCode, Failure, RequestError, Translator, Unsupported, translate
+from bridge import (
+    BackendError,
+    ConfigError,
+    ErrorCode,
+    Event,
+    Failure,
+    RequestError,
+    RunFailed,
+    RunStarted,
+    Translator,
+    Unsupported,
+    decode,
+    encode,
+    fold,
+    translate,
+    unfold,
+)
+from bridge.codec import registry
+from bridge.model import verify
+from bridge.pipeline import Stage, StageContext
+from tests.strategies import splits
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 CHAT = (CAPTURES / "openai-chat/openai-tools-parallel.sse").read_bytes()
@@ -117,3 +139,194 @@ def test_what_cannot_be_translated_is_explained() -> None:
     with pytest.raises(Unsupported) as caught:
         translate(video, "agentscope", "openai-chat", what="request")
     assert caught.value.failure.param == "messages[0].content[0]"
+
+
+# ---------------------------------------------------------------------- events
+
+
+def test_a_recording_becomes_events_and_messages_and_a_recording_again() -> None:
+    events = verify(decode(CHAT, "openai-chat", run_id="r"))
+    answer = fold(events)
+    assert [(c.call_id, c.name) for c in answer.calls] == [("call_A", "get_weather"), ("call_B", "get_weather")]
+    for again in (encode(events, "openai-chat"), encode(unfold(answer), "openai-chat")):
+        assert fold(decode(again, "openai-chat")).calls == answer.calls
+    whole = decode(WHOLE, "openai-chat")
+    assert isinstance(whole[0], RunStarted)
+    assert fold(whole).calls
+
+
+def test_what_is_no_answer_is_a_failed_run() -> None:
+    for nonsense in (b"", b"  \n", b"<html>sorry</html>", b"[1]", b"data: x", b"{", b"\xef\xbb", CHAT[:500]):
+        events = verify(decode(nonsense, "openai-chat"))
+        assert isinstance(events[-1], RunFailed), nonsense
+
+
+# ---------------------------------------------------------------------- what own sockets need
+
+
+def test_the_request_for_the_backend_is_whole() -> None:
+    translator = Translator("openai-chat", "agentscope", model="gpt-x")
+    assert (translator.asked, translator.sent) == (None, None)
+    body = translator.request(SCOPE_REQUEST, client="agentscope")
+    assert orjson.loads(body)["model"] == "gpt-x"
+    assert translator.sent is not None
+    assert (translator.sent.method, translator.sent.path, translator.sent.body) == ("POST", "/chat/completions", body)
+    assert translator.asked is not None
+    assert (translator.asked.stream, translator.asked.thread_id) == (True, "s1")
+
+
+def test_stages_see_the_request_before_it_is_written() -> None:
+    """AG-UI's context has no place in a chat request: a stage tells it as a system message."""
+    asked = orjson.loads(registry.get("ag-ui").example_request("hi").body)
+    asked["context"] = [{"description": "place", "value": "Paris"}]
+    sent = orjson.loads(Translator("openai-chat", "ag-ui", model="m").request(orjson.dumps(asked), client="ag-ui"))
+    assert sent["messages"][0] == {"role": "system", "content": "place: Paris"}
+
+
+def test_names_that_the_backend_forbids_are_changed_there_and_back() -> None:
+    asked = orjson.loads(registry.get("ag-ui").example_request("hi").body)
+    asked["tools"] = [{"name": "where is it?", "description": "", "parameters": {}}]
+    translator = Translator("openai-chat", "ag-ui", model="m")
+    sent = orjson.loads(translator.request(orjson.dumps(asked), client="ag-ui"))
+    theirs = sent["tools"][0]["function"]["name"]
+    assert theirs.isascii()
+    assert " " not in theirs
+    out = translator.feed(CHAT.replace(b'"get_weather"', orjson.dumps(theirs))) + translator.close()
+    assert {call.name for call in fold(decode(out, "ag-ui")).calls} == {"where is it?"}
+
+
+def test_stages_of_ones_own_see_every_event() -> None:
+    seen: list[Event] = []
+
+    def watch(context: StageContext) -> Stage:
+        assert context.request.model == "m"
+
+        def stage(events: list[Event]) -> list[Event]:
+            seen.extend(events)
+            return events
+
+        return stage
+
+    translator = Translator("agentscope", "openai-chat", stages=[watch], run_id="r")
+    translator.request(CHAT_REQUEST, client="openai-chat")
+    translator.feed(SCOPE)
+    assert fold(verify(seen)).text == "It is sunny, 21C."
+
+
+def test_dialects_may_be_given_as_objects() -> None:
+    chat, scope = registry.get("openai-chat"), registry.get("agentscope")
+    named = Translator("openai-chat", "agentscope", run_id="r")
+    given = Translator(chat, scope, run_id="r")
+    assert given.feed(CHAT) == named.feed(CHAT)
+    assert Translator(chat, scope, model="m").request(SCOPE_REQUEST, client=scope)
+
+
+def test_options_are_those_of_the_configuration() -> None:
+    shown = Translator("agentscope", "openai-chat", client_options={"server_tools": "text"})
+    assert b"get_weather(" in shown.feed(SCOPE)
+    with pytest.raises(ConfigError, match=r"client_options\.server_tool: .*not permitted"):
+        Translator("agentscope", "openai-chat", client_options={"server_tool": "text"}).feed(b"")
+    with pytest.raises(ConfigError, match=r"backend_options\.x: "):
+        Translator("agentscope", "openai-chat", backend_options={"x": 1}).feed(b"")
+
+
+def test_errors_of_the_backend_are_told_in_the_words_of_the_client() -> None:
+    translator = Translator("openai-chat", "agentscope")
+    translator.request(CHAT_REQUEST, client="openai-chat")  # and so the agent is the backend
+    error = translator.decode_error(429, b'{"detail":"slow down"}', {"Retry-After": "7"})
+    assert isinstance(error, BackendError)
+    told = translator.encode_error(error)
+    assert (told.status, told.headers["retry-after"]) == (429, "7")
+    assert orjson.loads(told.body)["error"]["message"]
+    with pytest.raises(BackendError) as caught:
+        translator.response(b"nope", status=503)
+    assert caught.value.code is ErrorCode.OVERLOADED
+
+
+def test_errors_of_the_client_are_told_in_its_own_words() -> None:
+    translator = Translator("openai-chat", "agentscope")
+    with pytest.raises(RequestError) as caught:
+        translator.request(b"{}", client="agentscope")
+    told = translator.encode_error(caught.value)
+    assert 400 <= told.status < 500
+    assert b"input" in told.body
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        (TimeoutError("secret-host:81"), "MODEL_TIMEOUT"),
+        (ConnectionResetError("secret-host:81"), "NETWORK_ERROR"),
+        (BackendError("it said so", code=ErrorCode.RATE_LIMITED), "RATE_LIMIT_EXCEEDED"),
+        (Failure(ErrorCode.BACKEND_TIMEOUT, "silent"), "MODEL_TIMEOUT"),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_an_input_that_broke_off_is_told_without_its_secrets(reason: Exception | Failure, code: str) -> None:
+    translator = Translator("openai-chat", "agentscope")
+    translator.feed(CHAT[:900])
+    out = translator.close(reason)
+    last = payloads(out)[-1]
+    assert (last["status"], last["error"]["code"]) == ("failed", code)
+    assert b"secret" not in out
+
+
+def test_a_backend_that_cannot_be_reached_is_told_without_its_address() -> None:
+    translator = Translator("openai-chat", "agentscope")
+    for reason, status in ((ConnectionRefusedError("secret-host:81"), 502), (TimeoutError("secret-host:81"), 504)):
+        told = translator.encode_error(reason)
+        assert told.status == status
+        assert b"secret" not in told.body
+
+
+def test_the_head_may_go_first_and_heartbeats_between() -> None:
+    eager, plain = (Translator("openai-chat", "ag-ui", run_id="r") for _ in range(2))
+    head = eager.start()
+    assert b"RUN_STARTED" in head
+    assert eager.start() == b""
+    out = head + eager.heartbeat() + eager.feed(CHAT) + eager.close()
+    assert out.count(b"RUN_STARTED") == 1
+    assert out.count(b": keep-alive") == 1
+    assert eager.heartbeat() == b""
+    expected = fold(decode(plain.feed(CHAT) + plain.close(), "ag-ui"))
+    assert fold(decode(out, "ag-ui")).calls == expected.calls
+
+
+def test_a_whole_answer_to_a_stream_and_a_stream_to_a_whole_answer() -> None:
+    streamed = Translator("openai-chat", "agentscope", run_id="r")
+    assert streamed.feed(WHOLE[:7]) + streamed.feed(WHOLE[7:]) == b""
+    assert payloads(streamed.close())[-1]["status"] == "completed"
+    whole = Translator("openai-chat", "agentscope", run_id="r")
+    assert [m["type"] for m in orjson.loads(whole.response(CHAT))["output"]] == ["plugin_call", "plugin_call"]
+    broken = Translator("openai-chat", "agentscope")
+    broken.feed(WHOLE[:7])
+    assert payloads(broken.close(ConnectionResetError()))[-1]["status"] == "failed"
+
+
+@given(data=st.data(), mark=st.sampled_from([b"", b"\xef\xbb\xbf", b" \n"]))
+def test_an_answer_in_one_piece_may_be_cut_anywhere(data: st.DataObject, mark: bytes) -> None:
+    translator = Translator("openai-chat", "agentscope", run_id="r")
+    for piece in data.draw(splits(mark + WHOLE)):
+        assert translator.feed(piece) == b""
+    whole = Translator("openai-chat", "agentscope", run_id="r")
+    assert translator.close() == whole.feed(mark + WHOLE) + whole.close()
+
+
+def test_any_buffer_is_read_and_a_string_is_not() -> None:
+    expected = translate(CHAT, "openai-chat", "openai-chat")
+    translator = Translator("openai-chat", "openai-chat")
+    assert translator.feed(bytearray(CHAT[:100])) + translator.feed(memoryview(CHAT)[100:]) == expected
+    with pytest.raises(TypeError, match="bytes-like"):
+        Translator("openai-chat", "agentscope").feed("data: x")  # type: ignore[arg-type]
+
+
+def test_one_translator_serves_one_run() -> None:
+    translator = Translator("openai-chat", "agentscope")
+    translator.request(SCOPE_REQUEST[:-1] + b',"model":"m"}', client="agentscope")
+    with pytest.raises(RuntimeError, match="make a new one"):
+        translator.request(SCOPE_REQUEST)
+    translator.feed(CHAT)
+    with pytest.raises(RuntimeError, match="its answer has begun"):
+        translator.response(WHOLE)
+    with pytest.raises(ConfigError, match=r"expected 'openai-chat' or 'agentscope'.*got 'ag-ui'"):
+        Translator("openai-chat", "agentscope").request(SCOPE_REQUEST, client="ag-ui")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.codec import KEEPALIVE, Frame, FrameLike
 from bridge.errors import BackendError, ErrorCode
-from bridge.framing.sse import Splitter, join
+from bridge.framing.sse import Splitter, is_stream, join
 from tests.strategies import splits
 
 BOM = b"\xef\xbb\xbf"
@@ -205,3 +205,23 @@ class TestJoin:
         frames = data.draw(st.lists(line | named | several, max_size=5))
         body = join([f for frame in frames for f in (frame, KEEPALIVE)])
         assert pieces(data.draw(splits(body))) == frames
+
+
+@pytest.mark.parametrize(
+    ("start", "stream"),
+    [
+        (b"data: x", True),
+        (b": comment", True),
+        (b"\xef\xbb\xbfdata: x", True),
+        (b"\n\nid: 1", True),
+        (b'{"a": 1}', False),
+        (b" \r\n[1]", False),
+        (b"\xef\xbb\xbf <html>", False),
+        (b"", None),
+        (b" \n", None),
+        (b"\xef\xbb", None),
+        (b"\xef\xbb\xbf", None),
+    ],
+)
+def test_a_body_tells_by_its_start_whether_it_is_a_stream(start: bytes, stream: bool | None) -> None:
+    assert is_stream(start) is stream

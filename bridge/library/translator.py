@@ -1,0 +1,227 @@
+"""`Translator`: one run between a client and a backend, for people who bring their own sockets."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireResponse
+from bridge.errors import BridgeError, ConfigError, Failure, RequestError
+from bridge.library.flow import Flow, failure_of
+from bridge.library.reading import dialect_of
+from bridge.model import Request
+from bridge.pipeline.names import tool_names
+from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
+
+
+class Translator:
+    """Bring your own sockets: bytes in, bytes out, for one run between a client and a backend.
+
+    Without a request, `feed` reads an answer of `source` and writes it as `target`. A `request` comes from the client
+    and says which of the two it speaks: it leaves in the other dialect, and from then on `feed` reads that one's
+    answer and writes the client's.
+
+        translator = Translator("openai-chat", "agentscope")
+        body = translator.request(received, client="agentscope")    # to be POSTed; translator.sent says where
+        while data := read():
+            write(translator.feed(data))
+        write(translator.close())
+
+    What goes wrong before the answer began is told with `decode_error` and `encode_error`, what goes wrong in the
+    middle of it with `close(failure)`. Nothing here waits, reads or writes; one object serves one run.
+    """
+
+    def __init__(
+        self,
+        source: str | Dialect,
+        target: str | Dialect,
+        *,
+        model: str | None = None,
+        client_options: Mapping[str, Any] | None = None,
+        backend_options: Mapping[str, Any] | None = None,
+        stages: Sequence[StageFactory] = (),
+        run_id: str | None = None,
+        created_at: float = 0.0,
+    ) -> None:
+        """Dialects are named, or given as objects. Raises `ConfigError` for an unknown one.
+
+        `model` is sent to the backend where the client names none. `client_options` and `backend_options` are what
+        `options` of a route and of a backend are in a configuration; a wrong one is a `ConfigError` at first use.
+        `stages` are added after those that every route gets. `run_id` and `created_at` (Unix seconds) make the
+        result repeatable; without them an id is made up.
+        """
+        self._back = dialect_of(source)
+        self._front = dialect_of(target)
+        self._model = model
+        self._client_options = client_options or {}
+        self._backend_options = backend_options or {}
+        self._factories = (*AUTOMATIC, *stages)
+        self._run_id = run_id or uuid.uuid4().hex
+        self._created_at = created_at
+        self._losses = Losses()
+        self._request: Request | None = None
+        self._sent: WireRequest | None = None
+        self._flow: Flow | None = None
+
+    @property
+    def lost(self) -> list[str]:
+        """Names of the features that this translation could not carry so far, in order of appearance."""
+        return self._losses.names
+
+    @property
+    def asked(self) -> Request | None:
+        """What the client asked, once `request` read it: does it want a stream, which model, which thread?"""
+        return self._request
+
+    @property
+    def sent(self) -> WireRequest | None:
+        """The request for the backend, once `request` made it: method, path below its base URL, headers, body."""
+        return self._sent
+
+    # ------------------------------------------------------------------ before the answer
+
+    def request(
+        self, data: bytes, *, client: str | Dialect | None = None, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """The client's request body in the backend's dialect.
+
+        `client` is the dialect that the client speaks; without it the bytes decide, `target` first. `headers` are the
+        client's own, for dialects that say something in them. Raises `RequestError` when the body is a request of
+        neither, `Unsupported` for what the backend cannot be told, `RuntimeError` when this run has begun already.
+        """
+        if self._flow is not None:
+            raise RuntimeError("one translator serves one run, and this one has begun: make a new one")
+        wire = WireRequest(headers=_lower(headers), body=_bytes(data))
+        self._request = self._choose(wire, dialect_of(client) if client is not None else None)
+        flow = self._running()
+        told = flow.back_context.request
+        assert told is not None
+        self._sent = self._back.encode_request(told, flow.back_context)
+        return self._sent.body
+
+    def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
+        """What the backend's answer with an error status means; to be raised, or told with `encode_error`."""
+        return BridgeError.of(self._back.decode_error(WireResponse(status, _lower(headers), _bytes(data))))
+
+    def encode_error(self, error: Failure | BaseException) -> WireResponse:
+        """The response that tells the client of a failure before its answer began: status, headers, body.
+
+        The client is who speaks `target`, until a request said otherwise. A `BridgeError` is told in its own words, a
+        `TimeoutError` as silence, any other exception as a backend that is not available, without its text.
+        """
+        return self._front.encode_error(failure_of(error, begun=False))
+
+    # ------------------------------------------------------------------ the answer
+
+    def response(self, data: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> bytes:
+        """A whole answer, in one piece for the client, whether the backend sent it in one piece or as a stream.
+
+        Raises `BackendError` when it is no answer, a failed one, or comes with a `status` of 400 or above, the fitting
+        `BridgeError` when it ended as the client's dialect cannot say (canceled), `Unsupported` when that dialect knows
+        streams only, and `RuntimeError` when this run's answer has begun already.
+        """
+        flow = self._running()
+        if flow.begun:
+            raise RuntimeError("one translator serves one run, and its answer has begun: make a new one")
+        if status >= 400:
+            raise self.decode_error(status, data, headers)
+        return flow.whole(_bytes(data), _lower(headers))
+
+    def start(self) -> bytes:
+        """The head of the stream, for clients that want a sign of life before the backend answered; else not needed."""
+        return self._running().head()
+
+    def feed(self, data: bytes) -> bytes:
+        """The next bytes of the backend's answer, cut anywhere; what they mean to the client, if anything yet.
+
+        Never raises for what the bytes say. A body in one piece is kept until `close`, which then streams it.
+        """
+        return self._running().feed(_bytes(data))
+
+    def heartbeat(self) -> bytes:
+        """What keeps the client's line warm while the backend is silent; nothing after the end."""
+        return self._running().heartbeat()
+
+    def close(self, failure: Failure | BaseException | None = None) -> bytes:
+        """The backend's answer is over, cleanly or for `failure`; what is left to say to the client.
+
+        `failure` may be the exception that broke the input off: a `BridgeError` is told in its own words, a
+        `TimeoutError` as silence, any other as a broken connection, without its text. Repeating it is harmless.
+        """
+        return self._running().close(None if failure is None else failure_of(failure, begun=True))
+
+    # ------------------------------------------------------------------ inside
+
+    def _choose(self, wire: WireRequest, client: Dialect | None) -> Request:
+        """Settles who is the client: the dialect that can read the request."""
+        if client is not None:
+            if client.name not in (self._front.name, self._back.name):
+                raise ConfigError(
+                    f"client: expected {self._back.name!r} or {self._front.name!r}, between which this translates, "
+                    f"got {client.name!r}"
+                )
+            if client.name != self._front.name:
+                self._turn()
+            return self._read(wire)
+        try:
+            return self._read(wire)
+        except RequestError:
+            self._turn()
+            try:
+                return self._read(wire)
+            except RequestError:
+                self._turn()
+            raise
+
+    def _turn(self) -> None:
+        self._front, self._back = self._back, self._front
+
+    def _read(self, wire: WireRequest) -> Request:
+        options = _options(self._front.front_options, self._client_options, "client_options")
+        return self._front.decode_request(wire, self._context(options, None))
+
+    def _context(self, options: Options, request: Request | None) -> Context:
+        thread = request.thread_id if request else None
+        model = (request.model if request else None) or self._model
+        return Context(self._run_id, thread, self._created_at, options, model, request, self._losses)
+
+    def _running(self) -> Flow:
+        if self._flow is None:
+            front = _options(self._front.front_options, self._client_options, "client_options")
+            back = _options(self._back.back_options, self._backend_options, "backend_options")
+            staged = StageContext(self._request or Request([]), self._front.card, self._back.card, front, self._losses)
+            # Stages come before the request is written: some change it, where the backend knows no other way.
+            stages = build(self._factories, staged)
+            names = tool_names(staged.request, self._front.card, self._back.card)
+            if names is not None:
+                stages = [names.restore, *stages]
+            told = (staged.request if names is None else names.request) if self._request is not None else None
+            self._flow = Flow(
+                self._back, self._context(back, told), self._front, self._context(front, self._request), stages
+            )
+        return self._flow
+
+
+def _options(model: type[Options], given: Mapping[str, Any], what: str) -> Options:
+    """The dialect's options. Raises `ConfigError` that names the option and what was expected."""
+    try:
+        return model(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise ConfigError(f"{what}.{place}: {first['msg']}") from None
+
+
+def _lower(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Headers as codecs look them up; a body that says nothing about itself is taken for JSON."""
+    if headers is None:
+        return {"content-type": "application/json"}
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _bytes(data: bytes) -> bytes:
+    """Any buffer as bytes: sockets also give `bytearray` and `memoryview`. Raises `TypeError` for a string."""
+    return data if type(data) is bytes else bytes(memoryview(data))

@@ -1,0 +1,62 @@
+"""Events as lines for people: what `print` of a stream should have shown. `dump` is the form for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any
+
+from bridge.model import events as ev
+from bridge.model.events import Event
+
+_LONG = 60
+_DEPTHS: dict[type, int] = {
+    ev.RunStarted: 0, ev.RunFinished: 0, ev.RunFailed: 0,
+    ev.PartStarted: 2, ev.PartEnded: 2, ev.ContentAdded: 2,
+    ev.TextDelta: 3, ev.ReasoningDelta: 3, ev.ArgsDelta: 3,
+}  # fmt: skip
+
+
+def pretty(events: Event | Iterable[Event]) -> str:
+    """One line for each event: indented by what it belongs to, without fields that say nothing, long values cut.
+
+    RunStarted 'run-1' model='gpt-4o'
+      MessageStarted 'm-1'
+        PartStarted 'p-1' 'm-1' text
+          TextDelta 'p-1' 'Hello'
+    """
+    return "\n".join(_lines(events if isinstance(events, Iterable) else (events,)))
+
+
+def _lines(events: Iterable[Event]) -> Iterator[str]:
+    for event in events:
+        yield "  " * _DEPTHS.get(type(event), 1) + _shown(event)
+
+
+def _shown(value: Any) -> str:
+    """A value of ours: required fields bare, the others by name, and only where they differ from the default."""
+    pieces = [type(value).__name__]
+    for field in fields(value):
+        item = getattr(value, field.name)
+        if _required(field):
+            pieces.append(_short(item))
+        elif item != _default(field):
+            pieces.append(f"{field.name}={_short(item)}")
+    return " ".join(pieces)
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _short(value: Any) -> str:
+    if is_dataclass(value):
+        return f"({_shown(value)})"
+    if isinstance(value, list) and value and all(map(is_dataclass, value)):
+        return f"[{', '.join(map(_short, value))}]"
+    text = str(value) if type(value) not in (str, list, dict) else repr(value)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}... ({len(text)} characters)"

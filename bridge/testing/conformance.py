@@ -1,0 +1,185 @@
+"""What every dialect must do, whichever it is: a test class to inherit.
+
+The three lines of a package that brings a dialect, in a module of its tests:
+
+    class TestMine(DialectConformance):
+        dialects = [my_package.dialect]
+
+(with `from bridge.testing import DialectConformance`). Needs the extra `testing`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import ClassVar
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, outline, project
+from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
+from bridge.framing import sse
+from bridge.library.reading import dialect_of
+from bridge.model import FinishReason, Heartbeat, PartKind, RunFailed, RunFinished, ToolMode, fold, verify
+from bridge.testing.strategies import answers, json_values, requests, splits
+from bridge.testing.wires import comparable, context, decode, encode
+
+# How long an example takes says nothing about the dialect, and heirs of one class share its tests.
+quick = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors],
+)
+
+_OTHER_TYPES = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x")
+
+
+class DialectConformance:
+    """Each test runs for each of `dialects`, given by name or as objects.
+
+    What is written is read again as the card says; the same events give the same bytes, however they are cut; every
+    prefix of a stream ends well; no bytes raise; requests are sent, or refused with their place; every failure has a
+    response and a place in the stream.
+    """
+
+    dialects: ClassVar[Sequence[str | Dialect]] = ()
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Runs a test once for each dialect. Raises `TypeError` when there is none."""
+        if not self.dialects:
+            raise TypeError(f"{type(self).__name__}.dialects: expected at least one dialect, got none")
+        if "dialect" in metafunc.fixturenames:
+            found = [dialect_of(d) for d in self.dialects]
+            metafunc.parametrize("dialect", found, ids=[d.name for d in found])
+
+    @quick
+    @given(data=st.data())
+    def test_what_is_written_is_read_as_the_card_says(self, dialect: Dialect, data: st.DataObject) -> None:
+        events = data.draw(answers(interrupts=False, raw=False, choices=False))
+        again = verify(decode(dialect, [encode(dialect, events)]))
+        assert comparable(outline(fold(again))) == comparable(project(fold(events), dialect.card))
+
+    @quick
+    @given(data=st.data())
+    def test_the_same_events_give_the_same_bytes_however_they_are_cut(
+        self, dialect: Dialect, data: st.DataObject
+    ) -> None:
+        events = data.draw(answers())
+        whole = encode(dialect, events)
+        assert encode(dialect, events) == whole
+        encoder = dialect.encoder(context(dialect.front_options()))
+        frames = [f for event in events for f in encoder.encode([event])]
+        assert sse.join([*frames, *encoder.close()]) == whole
+        assert decode(dialect, data.draw(splits(whole))) == decode(dialect, [whole])
+
+    @quick
+    @given(data=st.data())
+    def test_every_prefix_ends_well(self, dialect: Dialect, data: st.DataObject) -> None:
+        """A stream that is cut or breaks anywhere is one well-formed run; and never a success that it was not."""
+        wire = encode(dialect, data.draw(answers(interrupts=False)))
+        place = data.draw(st.integers(0, len(wire)))
+        broken = verify(decode(dialect, [wire[:place]], Failure(ErrorCode.TRUNCATED_STREAM, "cut")))
+        clean = verify(decode(dialect, [wire[:place]]))
+        assert isinstance(clean[-1], (RunFinished, RunFailed))
+        whole = fold(decode(dialect, [wire]))
+        if not isinstance(broken[-1], RunFailed):
+            # Nothing but late facts may be missing from what counts as finished.
+            assert fold(broken).reason == whole.reason
+            assert outline(fold(broken)).items == outline(whole).items
+
+    @quick
+    @given(data=st.data())
+    def test_no_bytes_raise(self, dialect: Dialect, data: st.DataObject) -> None:
+        payloads = data.draw(st.lists(st.one_of(json_values().map(orjson.dumps), st.binary(max_size=40)), max_size=6))
+        verify(decode(dialect, [b"".join(b"data: " + p + b"\n\n" for p in payloads)]))
+        body = data.draw(st.one_of(json_values().map(orjson.dumps), st.binary(max_size=40)))
+        wire = WireResponse(200, {"content-type": "application/json"}, body)
+        verify(dialect.parse_response(wire, context(dialect.back_options())))
+        assert dialect.decode_error(WireResponse(500, wire.headers, body)).message
+        with contextlib.suppress(RequestError):
+            dialect.decode_request(WireRequest(headers=wire.headers, body=body), context(dialect.front_options()))
+
+    @quick
+    @given(data=st.data())
+    def test_a_request_is_sent_or_refused_with_its_place(self, dialect: Dialect, data: st.DataObject) -> None:
+        request = data.draw(requests())
+        wire: WireRequest | None = None
+        refused: Failure | None = None
+        try:
+            wire = dialect.encode_request(request, context(dialect.back_options(), request))
+        except Unsupported as error:
+            refused = error.failure
+        assert (wire is None) == (refused is not None)
+        if wire is None:
+            assert refused is not None
+            assert refused.param
+            return
+        sent = orjson.loads(wire.body)
+        assert isinstance(sent, dict)
+        read = dialect.decode_request(
+            WireRequest(headers=wire.headers, body=wire.body), context(dialect.front_options())
+        )
+        if dialect.card.request(Feature.TOOLS) is not Fate.EXACT:
+            return
+        offered = [t.name for t in request.tools or []]
+        # Where the wire cannot say "call none of them", leaving them out says it.
+        unwanted = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
+        assert [t.name for t in read.tools or []] in ([offered, []] if unwanted else [offered])
+
+    @pytest.mark.parametrize("code", list(ErrorCode))
+    def test_every_failure_has_a_response_and_a_place_in_the_stream(self, dialect: Dialect, code: ErrorCode) -> None:
+        failure = Failure(code, "it went wrong", headers={"retry-after": "7"})
+        response = dialect.encode_error(failure)
+        assert 400 <= response.status <= 599
+        assert b"it went wrong" in response.body
+        assert response.headers["retry-after"] == "7"
+        assert dialect.decode_error(response).message
+        builder = context(None).builder()
+        builder.flow(0, PartKind.TEXT, "half")
+        builder.fail(failure)
+        again = fold(decode(dialect, [encode(dialect, builder.take())]))
+        assert again.failure is not None
+        assert again.text == "half"
+        # What a backend says about keys is not repeated to anybody.
+        hidden = again.failure.code is ErrorCode.BACKEND_AUTH
+        assert hidden or "it went wrong" in again.failure.message
+
+    @pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 503])
+    def test_an_error_of_the_backend_tells_no_key(self, dialect: Dialect, status: int) -> None:
+        said = "It failed for sk-secret0123456789abcdef."
+        body = orjson.dumps({"error": {"message": said}, "message": said, "detail": said})
+        failure = dialect.decode_error(WireResponse(status, {"content-type": "application/json"}, body))
+        assert failure.message
+        assert "sk-secret" not in failure.message
+
+    def test_a_heartbeat_says_nothing(self, dialect: Dialect) -> None:
+        builder = context(None).builder()
+        builder.emit(Heartbeat())
+        builder.flow(0, PartKind.TEXT, "x")
+        builder.emit(Heartbeat())
+        builder.finish(FinishReason.STOP)
+        builder.end()
+        answer = fold(decode(dialect, [encode(dialect, builder.take())]))
+        assert (answer.text, answer.reason) == ("x", FinishReason.STOP)
+
+    def test_its_example_is_a_request_it_reads(self, dialect: Dialect) -> None:
+        wire = dialect.example_request("Hello")
+        request = dialect.decode_request(wire, context(dialect.front_options()))
+        assert request.stream
+        assert "Hello" in str(request.messages[-1].parts)
+
+    @pytest.mark.parametrize(
+        "said", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+    )
+    def test_a_body_that_says_it_is_something_else_is_refused(self, dialect: Dialect, said: str) -> None:
+        wire = dialect.example_request("Hello")
+        wire.headers = {"content-type": said}
+        with pytest.raises(RequestError, match="content-type: expected application/json") as caught:
+            dialect.decode_request(wire, context(dialect.front_options()))
+        assert 400 <= dialect.encode_error(caught.value.failure).status < 500
+        for fine in ({}, {"content-type": "application/json; charset=utf-8"}):
+            wire.headers = fine
+            dialect.decode_request(wire, context(dialect.front_options()))

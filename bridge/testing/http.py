@@ -1,0 +1,290 @@
+"""A backend on a local port that does what a test tells it to, byte by byte where need be.
+
+It speaks bytes, so that it can do what HTTP libraries do not: cut a character in two, reset a connection, send
+nothing. It notes when its caller left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from bridge.codec import Dialect
+from bridge.errors import Failure
+from bridge.model import Request
+from bridge.testing.script import Item, ScriptedBackend, Turn
+from bridge.testing.sockets import bound_socket
+
+_LIMIT = 64 * 2**20
+_LAST_WORDS = 5.0
+"""Seconds that a script has to end after its caller left."""
+
+
+@dataclass
+class Seen:
+    """One request as the backend saw it; header names are lower-case. `gone` is set when the connection closed."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def json(self) -> Any:
+        """The body as a JSON value."""
+        return orjson.loads(self.body)
+
+
+class Exchange:
+    """The backend's side of one request: what a script may do."""
+
+    def __init__(self, seen: Seen, writer: asyncio.StreamWriter) -> None:
+        self.seen = seen
+        self._writer = writer
+
+    async def head(self, status: int = 200, content_type: str | None = "text/event-stream", **headers: str) -> None:
+        """Sends a head whose body follows in chunks."""
+        lines = [f"HTTP/1.1 {status} X", "transfer-encoding: chunked"]
+        if content_type:
+            lines.append(f"content-type: {content_type}")
+        lines += [f"{k.replace('_', '-')}: {v}" for k, v in headers.items()]
+        await self.raw(("\r\n".join(lines) + "\r\n\r\n").encode())
+
+    async def send(self, data: bytes) -> None:
+        """Sends one piece of the body."""
+        if data:
+            await self.raw(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def end(self) -> None:
+        """Ends the body properly."""
+        await self.raw(b"0\r\n\r\n")
+
+    async def answer(self, status: int, body: bytes, content_type: str = "application/json", **headers: str) -> None:
+        """A whole answer."""
+        lines = [f"HTTP/1.1 {status} X", f"content-type: {content_type}", f"content-length: {len(body)}"]
+        lines += [f"{k.replace('_', '-')}: {v}" for k, v in headers.items()]
+        await self.raw(("\r\n".join(lines) + "\r\n\r\n").encode() + body)
+
+    async def stream(self, *pieces: bytes) -> None:
+        """A whole event stream."""
+        await self.head()
+        for piece in pieces:
+            await self.send(piece)
+        await self.end()
+
+    async def raw(self, data: bytes) -> None:
+        """Sends bytes that need not be HTTP."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    def reset(self) -> None:
+        """Cuts the connection with a TCP reset."""
+        sock = self._writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+
+    def close(self) -> None:
+        """Closes the connection without ending the body."""
+        self._writer.close()
+
+    async def left(self) -> None:
+        """Waits until the caller has closed this connection."""
+        await self.seen.gone.wait()
+
+
+Play = Callable[[Exchange], Awaitable[None]]
+"""What a backend does with one request."""
+
+
+class FakeBackend:
+    """Plays a script for each request; `seen` holds the requests in order, `connections` counts them.
+
+    With a dialect it can say things in it (`says`, `turns`, `fails`, `breaks_off`), and `requests` holds what it was
+    asked in our words; without one it sends bytes (`streams`, `answers`, `plays`). What a script raised is in
+    `problems`.
+    """
+
+    def __init__(self, dialect: str | Dialect | None = None) -> None:
+        self.seen: list[Seen] = []
+        self.script: Play | None = None
+        self.connections = 0
+        self.port = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.problems: list[Exception] = []
+        self._speaker = ScriptedBackend(dialect) if dialect is not None else None
+
+    @property
+    def url(self) -> str:
+        """Its base URL; whatever path is asked, it answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def requests(self) -> list[Request]:
+        """What it was asked, as its dialect reads it."""
+        return self._speaking().requests
+
+    # ------------------------------------------------------------------ in its dialect
+
+    def says(self, *items: Item) -> None:
+        """Answers every request with text, parts and events, streamed or whole as it is asked."""
+        self.turns(items)
+
+    def turns(self, *turns: Turn) -> None:
+        """Answers the next requests one after another, each with a list of items or a `Failure`; repeats the last."""
+        self._speaking().turns(*turns)
+        self.script = self._speak
+
+    def fails(self, failure: Failure) -> None:
+        """Refuses every request, with the status and the body that its dialect has for the failure."""
+        self.turns(failure)
+
+    def breaks_off(self, *items: Item) -> None:
+        """Answers every request with this, and resets the connection before the end."""
+        self.turns(items)
+
+        async def script(exchange: Exchange) -> None:
+            await self._speak(exchange, ended=False)
+            exchange.reset()
+
+        self.script = script
+
+    def _speaking(self) -> ScriptedBackend:
+        if self._speaker is None:
+            raise TypeError("this backend speaks no dialect: name one, as in fake_backend('...')")
+        return self._speaker
+
+    async def _speak(self, exchange: Exchange, *, ended: bool = True) -> None:
+        reply = self._speaking().reply(exchange.seen.body, exchange.seen.headers, ended=ended)
+        headers = {k.replace("-", "_"): v for k, v in reply.headers.items()}
+        await exchange.head(reply.status, headers.pop("content_type", None), **headers)
+        for piece in reply.pieces:
+            await exchange.send(piece)
+        if ended:
+            await exchange.end()
+
+    # ------------------------------------------------------------------ in bytes
+
+    def plays(self, script: Play) -> None:
+        """Calls this with the `Exchange` of every request."""
+        self.script = script
+
+    def streams(self, *pieces: bytes) -> None:
+        """Answers every request with this event stream."""
+
+        async def script(exchange: Exchange) -> None:
+            await exchange.stream(*pieces)
+
+        self.script = script
+
+    def answers(self, status: int, body: bytes, content_type: str = "application/json", **headers: str) -> None:
+        """Answers every request with this body."""
+
+        async def script(exchange: Exchange) -> None:
+            await exchange.answer(status, body, content_type, **headers)
+
+        self.script = script
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, closed: asyncio.Event) -> None:
+        """One connection, until either side closes it."""
+        self.connections += 1
+        last: Seen | None = None
+        try:
+            while (seen := await _read_request(reader)) is not None:
+                last = seen
+                self.seen.append(seen)
+                if not await self._play(Exchange(seen, writer), closed):
+                    return
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        except Exception as error:
+            self.problems.append(error)
+        finally:
+            if last is not None:
+                last.gone.set()
+            writer.close()
+
+    async def _play(self, exchange: Exchange, closed: asyncio.Event) -> bool:
+        """Runs the script beside a watch on the connection; False when the caller left meanwhile."""
+        if self.script is None:
+            raise RuntimeError("a request came before the backend was told what to answer")
+        play = asyncio.ensure_future(self.script(exchange))
+        watch = asyncio.ensure_future(closed.wait())
+        try:
+            await asyncio.wait({play, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if not watch.done():
+                play.result()
+                return True
+            exchange.seen.gone.set()
+            # A script that waits for the caller to leave may go on; one that writes finds out by itself.
+            await asyncio.wait({play}, timeout=_LAST_WORDS)
+            return False
+        finally:
+            watch.cancel()
+            play.cancel()
+
+
+class _Connection(asyncio.StreamReaderProtocol):
+    """Tells of the peer's closing when it happens, though nobody reads."""
+
+    def __init__(self, backend: FakeBackend) -> None:
+        self._closing = asyncio.Event()
+        self._backend = backend
+        super().__init__(asyncio.StreamReader(limit=_LIMIT), self._begin)
+
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._backend.serve(reader, writer, self._closing))
+        self._backend.tasks.add(task)
+        task.add_done_callback(self._backend.tasks.discard)
+
+    def eof_received(self) -> bool | None:
+        self._closing.set()
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing.set()
+        super().connection_lost(exc)
+
+
+async def _read_request(reader: asyncio.StreamReader) -> Seen | None:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    first, *lines = head.decode().rstrip().split("\r\n")
+    method, path, _ = first.split(" ", 2)
+    headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Seen(method, path, headers, body)
+
+
+@contextlib.asynccontextmanager
+async def fake_backend(dialect: str | Dialect | None = None) -> AsyncIterator[FakeBackend]:
+    """A backend that listens on a free port of 127.0.0.1 inside the block. What its script raised, the block raises.
+
+    async with fake_backend("openai-chat") as backend:
+        backend.says("Hello")
+        ...  # call backend.url
+        assert backend.requests[0].messages
+    """
+    backend = FakeBackend(dialect)
+    # The socket is bound here and stays bound: a port that is only looked for may be taken by then.
+    listening = bound_socket()
+    backend.port = listening.getsockname()[1]
+    server = await asyncio.get_running_loop().create_server(lambda: _Connection(backend), sock=listening)
+    try:
+        yield backend
+    finally:
+        server.close()
+        for task in backend.tasks:
+            task.cancel()
+        await asyncio.gather(*backend.tasks, return_exceptions=True)
+    if backend.problems:
+        raise backend.problems[0]

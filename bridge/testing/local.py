@@ -1,0 +1,28 @@
+"""A bridge over an agent in this process, for tests of whatever talks to a bridge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bridge.codec import Dialect, registry
+from bridge.config import Config, Server
+from bridge.engine import Bridge, Route
+from bridge.library.reading import dialect_of
+from bridge.transports.local import Agent, LocalBackend
+
+
+def bridge_of(agent: Agent, *dialects: str | Dialect, server: Mapping[str, Any] | None = None) -> Bridge:
+    """A bridge that serves this agent in these dialects, by default in all: each at `/<name of the dialect>`.
+
+    Open it with `async with`, hand it to `bridge.server.make_app` and that to a test client, or serve it with
+    `bridge.server.running`; `server` is that section of a configuration, `{"port": free_port()}` for instance. The
+    agent is an async generator function such as a `python` backend names, or a `ScriptedAgent`.
+    """
+    backend = LocalBackend("agent", agent)
+    routes = [
+        Route(dialect, f"/{dialect.name}", dialect.front_options(), backend)
+        for dialect in map(dialect_of, dialects or registry.names())
+    ]
+    # An agent that is an object stands in no configuration: of that there are only the server's settings.
+    return Bridge(routes, Config.model_construct(server=Server(**(server or {})), backends={}, routes=()))

@@ -1,0 +1,130 @@
+"""Backends that say what a test tells them to, without sockets: in a dialect's bytes, or as an agent right here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bridge.codec import Context, Dialect, WireRequest, WireResponse
+from bridge.errors import BridgeError, Failure
+from bridge.framing import sse
+from bridge.library.reading import dialect_of
+from bridge.model import Event, Part, Request
+from bridge.transports.local import Teller
+
+Item = Event | Part | str
+"""What an answer is made of, as an agent yields it: text, whole parts, events. Starts and ends are added."""
+
+Turn = Sequence[Item] | Failure
+
+
+class Script:
+    """What a backend answers, request by request; `requests` is what it was asked. The last turn is repeated."""
+
+    def __init__(self, *items: Item) -> None:
+        self.requests: list[Request] = []
+        self._turns: list[Turn] = [items]
+
+    def says(self, *items: Item) -> None:
+        """Answers every request from now on with this."""
+        self.turns(items)
+
+    def fails(self, failure: Failure) -> None:
+        """Refuses every request from now on."""
+        self.turns(failure)
+
+    def turns(self, *turns: Turn) -> None:
+        """Answers the next requests one after another: each turn is a list of items, or a `Failure`."""
+        if not turns:
+            raise ValueError("turns: expected at least one list of items or Failure, got none")
+        self._turns = list(turns)
+
+    def next(self, request: Request) -> Turn:
+        """The answer to this request."""
+        self.requests.append(request)
+        return self._turns.pop(0) if len(self._turns) > 1 else self._turns[0]
+
+
+@dataclass(slots=True)
+class Reply:
+    """An answer on the wire. A stream has one piece for each frame."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    pieces: list[bytes] = field(default_factory=list)
+
+    @property
+    def body(self) -> bytes:
+        """All of it."""
+        return b"".join(self.pieces)
+
+
+class ScriptedBackend(Script):
+    """A backend of one dialect, without sockets: the bytes of a request in, the bytes of its answer out.
+
+    It streams when the request asks for a stream, and answers a request that it cannot read as its dialect does.
+
+        backend = ScriptedBackend("openai-chat", "Hello ", "world")
+        reply = backend.reply(translator.request(body))
+        for piece in reply.pieces:
+            out += translator.feed(piece)
+    """
+
+    def __init__(self, dialect: str | Dialect, *items: Item) -> None:
+        super().__init__(*items)
+        self.dialect = dialect_of(dialect)
+
+    def reply(self, body: bytes, headers: Mapping[str, str] | None = None, *, ended: bool = True) -> Reply:
+        """The answer to a request with this body; `headers` are the request's, with lower-case names.
+
+        Without `ended` it stops after its last item, as if the backend had fallen over there.
+        """
+        context = Context(f"run{len(self.requests) + 1}", None, 1_700_000_000.0, self.dialect.front_options())
+        wire = WireRequest(headers=headers or {"content-type": "application/json"}, body=body)
+        try:
+            request = self.dialect.decode_request(wire, context)
+        except BridgeError as error:
+            return _whole(self.dialect.encode_error(error.failure))
+        context.request, context.thread_id, context.model = request, request.thread_id, request.model
+        turn = self.next(request)
+        if isinstance(turn, Failure):
+            return _whole(self.dialect.encode_error(turn))
+        said, end = told(turn, context)
+        if not request.stream:
+            whole = _whole(self.dialect.assemble([*said, *end], context))
+            return whole if ended else Reply(whole.status, whole.headers, [whole.body[: len(whole.body) // 2]])
+        encoder = self.dialect.encoder(context)
+        frames = encoder.encode(said)
+        if ended:
+            frames = [*frames, *encoder.encode(end), *encoder.close()]
+        return Reply(200, {"content-type": sse.CONTENT_TYPE}, [sse.join([frame]) for frame in frames])
+
+
+class ScriptedAgent(Script):
+    """The same as an agent in this process: give it to `bridge_of`, or name it as a `python` backend's target."""
+
+    async def __call__(self, request: Request) -> AsyncIterator[Item]:
+        """Yields the items of the turn; raises the fitting `BridgeError` where the turn is a failure."""
+        turn = self.next(request)
+        if isinstance(turn, Failure):
+            raise BridgeError.of(turn)
+        for item in turn:
+            yield item
+
+
+def told(items: Sequence[Item], context: Context) -> tuple[list[Event], list[Event]]:
+    """The well-formed run that these items amount to: what is said, and how it ends."""
+    builder = context.builder()
+    builder.begin(model=context.model)
+    teller = Teller(builder)
+    for item in items:
+        teller.tell(item)
+    said = builder.take()
+    if not builder.finishing:
+        builder.finish()
+    builder.end()
+    return said, builder.take()
+
+
+def _whole(wire: WireResponse) -> Reply:
+    return Reply(wire.status, wire.headers, [wire.body])

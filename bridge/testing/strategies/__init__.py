@@ -1,0 +1,52 @@
+"""What may happen: hypothesis strategies for event streams, requests and the places where bytes are cut.
+
+`answers()` drives the `Builder`, so every stream it gives obeys the grammar, as if a decoder had made it. Each
+feature can be left out by keyword, for dialects that cannot say it. `requests()` does the same for the other way,
+`splits()` and `batches()` cut bytes and lists anywhere. Needs the package `hypothesis`.
+"""
+
+from bridge.testing.strategies.answers import Features, answers, nothing
+from bridge.testing.strategies.cuts import batches, splits
+from bridge.testing.strategies.requests import Asked, requests, samplings, tools
+from bridge.testing.strategies.values import (
+    ALL_FINISHES,
+    ALL_KINDS,
+    ALL_SOURCES,
+    AWKWARD,
+    MIMES,
+    SNIPPETS,
+    arguments,
+    failures,
+    json_objects,
+    json_values,
+    media,
+    names,
+    sources,
+    texts,
+)
+
+__all__ = [
+    "ALL_FINISHES",
+    "ALL_KINDS",
+    "ALL_SOURCES",
+    "AWKWARD",
+    "MIMES",
+    "SNIPPETS",
+    "Asked",
+    "Features",
+    "answers",
+    "arguments",
+    "batches",
+    "failures",
+    "json_objects",
+    "json_values",
+    "media",
+    "names",
+    "nothing",
+    "requests",
+    "samplings",
+    "sources",
+    "splits",
+    "texts",
+    "tools",
+]

@@ -1,0 +1,49 @@
+"""One dialect by itself, as the suites drive it: a fixed context, events to bytes, bytes to events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.codec import Context, Dialect, Losses, Outline
+from bridge.errors import Failure
+from bridge.framing import sse
+from bridge.model import Event, Request
+
+
+def context(options: Any, request: Request | None = None) -> Context:
+    """The same run every time: id, thread, time and model."""
+    return Context("run1", "thread1", 1_700_000_000.0, options, "m", request, Losses())
+
+
+def encode(dialect: Dialect, events: list[Event]) -> bytes:
+    """The stream that a client of this dialect gets."""
+    encoder = dialect.encoder(context(dialect.front_options()))
+    return sse.join([*encoder.encode(events), *encoder.close()])
+
+
+def decode(dialect: Dialect, reads: Sequence[bytes], failure: Failure | None = None) -> list[Event]:
+    """The events of a backend's stream that comes in these reads and ends cleanly, or for `failure`."""
+    splitter, decoder = sse.Splitter(), dialect.decoder(context(dialect.back_options()))
+    events: list[Event] = []
+    for read in reads:
+        events += decoder.feed(splitter.feed(read))
+    if failure is None:
+        events += decoder.feed(splitter.close())
+    return events + decoder.close(failure)
+
+
+def comparable(out: Outline) -> tuple[Any, ...]:
+    """What two outlines are compared by.
+
+    Results stand beside their calls on some wires and after the whole message on others: they are compared apart.
+    """
+    results = sorted((i for i in out.items if i[0] == "tool_result"), key=repr)
+    items: list[tuple[Any, ...]] = []
+    for item in (i for i in out.items if i[0] != "tool_result"):
+        joins = items and items[-1][0] == item[0] in ("text", "refusal") and len(item) == 2
+        if joins:
+            items[-1] = (item[0], items[-1][1] + item[1])
+        else:
+            items.append(item)
+    return items, results, out.usage, out.error is not None, out.reason

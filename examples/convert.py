@@ -1,0 +1,35 @@
+"""A recorded stream on the command line: as another dialect, or as events to read.
+
+    python examples/convert.py openai-chat agentscope < recording.sse > other.sse
+    python examples/convert.py openai-chat events < recording.sse
+
+It translates piece by piece, so that a recording may be longer than memory, or still be growing (`tail -f | ...`). For
+what fits into memory `dialect-bridge translate` does the same.
+"""
+
+import sys
+
+from bridge import BridgeError, Translator, decode, pretty
+
+
+def main(source: str, target: str) -> None:
+    recording, out = sys.stdin.buffer, sys.stdout.buffer
+    if target == "events":
+        print(pretty(decode(recording.read(), source)))
+        return
+    translator = Translator(source, target)
+    while data := recording.read1():
+        out.write(translator.feed(data))
+        out.flush()
+    out.write(translator.close())
+    if translator.lost:
+        print("lost:", ", ".join(translator.lost), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    try:
+        main(*sys.argv[1:])
+    except BridgeError as error:
+        sys.exit(error.message)

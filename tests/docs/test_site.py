@@ -1,0 +1,150 @@
+"""The documentation as a site: it builds without a warning, holds every public name, and asks no other host."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+import griffe
+import pytest
+
+from bridge import ErrorCode
+from tests.docs.helpers import ROOT, Block, blocks_of, run
+
+DOCS = ROOT / "docs"
+GUIDE = (DOCS / "how-it-works.md").read_text(encoding="utf-8")
+PUBLIC = (
+    "bridge",
+    "bridge.server",
+    "bridge.testing",
+    "bridge.testing.strategies",
+    "bridge.codec",
+    "adapters.agentscope",
+)
+REFERRED = {
+    name: page
+    for page in (DOCS / "reference").glob("*.md")
+    for name in re.findall(r"^::: ([\w.]+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+}
+
+
+@cache
+def public_names(module: str) -> dict[str, griffe.Object]:
+    """What the module's `__all__` names, as the reference sees it."""
+    loaded = griffe.load(module, search_paths=[ROOT], resolve_aliases=True)
+    assert loaded.exports, f"{module} has no __all__"
+    members = {str(name): loaded[str(name)] for name in loaded.exports}
+    return {name: m.final_target if isinstance(m, griffe.Alias) else m for name, m in members.items()}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_says_what_it_is(module: str) -> None:
+    assert [name for name, member in public_names(module).items() if member.docstring is None] == []
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_stands_in_the_reference(module: str) -> None:
+    assert [name for name in public_names(module) if f"{module}.{name}" not in REFERRED] == []
+
+
+def test_every_method_of_a_public_class_says_what_it_does() -> None:
+    """Methods of a dialect and of a suite say it in the class they come from, tests by their names."""
+    silent = [
+        f"{module}.{name}.{method.name}"
+        for module in PUBLIC
+        for name, member in public_names(module).items()
+        if isinstance(member, griffe.Class) and module != "adapters.agentscope"
+        for method in member.functions.values()
+        if not method.name.startswith(("_", "test_")) and method.docstring is None
+    ]
+    assert silent == []
+
+
+# ---------------------------------------------------------------------- the guide
+
+
+def _line(block: Block) -> str:
+    return f"line {block.line}"
+
+
+@pytest.mark.parametrize("block", [b for b in blocks_of(GUIDE) if b.language == "python"], ids=_line)
+def test_a_block_of_the_guide_runs(block: Block, tmp_path: Path) -> None:
+    script = tmp_path / "block.py"
+    script.write_text(block.text, encoding="utf-8")
+    done = run(sys.executable, "-W", "error", str(script))
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_guide_shows_what_its_first_block_prints(tmp_path: Path) -> None:
+    first, shown = blocks_of(GUIDE)[:2]
+    script = tmp_path / "block.py"
+    script.write_text(first.text, encoding="utf-8")
+    assert run(sys.executable, str(script)).stdout.decode() == shown.text
+
+
+# ---------------------------------------------------------------------- the site
+
+
+class _Resources(HTMLParser):
+    """What a browser fetches by itself when it shows a page, and the ids that links can point at."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = {name: value or "" for name, value in attrs}
+        self.ids.add(said.get("id", ""))
+        if tag == "link" and said.get("rel") not in ("canonical", "next", "prev"):
+            self.fetched.append(said.get("href", ""))
+        elif tag != "a":
+            self.fetched += [said[name] for name in ("src", "srcset", "data", "action", "poster") if name in said]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it, in another folder; a warning fails."""
+    folder = tmp_path_factory.mktemp("site")
+    done = run(sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder))
+    assert done.returncode == 0, done.stderr.decode()
+    return folder
+
+
+def test_make_docs_builds_it() -> None:
+    assert run("make", "-n", "docs").stdout.decode().endswith("/mkdocs build --strict\n")
+
+
+def test_the_site_holds_every_public_name(site: Path) -> None:
+    for page in (DOCS / "reference").glob("*.md"):
+        built = _Resources(site / "reference" / f"{page.stem}.html")
+        assert {name for name, where in REFERRED.items() if where == page} <= built.ids
+        if page.stem == "bridge":
+            assert {f"bridge.ErrorCode.{code.name}" for code in ErrorCode} <= built.ids
+
+
+def test_the_first_page_is_the_readme(site: Path) -> None:
+    shown = (site / "index.html").read_text(encoding="utf-8")
+    assert "A chat frontend that speaks one protocol gets its answers" in shown
+    assert "Two commands" in shown
+
+
+def test_no_other_host_is_asked_for_anything(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 6
+    for page in pages:
+        resources = _Resources(page)
+        assert len(resources.fetched) > 2
+        assert [r for r in resources.fetched if re.match(r"(?:\w+:)?//", r)] == [], page
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet
+
+
+def test_the_licences_of_what_it_is_made_of_go_along(site: Path) -> None:
+    told = {path.stem: path.read_text(encoding="utf-8") for path in (site / "licences").iterdir()}
+    assert "Permission is hereby granted" in told["mkdocs-material"]
+    assert "Apache" in told["material-design-icons"]

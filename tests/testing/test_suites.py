@@ -1,0 +1,98 @@
+"""The suites are for third parties: three lines are enough, what conforms passes, and what does not goes red."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SUITE = """
+from dialect_toy import dialect
+from bridge.testing import DialectConformance, PairConformance
+
+class TestMine(DialectConformance):
+    dialects = [dialect]
+
+class TestMineBesideOthers(PairConformance):
+    dialects = [dialect]
+    others = ["openai-chat"]
+"""
+
+# Finding a counterexample is enough here; making it small takes most of the time.
+PROFILE = """
+from hypothesis import Phase, settings
+
+settings.register_profile("found", phases=[Phase.generate], derandomize=True)
+settings.load_profile("found")
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Iterator[Path]:
+    """A third party's package: the module of a dialect, and its tests."""
+    source = (EXAMPLES / "dialect_toy.py").read_text(encoding="utf-8")
+    (tmp_path / "dialect_toy.py").write_text(source, encoding="utf-8")
+    (tmp_path / "test_mine.py").write_text(SUITE, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(PROFILE, encoding="utf-8")
+    return tmp_path
+
+
+def tried(package: Path, *more: str) -> tuple[int, str]:
+    """Exit code and report of `pytest` in the package, as its owner would call it."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more]
+    done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=100, check=False)
+    return done.returncode, done.stdout
+
+
+def broken(package: Path, right: str, wrong: str) -> None:
+    module = package / "dialect_toy.py"
+    source = module.read_text(encoding="utf-8")
+    assert source.count(right) == 1
+    module.write_text(source.replace(right, wrong), encoding="utf-8")
+
+
+def test_a_dialect_that_conforms_passes(package: Path) -> None:
+    code, report = tried(package)
+    assert code == 0, report
+    passed = re.search(r"(\d+) passed", report)
+    assert passed is not None
+    assert int(passed[1]) > 40
+    assert "skipped" not in report
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "test"),
+    [
+        ('frames.append(dumps({"say": event.text}))', "pass", "what_is_written_is_read"),
+        ("except RequestError as error:", "except KeyError as error:", "no_bytes_raise"),
+        ("need_json(wire)", "pass", "a_body_that_says_it_is_something_else"),
+        ("self.builder.close(failure)", "self.builder.finish(); self.builder.end()", "every_prefix_ends_well"),
+        ("failure.http_status, failure.headers", "200", "every_failure_has_a_response"),
+        ('body.boolean("stream") is not False', "False", "its_example_is_a_request"),
+    ],
+    ids=lambda value: value if re.fullmatch("[a-z]+_[a-z_]+", value) else "",
+)
+def test_a_dialect_that_does_not_goes_red(package: Path, right: str, wrong: str, test: str) -> None:
+    broken(package, right, wrong)
+    code, report = tried(package, "-k", test)
+    assert code == 1, report
+    assert f"test_{test}" in report
+
+
+def test_its_assertions_are_explained(package: Path) -> None:
+    broken(package, "failure.http_status, failure.headers", "200")
+    report = tried(package, "-k", "every_failure_has_a_response")[1]
+    assert "assert 400 <= 200" in report
+
+
+def test_a_suite_without_a_dialect_is_no_success(package: Path) -> None:
+    (package / "test_mine.py").write_text(SUITE.replace("dialects = [dialect]", "pass"), encoding="utf-8")
+    code, report = tried(package)
+    assert code != 0
+    assert "TestMine.dialects: expected at least one dialect, got none" in report
