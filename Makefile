@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+AGKIT  := .venv-ag-kit
+AGUI   := tests/interop/agui
 CONFIG ?= config.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types bench clean
+.PHONY: help run test interop lint types bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -24,11 +26,26 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps agentscope-runtime==1.1.6.post2
 	@touch $@ $(VENV)/.run
 
+# cloudbase-agent-server needs other versions of what the tests use, so it has an environment of its own.
+$(AGKIT)/.stamp: tests/interop/agkit/requirements.txt | $(BIN)/python
+	$(BIN)/python -m venv $(AGKIT)
+	$(AGKIT)/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
+
+# The official AG-UI client. A desk without Node.js goes without; CI does not.
+$(AGUI)/node_modules/.stamp: $(AGUI)/package.json $(AGUI)/package-lock.json $(AGUI)/.npmrc
+	@if command -v npm >/dev/null; then cd $(AGUI) && npm ci --silent && touch node_modules/.stamp; \
+	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the official AG-UI client will be skipped"; \
+	else echo "npm is not installed, and CI must have it"; exit 1; fi
+
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
 	$(BIN)/dialect-bridge serve $(CONFIG)
 
-test: $(VENV)/.dev  ## all tests
+test: $(VENV)/.dev $(AGKIT)/.stamp $(AGUI)/node_modules/.stamp  ## all tests
 	$(BIN)/python -m pytest $(ARGS)
+
+interop: $(VENV)/.dev $(AGKIT)/.stamp $(AGUI)/node_modules/.stamp  ## those with the real software of the protocols
+	$(BIN)/python -m pytest -m interop $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check .
@@ -41,4 +58,4 @@ bench: $(VENV)/.dev  ## measure beside the baselines; BENCH="--scenarios all --r
 	$(BIN)/python bench/run.py $(BENCH)
 
 clean:  ## forget the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) $(AGKIT) $(AGUI)/node_modules .mypy_cache .ruff_cache .pytest_cache build dist
