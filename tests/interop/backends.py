@@ -6,7 +6,7 @@ OpenAI chat and AgentScope are those of `tests/pairs`; AG-UI and AG-Kit are in t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,7 @@ def scope_approval() -> dict[str, Any]:
 class Agent:
     """A backend of one dialect. What it cannot say is None, with the reason in the dialect's card.
 
+    `resumed` gives the answer to an interrupt, which is `consent` after "yes".
     `remembers`: it keeps the talk under its thread's id and is sent only what is new.
     """
 
@@ -157,7 +158,8 @@ class Agent:
     think: Callable[[str, str], Stream] | None = None
     server_tool: Callable[[str, str, str], Stream] | None = None
     interrupt: Callable[[], Stream] | None = None
-    resumed: Callable[[Any], Any] = field(default=lambda body: None)
+    resumed: Callable[[Any], Any] | None = None
+    consent: Any = None
     image: Callable[[Any], str] | None = None
     path: str = ""
     remembers: bool = False
@@ -203,6 +205,7 @@ AGENTS = {
         ),
         interrupt=lambda: scope_stream(scope_approval()),
         resumed=lambda body: [m["content"][0]["data"] for m in body["input"] if m["type"] == "mcp_approval_response"],
+        consent=[{"approve": True, "id": "int_1", "approval_request_id": "int_1", "reason": None}],
         error=BACKS["agentscope"].error,
         said=scope_texts,
         results=BACKS["agentscope"].results_in,
@@ -222,6 +225,7 @@ AGENTS = {
         ),
         interrupt=lambda: kit({"type": "interrupt", "id": "int_1", "reason": "agent requested", "payload": QUESTION}),
         resumed=lambda body: body["resume"],
+        consent={"interruptId": "int_1", "payload": "yes"},
         error=b'data: {"type":"error","error":"the model fell over"}\n\n',
         said=agui_said,
         results=agui_results,
@@ -236,6 +240,7 @@ AGENTS = {
         server_tool=lambda city, words, answer: run(*calls(city), result(city, words), *text(answer, "m2")),
         interrupt=lambda: run(ASKING),
         resumed=lambda body: body["forwardedProps"]["command"]["resume"],
+        consent="yes",
         # Twice, in snake_case, as that server has it.
         error=b"".join(frames(*[{"type": "RUN_ERROR", "message": "the model fell over", "run_id": "r"}] * 2)),
         said=agui_said,
@@ -253,6 +258,7 @@ AGENTS = {
         server_tool=lambda city, words, answer: run(*calls(city), result(city, words), *text(answer, "m2")),
         interrupt=lambda: run(outcome=WAITING),
         resumed=lambda body: body["resume"],
+        consent=[{"interruptId": "int_1", "status": "resolved", "payload": "yes"}],
         error=b"".join(frames({"type": "RUN_ERROR", "message": "the model fell over"})),
         said=agui_said,
         results=agui_results,

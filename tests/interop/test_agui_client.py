@@ -240,6 +240,27 @@ async def test_an_interrupt(frontend: MakeFrontend, agent: Agent, tmp_path: Path
         assert len(backend.seen) == 1
 
 
+@pytest.mark.parametrize("agent", [AGENTS["ag-ui"]], ids=["ag-ui"])
+async def test_an_interrupt_and_its_answer(frontend: MakeFrontend, agent: Agent, tmp_path: Path) -> None:
+    assert agent.interrupt is not None
+    assert agent.resumed is not None
+    async with fake_backend() as backend, serving(agent.config(backend, tmp_path)) as base:
+        client = frontend(f"{base}/ag-ui")
+        backend.streams(*agent.interrupt())
+        (asked,) = (await client.say("Delete a.txt")).interrupts
+        backend.streams(*agent.say("It is gone."))
+        answer = {"interruptId": asked["id"], "status": "resolved", "payload": "yes"}
+        view = await client.run(resume=[answer])
+        assert (view.text, view.interrupts) == ("It is gone.", [])
+        first, second = (seen.json for seen in backend.seen)
+        assert agent.thread(second) == agent.thread(first)
+        assert agent.resumed(second) == agent.consent
+        if agent.remembers:
+            assert ("user", "Delete a.txt") not in agent.said(second)
+        backend.streams(*agent.say("Gladly."))
+        assert (await client.say("Thanks")).text == "Gladly."
+
+
 @agents("usage")
 async def test_usage(frontend: MakeFrontend, agent: Agent, tmp_path: Path) -> None:
     async with fake_backend() as backend, serving(agent.config(backend, tmp_path)) as base:
