@@ -13,6 +13,7 @@ from typing import Any
 from adapters.ag_ui.ending import Ending
 from adapters.ag_ui.options import front
 from adapters.ag_ui.reasoning import ReasoningWords, words
+from adapters.ag_ui.shapes import fitting_parts
 from adapters.ag_ui.wholes import Claims, custom_of, raw_of, state_of
 from adapters.ag_ui.wire import NAME, VERSION, own, speaks_new
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
@@ -61,6 +62,7 @@ class AGUIEncoder:
         self._host: str | None = None
         self._held: dict[str, Any] | None = None
         self._said = False
+        self._snapshot = False
 
     # ------------------------------------------------------------------ the contract
 
@@ -119,7 +121,7 @@ class AGUIEncoder:
 
     def _message_started(self, event: ev.MessageStarted) -> None:
         self._messages[event.message_id] = event
-        if own(event.extras).get("snapshot"):
+        if self._snapshot and own(event.extras).get("snapshot"):
             self._hidden.add(event.message_id)  # the client has it from the snapshot itself
 
     def _message_ended(self, event: ev.MessageEnded) -> None:
@@ -246,12 +248,12 @@ class AGUIEncoder:
         self._host = None
         self._end.pending.pop(event.call_id, None)
         note = own(event.extras)
-        if note.get("snapshot"):
+        if self._snapshot and note.get("snapshot"):
             return
         self._said = True
         if event.is_error:
             self._context.lost.add(Feature.TOOL_RESULT, "that a result is an error")
-        content = note.get("content") if self._new else None
+        content = fitting_parts(note.get("content")) if self._new else None
         wire = {
             "type": "TOOL_CALL_RESULT",
             "messageId": self._claims.take(event.message_id or f"result-{event.call_id}", f"result-{event.call_id}"),
@@ -277,10 +279,11 @@ class AGUIEncoder:
         self._write({"type": "STEP_FINISHED", "stepName": event.name})
 
     def _whole(self, event: ev.StateChanged | ev.Custom) -> None:
-        wire = state_of(event) if isinstance(event, ev.StateChanged) else custom_of(event)
+        wire = state_of(event, self._new) if isinstance(event, ev.StateChanged) else custom_of(event)
         if wire is None:
             self._context.lost.add(Feature.STATE, "a value that clients would refuse")
         else:
+            self._snapshot = self._snapshot or wire["type"] == "MESSAGES_SNAPSHOT"
             self._write(wire)
 
     def _raw(self, event: ev.Raw) -> None:

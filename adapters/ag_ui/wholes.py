@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from adapters.ag_ui.messages import ROLES
+from adapters.ag_ui.shapes import fitting, fitting_messages, is_patch
 from adapters.ag_ui.wire import NAME, OURS
 from bridge.model import Custom, Raw, StateChanged, StateOp
 
-_OPERATIONS: dict[str, str] = {
-    "add": "value",
-    "replace": "value",
-    "test": "value",
-    "remove": "path",
-    "move": "from",
-    "copy": "from",
-}
 # Where null is a value and not an absent field.
 _ANY_VALUE = frozenset({"event", "value", "snapshot"})
 
@@ -49,48 +41,17 @@ class Claims:
         return name
 
 
-def state_of(event: StateChanged) -> dict[str, Any] | None:
+def state_of(event: StateChanged, new: bool) -> dict[str, Any] | None:
     """The event of the wire; None for a value that the client's parser would refuse, and the whole run with it."""
     value = event.value
     match event.op:
         case StateOp.SNAPSHOT:
             return {"type": "STATE_SNAPSHOT", "snapshot": value}
         case StateOp.PATCH:
-            if isinstance(value, list) and all(map(_is_operation, value)):
-                return {"type": "STATE_DELTA", "delta": value}
+            return {"type": "STATE_DELTA", "delta": value} if is_patch(value) else None
         case StateOp.MESSAGES:
-            if isinstance(value, list) and all(map(_is_message, value)):
-                return {"type": "MESSAGES_SNAPSHOT", "messages": value}
-    return None
-
-
-def _is_operation(value: Any) -> bool:
-    if not isinstance(value, dict) or not _is_pointer(value.get("path")):
-        return False
-    needed = _OPERATIONS.get(value["op"]) if isinstance(value.get("op"), str) else None
-    if needed == "from":
-        return _is_pointer(value.get("from"))
-    return needed is not None and needed in value
-
-
-def _is_pointer(value: Any) -> bool:
-    """A JSON pointer (RFC 6901)."""
-    if not isinstance(value, str) or (value and not value.startswith("/")):
-        return False
-    return all(piece[:1] in ("0", "1") for piece in value.split("~")[1:])
-
-
-def _is_message(value: Any) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("id"), str) or value.get("role") not in ROLES:
-        return False
-    role, content = value["role"], value.get("content")
-    if role == "assistant":
-        return (content is None or isinstance(content, str)) and isinstance(value.get("toolCalls", []), list)
-    if role == "activity":
-        return isinstance(content, dict) and isinstance(value.get("activityType"), str)
-    if role == "tool" and not isinstance(value.get("toolCallId"), str):
-        return False
-    return isinstance(content, str) or (role in ("user", "tool") and isinstance(content, list))
+            messages = fitting_messages(value, new)
+            return None if messages is None else {"type": "MESSAGES_SNAPSHOT", "messages": messages}
 
 
 def custom_of(event: Custom) -> dict[str, Any]:
@@ -106,7 +67,7 @@ def raw_of(event: Raw, new: bool) -> dict[str, Any] | None:
         return None
     if not new and value["type"] != "RAW":
         return None
-    return {k: v for k, v in value.items() if v is not None or k in _ANY_VALUE}
+    return fitting({k: v for k, v in value.items() if v is not None or k in _ANY_VALUE})
 
 
 class Subagents:
@@ -118,14 +79,13 @@ class Subagents:
 
     def allow(self, wire: dict[str, Any]) -> bool:
         """Whether this event may be sent now; events of other kinds always may."""
-        kind, name = wire["type"], wire.get("subagentRunId")
+        kind = wire["type"]
         if kind not in ("SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR"):
             return True
-        if not isinstance(name, str):
-            return False
+        name = wire["subagentRunId"]
         if kind != "SUBAGENT_STARTED":
             return self._open.pop(name, 0) is None
-        if name in self._known or not isinstance(wire.get("name"), str):
+        if name in self._known:
             return False
         self._known.add(name)
         self._open[name] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import json
 import subprocess
@@ -84,26 +85,45 @@ class Driver:
             )
         return self._process
 
-    async def play(self, command: dict[str, Any]) -> dict[str, Any]:
+    def play_now(self, command: dict[str, Any]) -> dict[str, Any]:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(command) + "\n")
         process.stdin.flush()
-        try:
-            line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), PATIENCE)
-        except BaseException:
-            # What it says later would be taken for the answer to the next command.
-            process.kill()
-            raise
+        line = process.stdout.readline()
         assert line, f"the client died with {process.wait()}"
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    async def play(self, command: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(self.play_now, command), PATIENCE)
+        except BaseException:
+            # What it says later would be taken for the answer to the next command.
+            if self._process is not None:
+                self._process.kill()
+            raise
 
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
+            self._process = None
+
+
+def read(driver: Driver, version: str, body: bytes, messages: list[dict[str, Any]] | None = None) -> View:
+    """What the client makes of this stream, without a network."""
+    command = {
+        "agent": "reader",
+        "client": version,
+        "url": "http://127.0.0.1/",
+        "threadId": "t1",
+        "add": messages or [],
+        "params": {"runId": "r1"},
+        "body": base64.b64encode(body).decode(),
+    }
+    return View(**driver.play_now(command))
 
 
 class Frontend:

@@ -33,6 +33,7 @@ from bridge.model import (
     StepEnded,
     StepStarted,
     Text,
+    TextDelta,
     ToolCall,
     Url,
     UsageReported,
@@ -493,5 +494,9 @@ def test_a_snapshot_is_not_told_twice() -> None:
     answer = heard({"type": "MESSAGES_SNAPSHOT", "messages": messages})
     assert answer.text == "Hello"
     started = [MessageStarted("a", extras={"ag-ui": {"snapshot": True}}), PartStarted("p", "a", PartKind.TEXT)]
-    out = payloads(encode([RunStarted("r"), *started]))
-    assert types(out) == ["RUN_STARTED"]
+    said_so = [*started, TextDelta("p", "Hello")]
+    snapshot = StateChanged(StateOp.MESSAGES, messages)
+    assert types(payloads(encode([RunStarted("r"), snapshot, *said_so]))) == ["RUN_STARTED", "MESSAGES_SNAPSHOT"]
+    # One that clients would refuse is not sent, so that its answer is told in the ordinary way.
+    broken = StateChanged(StateOp.MESSAGES, [*messages, {"id": "x", "role": "robot"}])
+    assert "TEXT_MESSAGE_CONTENT" in types(payloads(encode([RunStarted("r"), broken, *said_so])))

@@ -2,11 +2,13 @@
 //
 // A command is one run of one agent; an agent keeps its messages and its thread from run to run, as a frontend does:
 // {agent, client: "0" | "1", url, threadId, headers, state, add: [message], params: {tools, context, resume, ...},
-//  abortAt: an event type or null}. The answer is all that an application could see of the run.
+//  abortAt: an event type or null, body: bytes in base64 that stand for the server's answer, or null}.
+// The answer is all that an application could see of the run.
 import { randomUUID } from "node:crypto";
 import { createInterface } from "node:readline";
 
 const clients = { 0: await import("ag-ui-client-0"), 1: await import("ag-ui-client-1") };
+const EVENT_STREAM = { "content-type": "text/event-stream" };
 const agents = new Map();
 let view;
 
@@ -17,15 +19,17 @@ for (const level of ["debug", "log", "info", "warn", "error"]) {
 // An application that does not know of these would be ended by Node.
 process.on("unhandledRejection", (error) => view?.unhandled.push(told(error)));
 
-function agentOf({ agent: name, client, url, threadId, headers, state }) {
+function agentOf({ agent: name, client, url, threadId, headers, state, body }) {
   if (!agents.has(name)) {
-    agents.set(name, new clients[client].HttpAgent({ url, threadId, headers, initialState: state }));
+    const whole = body && (async () => new Response(Buffer.from(body, "base64"), { headers: EVENT_STREAM }));
+    agents.set(name, new clients[client].HttpAgent({ url, threadId, headers, initialState: state, fetch: whole }));
   }
   return agents.get(name);
 }
 
 async function play(command) {
   const agent = agentOf(command);
+  if (command.body) agents.delete(command.agent);
   view = { events: [], console: [], unhandled: [], finished: null, rejected: null };
   for (const message of command.add) agent.addMessage({ id: randomUUID(), ...message });
   const known = agent.messages.length;
