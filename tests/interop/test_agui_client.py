@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.transports.demo import PICTURE
-from tests.interop.backends import AGENTS, QUESTION, Agent
+from tests.interop.backends import AGENTS, QUESTION, Agent, reasoning, run, text
 from tests.interop.conftest import MakeFrontend
 from tests.server.harness import Exchange, fake_backend, serving
 
@@ -114,6 +114,35 @@ async def test_reasoning(frontend: MakeFrontend, agent: Agent, tmp_path: Path) -
         assert (second.reasoning, second.text) == ("Hm, hm.", "Sunny.")
         if agent.remembers:
             assert agent.said(backend.seen[1].json) == [("user", "And tomorrow?")]
+
+
+async def test_encrypted_reasoning_goes_back(frontend: MakeFrontend, tmp_path: Path) -> None:
+    """By clients of 1.0; older ones are not told."""
+    agent = AGENTS["ag-ui"]
+    secret = {"type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", "entityId": "th", "encryptedValue": "s3cret"}
+    async with fake_backend() as backend, serving(agent.config(backend, tmp_path)) as base:
+        client = frontend(f"{base}/ag-ui")
+        backend.streams(*run(*reasoning("Hm."), secret, *text("Sunny.")))
+        await client.say("Weather?")
+        await client.say("And tomorrow?")
+        (thought,) = (m for m in backend.seen[1].json["messages"] if m["role"] == "reasoning")
+        assert thought.get("encryptedValue") == ("s3cret" if client.new else None)
+
+
+async def test_what_a_client_gives_along(frontend: MakeFrontend, tmp_path: Path) -> None:
+    """State, context and forwardedProps reach an agent of the same dialect, and the agent's state the client."""
+    agent = AGENTS["ag-ui"]
+    context = [{"description": "place", "value": "Rome"}]
+    patch = {"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "/n", "value": 2}]}
+    async with fake_backend() as backend, serving(agent.config(backend, tmp_path)) as base:
+        client = frontend(f"{base}/ag-ui", state={"n": 1})
+        backend.streams(*run(patch, *text("Two.")))
+        view = await client.say("Count", context=context, forwardedProps={"pace": "slow"})
+        sent = backend.seen[0].json
+        assert (sent["state"], sent["context"], sent["forwardedProps"]) == ({"n": 1}, context, {"pace": "slow"})
+        assert view.state == {"n": 2}
+        await client.say("And on")
+        assert backend.seen[1].json["state"] == {"n": 2}
 
 
 @agents("image")

@@ -46,8 +46,9 @@ def test_every_answer(driver: Driver, version: str, events: list[Event]) -> None
     if any(isinstance(e, StateChanged) and e.op is StateOp.MESSAGES for e in events):
         return  # the snapshot takes the place of what was said
     assert [line for line in view.console if not line[1].startswith(EXPECTED)] == []
-    ours = fold(decode([body]))
-    assert Counter(flat_wire(view.messages)) == Counter(flat(ours.messages))
+    ours = flat(fold(decode([body])).messages)
+    # Reasoning that is encrypted only has no words.
+    assert Counter(flat_wire(view.messages)) == Counter(part for part in ours if part != ("reasoning", ""))
 
 
 @versions
