@@ -23,9 +23,10 @@ MakeFrontend = Callable[..., Frontend]
 @pytest.fixture(scope="session")
 def driver() -> Iterator[Driver]:
     """The official AG-UI client. A machine without Node.js skips its tests, loudly; CI has it."""
-    if shutil.which("node") is None and not os.environ.get("CI"):
-        pytest.skip("NODE.JS IS NOT INSTALLED: the official AG-UI client was not tried")
-    assert shutil.which("node"), "Node.js is not installed, and CI must have it"
+    missing = [name for name in ("node", "npm") if shutil.which(name) is None]
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"{' AND '.join(missing).upper()} NOT INSTALLED: the official AG-UI client was not tried")
+    assert not missing, "CI must have Node.js and npm"
     assert (HERE / "node_modules").is_dir(), "the official AG-UI client is not installed: make interop"
     driver = Driver()
     yield driver
