@@ -106,6 +106,14 @@ async def test_a_tool_that_the_server_runs(opened: Opened, front: str) -> None:
             ("call_s1", "get_weather", {"city": "Paris"})
         ]
         assert seen.results == [("call_s1", "Sunny in Paris, 25°C")]
+    # The server has the call and its result already.
+    assert heard((await talk.say("Thanks")).text) == [
+        "human: weather",
+        "ai: Checking. ",
+        "tool: Sunny in Paris, 25°C",
+        "ai: Tool said: Sunny in Paris, 25°C",
+        "human: Thanks",
+    ]
 
 
 @pytest.mark.parametrize("front", FRONTS)
@@ -148,7 +156,7 @@ async def test_an_interrupt(opened: Opened, front: str) -> None:
     assert payload == QUESTION
 
 
-@pytest.mark.parametrize("front", ["ag-kit"])
+@pytest.mark.parametrize("front", WITH_INTERRUPTS)
 @pytest.mark.parametrize("payload", ["yes", {"approved": True}], ids=["text", "object"])
 async def test_an_interrupt_and_its_answer(opened: Opened, front: str, payload: Any) -> None:
     """The server takes text only, so other JSON comes as JSON text."""

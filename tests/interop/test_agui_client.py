@@ -98,6 +98,11 @@ async def test_a_tool_that_the_backend_runs(frontend: MakeFrontend, agent: Agent
         assert [m["role"] for m in view.fresh] == ["assistant", "tool", "assistant"]
         assert view.finished is not None
         assert view.finished.get("pendingToolCallIds", []) == []
+        backend.streams(*agent.say("Gladly."))
+        assert (await client.say("Thanks")).text == "Gladly."
+        if agent.remembers:
+            # The client brings the call and its result along; the backend has them already.
+            assert agent.said(backend.seen[1].json) == [("user", "Thanks")]
 
 
 @agents("think")
@@ -269,7 +274,7 @@ async def test_an_interrupt(frontend: MakeFrontend, agent: Agent, tmp_path: Path
         assert len(backend.seen) == 1
 
 
-@pytest.mark.parametrize("agent", [AGENTS["ag-ui"]], ids=["ag-ui"])
+@agents("resumed")
 async def test_an_interrupt_and_its_answer(frontend: MakeFrontend, agent: Agent, tmp_path: Path) -> None:
     assert agent.interrupt is not None
     assert agent.resumed is not None
