@@ -168,17 +168,11 @@ class Agent:
     def config(self, backend: FakeBackend, tmp_path: Path, **section: Any) -> dict[str, Any]:
         """The bridge in front of it, for AG-UI clients, with a memory for agents that have one of their own."""
         it = {"url": f"{backend.url}{self.path}", "api_key": "backend-key", **self.section, **section}
-        return {**fronts({"it": it}), "stores": {"history": f"sqlite:///{tmp_path}/talks.db"}}
-
-
-def fronts(backends: dict[str, Any]) -> dict[str, Any]:
-    """The first of these backends behind every front."""
-    name = next(iter(backends))
-    mounts = {"ag-ui": "/ag-ui", "ag-kit": "/ag-kit", "openai-chat": "/chat/v1", "agentscope": "/scope"}
-    return {
-        "backends": backends,
-        "routes": [{"dialect": dialect, "path": path, "backend": name} for dialect, path in mounts.items()],
-    }
+        return {
+            "backends": {"it": it},
+            "routes": [{"dialect": "ag-ui", "path": "/ag-ui", "backend": "it"}],
+            "stores": {"history": f"sqlite:///{tmp_path}/talks.db"},
+        }
 
 
 AGENTS = {
@@ -205,7 +199,7 @@ AGENTS = {
         ),
         interrupt=lambda: scope_stream(scope_approval()),
         resumed=lambda body: [m["content"][0]["data"] for m in body["input"] if m["type"] == "mcp_approval_response"],
-        consent=[{"approve": True, "id": "int_1", "approval_request_id": "int_1", "reason": None}],
+        consent=[{"approve": True, "id": "int_1", "approval_request_id": "int_1", "reason": "yes"}],
         error=BACKS["agentscope"].error,
         said=scope_texts,
         results=BACKS["agentscope"].results_in,
