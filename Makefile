@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+AGUI   := tests/interop/agui
 CONFIG ?= config.yaml
 
 .DEFAULT_GOAL := help
@@ -24,19 +25,28 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps agentscope-runtime==1.1.6.post2
 	@touch $@ $(VENV)/.run
 
-# Real servers of other projects need ninety packages of their own; tests start them from an environment beside ours.
-$(VENV)/agentscope/.done: tests/interop/agentscope.txt $(BIN)/python
-	$(PYTHON) -m venv $(VENV)/agentscope
-	$(VENV)/agentscope/bin/pip install --quiet --disable-pip-version-check --no-deps -r tests/interop/agentscope.txt
+# Real servers of other projects need other versions of what we use: tests start them from environments beside ours.
+$(VENV)/%/.done: tests/interop/%.txt | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/$*
+	$(VENV)/$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
 	@touch $@
+
+# The official AG-UI client. A desk without Node.js goes without; CI does not.
+$(AGUI)/node_modules/.stamp: $(AGUI)/package.json $(AGUI)/package-lock.json $(AGUI)/.npmrc
+	@if command -v npm >/dev/null; then cd $(AGUI) && npm ci --silent && touch node_modules/.stamp; \
+	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the official AG-UI client will be skipped"; \
+	else echo "npm is not installed, and CI must have it"; exit 1; fi
+
+OTHERS := $(VENV)/agentscope/.done $(VENV)/ag-kit/.done $(AGUI)/node_modules/.stamp
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
 	$(BIN)/dialect-bridge serve $(CONFIG)
 
-test: $(VENV)/.dev interop  ## all tests
+test: $(VENV)/.dev $(OTHERS)  ## all tests
 	$(BIN)/python -m pytest $(ARGS)
 
-interop: $(VENV)/agentscope/.done  ## the real software that tests/interop drives
+interop: $(VENV)/.dev $(OTHERS)  ## those with the real software of the protocols
+	$(BIN)/python -m pytest -m interop $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check .
@@ -52,4 +62,4 @@ docs: $(VENV)/.dev  ## the documentation as a site, in build/docs
 	$(BIN)/mkdocs build --strict
 
 clean:  ## forget the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) $(AGUI)/node_modules .mypy_cache .ruff_cache .pytest_cache build dist

@@ -166,7 +166,7 @@ async def agentscope_client(
     """Folds the events as the project's web frontend does (agentscope.md, section 13)."""
     seen = seen or Seen()
     told = [*agentscope_input(messages), *more.pop("more_input", [])]
-    body = {"input": told, "session_id": "s-1", "stream": stream, **more}
+    body: dict[str, Any] = {"input": told, "session_id": "s-1", "stream": stream, **more}
     async with (
         aiohttp.ClientSession(read_bufsize=2**26) as session,
         session.post(f"{base}/scope/process", json=body) as response,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ag_ui.core import Event as OfficialEvent
-from ag_ui.core import RunAgentInput
+from ag_ui.core import EventType, RunAgentInput
 from pydantic import TypeAdapter
 
 from adapters.ag_ui import dialect
@@ -23,7 +23,9 @@ from .order import check_order
 CAPTURES = Path(__file__).parents[2] / "captures" / "ag-ui"
 INDEX: dict[str, dict[str, Any]] = {c["name"]: c for c in json.loads((CAPTURES / "index.json").read_text())["captures"]}
 OFFICIAL: TypeAdapter[Any] = TypeAdapter(OfficialEvent)
+OFFICIAL_TYPES = frozenset(t.value for t in EventType)
 _OLD_TYPES = ("THINKING_",)
+_ANY_VALUE = frozenset({"value", "snapshot", "event", "result"})
 
 
 # ------------------------------------------------------------------ captures
@@ -122,12 +124,22 @@ def heard(*events: dict[str, Any] | bytes, ctx: Context | None = None, ends: boo
 
 
 def encode(events: Sequence[Event], ctx: Context | None = None, size: int | None = None) -> list[FrameLike]:
-    """The frames of these events, in batches of `size`."""
+    """The frames of these events, in batches of `size`; each accepted by the official models."""
     encoder, out = dialect.encoder(ctx or front()), []
     step = size or max(1, len(events))
     for at in range(0, len(events), step):
         out += encoder.encode(list(events[at : at + step]))
-    return [*out, *encoder.close()]
+    out += encoder.close()
+    for event in payloads(out):
+        accept(event)
+    return out
+
+
+def accept(event: dict[str, Any]) -> None:
+    """Raises unless the official models take this event. They do not know those of 0.x and what backends made up."""
+    if event["type"] in OFFICIAL_TYPES:
+        OFFICIAL.validate_python(event)
+        assert None not in (v for k, v in event.items() if k not in _ANY_VALUE)
 
 
 def payloads(frames: Sequence[FrameLike]) -> list[dict[str, Any]]:
@@ -144,9 +156,8 @@ def said(events: Sequence[Event], ctx: Context | None = None, **checks: Any) -> 
 
 def check(events: list[dict[str, Any]], *, strict: bool = True, unknown: Sequence[str] = ()) -> None:
     for event in events:
-        if not event["type"].startswith(_OLD_TYPES) and event["type"] not in unknown:
-            OFFICIAL.validate_python(event)
-            assert None not in (v for k, v in event.items() if k not in ("value", "snapshot", "event", "result"))
+        accept(event)
+        assert event["type"] in OFFICIAL_TYPES or event["type"].startswith(_OLD_TYPES) or event["type"] in unknown
     check_order([e for e in events if e["type"] not in unknown], strict=strict)
 
 

@@ -33,6 +33,7 @@ from bridge.model import (
     StepEnded,
     StepStarted,
     Text,
+    TextDelta,
     ToolCall,
     Url,
     UsageReported,

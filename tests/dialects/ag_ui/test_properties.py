@@ -69,11 +69,38 @@ KINDS = st.sampled_from(
     ]
 )  # fmt: skip
 IDS = st.sampled_from(["a", "b"])
+SOURCES = st.fixed_dictionaries(
+    {"type": st.sampled_from(["data", "url", "file"]), "value": IDS},
+    optional={"mimeType": st.just("image/png") | json_values(), "provider": IDS | json_values()},
+)
+PARTS = st.lists(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["text", "image", "document", "hologram"])},
+        optional={"text": IDS | json_values(), "source": SOURCES | json_values(), "metadata": json_values()},
+    ),
+    max_size=2,
+)
+CALLS = st.lists(
+    st.fixed_dictionaries(
+        {"id": IDS, "type": st.just("function"), "function": st.just({"name": "f", "arguments": "{}"}) | json_values()},
+        optional={"metadata": json_values(), "encryptedValue": json_values()},
+    ),
+    max_size=2,
+)
 MESSAGES = st.lists(
     st.fixed_dictionaries(
-        {"id": IDS, "role": st.sampled_from(["user", "assistant", "tool", "reasoning"])},
-        optional={"content": json_values(), "toolCalls": json_values(), "toolCallId": IDS},
-    )
+        {"id": IDS, "role": st.sampled_from(["user", "assistant", "tool", "reasoning", "system", "activity"])},
+        optional={
+            "content": st.just("x") | PARTS | json_values(),
+            "toolCalls": CALLS | json_values(),
+            "toolCallId": IDS,
+            "name": IDS | json_values(),
+            "error": IDS | json_values(),
+            "metadata": json_values(),
+            "activityType": IDS,
+        },
+    ),
+    max_size=3,
 )
 NEARLY = st.fixed_dictionaries(
     {"type": KINDS},
@@ -83,7 +110,11 @@ NEARLY = st.fixed_dictionaries(
         "parentMessageId": IDS | json_values(),
         "subagentRunId": IDS,
         "entityId": IDS,
-        "subtype": st.just("message"),
+        "subtype": st.sampled_from(["message", "tool-call"]),
+        "activityType": IDS,
+        "patch": st.just([{"op": "add", "path": "/a", "value": None}]) | json_values(),
+        "timestamp": st.just(1) | json_values(),
+        "event": json_values(),
         "encryptedValue": st.just("s") | json_values(),
         "delta": st.sampled_from(["x", ""]) | json_values(),
         "role": st.sampled_from(["assistant", "user"]) | json_values(),
@@ -91,7 +122,7 @@ NEARLY = st.fixed_dictionaries(
         "stepName": IDS | json_values(),
         "name": st.just("on_interrupt") | json_values(),
         "value": json_values(),
-        "content": json_values(),
+        "content": PARTS | json_values(),
         "messages": MESSAGES | json_values(),
         "snapshot": json_values(),
         "outcome": st.sampled_from([{"type": "cancelled"}, {"type": "interrupt", "interrupts": [{}]}]) | json_values(),
