@@ -30,6 +30,7 @@ from bridge.model import (
     Url,
     as_text,
     json_text,
+    mime_of,
     result_text,
     url_of,
 )
@@ -37,8 +38,6 @@ from bridge.model import (
 Wire = dict[str, Any]
 
 _FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
-# The first bytes of pictures, base64-encoded: a data URL without its media type is refused by most servers.
-_PICTURES = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 
 
 class MessageWriter:
@@ -207,7 +206,8 @@ def _media(media: Media) -> Wire | None:
     extras.pop("odd_place", None)
     marked = extras.pop("type", None)
     if media.kind is MediaKind.IMAGE and not isinstance(media.source, FileRef):
-        url = url_of(media, _picture_type(media.source))
+        # A data URL without its media type is refused by most servers.
+        url = url_of(media, mime_of(media) or "image/png")
         return _wire_part("image_url", {"url": url}, extras)
     if marked in ("audio_url", "video_url"):
         return _wire_part(marked, {"url": url_of(media)}, extras)
@@ -236,14 +236,6 @@ def _file(media: Media, marked: str | None, extras: Wire) -> Wire | None:
 def _wire_part(kind: str, inner: Wire, extras: Wire) -> Wire:
     more = extras.pop(kind, None)
     return {"type": kind, kind: {**inner, **(more if isinstance(more, dict) else {})}, **extras}
-
-
-def _picture_type(source: Url | Inline | FileRef) -> str:
-    if isinstance(source, Inline):
-        for start, mime in _PICTURES.items():
-            if source.base64.startswith(start):
-                return mime
-    return "image/png"
 
 
 def _shortest(parts: list[Wire]) -> str | list[Wire] | None:

@@ -47,6 +47,7 @@ from bridge.model.parts import (
     ToolCall,
     ToolResult,
     Url,
+    mime_of,
     source_of,
     url_of,
 )
@@ -124,6 +125,7 @@ __all__ = [
     "fold",
     "interrupt_text",
     "json_text",
+    "mime_of",
     "result_text",
     "source_of",
     "unfold",
