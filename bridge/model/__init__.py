@@ -1,6 +1,7 @@
 """The model: requests, parts, events, and what makes, checks, folds and stores them."""
 
 from bridge.model.builder import Builder
+from bridge.model.estimate import estimate_tokens
 from bridge.model.events import (
     ArgsDelta,
     ContentAdded,
@@ -122,6 +123,7 @@ __all__ = [
     "UsageReported",
     "Verifier",
     "as_text",
+    "estimate_tokens",
     "fold",
     "interrupt_text",
     "json_text",

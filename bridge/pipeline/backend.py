@@ -125,6 +125,13 @@ class Backend(Protocol):
         """The models that this backend offers by itself. Raises `BackendError`."""
         ...
 
+    async def count(self, request: Request, info: CallInfo) -> int | None:
+        """The input tokens of this request as the backend counts them; None when it has no way to say.
+
+        Raises `BackendError`, and `Unsupported` when the dialect cannot say the request.
+        """
+        ...
+
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...

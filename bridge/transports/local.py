@@ -80,6 +80,9 @@ class LocalBackend:
     async def models(self) -> list[ModelInfo]:
         return [ModelInfo(self.name)]
 
+    async def count(self, request: Request, info: CallInfo) -> int | None:
+        return None
+
     def call(self, request: Request, info: CallInfo, lost: Losses) -> LocalCall:
         context = Context(
             info.run_id, info.thread_id, info.created_at, None, self.model_for(request.model), request, lost
