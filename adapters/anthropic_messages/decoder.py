@@ -166,14 +166,16 @@ class MessagesDecoder:
     def _message_start(self, event: dict[str, Any]) -> None:
         message = event.get("message")
         if isinstance(message, dict):
-            self._usage.feed(message.get("usage"), at_end=False)
-            self._start(message)
+            usage = message.get("usage")
+            self._usage.feed(usage, at_end=False)
+            self._start(message, said(usage) if isinstance(usage, dict) else None)
 
-    def _start(self, message: dict[str, Any]) -> None:
+    def _start(self, message: dict[str, Any], usage: dict[str, Any] | None = None) -> None:
+        """What is known at the head. The counts that stand there already are kept for clients that look there."""
         rest = said({k: v for k, v in message.items() if k not in _MESSAGE_FIELDS and not k.startswith("stop_")})
         wire_id, model = text_of(message.get("id")), text_of(message.get("model"))
-        extras = {**({"id": wire_id} if wire_id else {}), **({_MESSAGE: rest} if rest else {})}
-        self._builder.begin(model=model or None, extras=noted(extras))
+        extras = {"id": wire_id, _MESSAGE: rest, "usage": usage}
+        self._builder.begin(model=model or None, extras=noted({k: v for k, v in extras.items() if v}))
         self._open(wire_id or None)
 
     def _open(self, message_id: str | None = None) -> None:

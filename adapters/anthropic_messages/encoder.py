@@ -111,7 +111,7 @@ class MessagesEncoder:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": NO_USAGE,
+            "usage": {**NO_USAGE, **(extras.get("usage") or {})},
         }
         self._write("message_start", {"message": {**message, **(rest if isinstance(rest, dict) else {})}})
 

@@ -135,8 +135,8 @@ class UsageReader:
             if name in _COUNTS:
                 if is_count(value):
                     self._counts[name] = value
-            elif value is not None:
-                self._rest[name] = value
+            elif value is not None and at_end:
+                self._rest[name] = value  # what else the start says goes out with the start again
         self._told = self._told or (at_end and is_count(usage.get("input_tokens")))
 
     def report(self) -> UsageReported | None:
