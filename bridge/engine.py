@@ -244,5 +244,5 @@ def _call_info(
 ) -> CallInfo:
     """What a call to this backend may know of the one who asks; his own body only where it must arrive unchanged."""
     raw_body = caller.raw_body if route.passthrough else None
-    forwarded = backend.forwards(caller.headers)
+    forwarded = backend.forwards(caller.headers, route.dialect)
     return CallInfo(run_id, request.thread_id, created_at, caller.request_id, forwarded, raw_body)

@@ -77,6 +77,8 @@ class Dialect:
     card: ClassVar[Card]
     surface: ClassVar[Surface]
     framing: ClassVar[Framing] = Framing.SSE
+    own_headers: ClassVar[tuple[str, ...]] = ()
+    """Request headers, in lower case, that belong to the protocol: where both sides speak it, the client's go on."""
     request_id_header: ClassVar[str | None] = None
     """The response header in which its clients look for the request's id, where `x-request-id` is not it."""
     front_options: ClassVar[type[Options]] = Options

@@ -131,8 +131,9 @@ class HttpBackend:
     def model_for(self, asked: str | None) -> str | None:
         return self.names.model_for(asked)
 
-    def forwards(self, headers: Mapping[str, str]) -> dict[str, str]:
-        return {name: headers[name] for name in self._forward if name in headers}
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
+        own = self.dialect.own_headers if front is self.dialect else ()
+        return {name: headers[name] for name in (*own, *self._forward) if name in headers}
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> HttpCall:
         context = self._context(request, info, lost)
