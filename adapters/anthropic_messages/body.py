@@ -7,8 +7,8 @@ from typing import Any
 from adapters.anthropic_messages.blocks import ASIDES
 from adapters.anthropic_messages.history import MessageWriter, shortest
 from adapters.anthropic_messages.options import BackOptions, back
-from adapters.anthropic_messages.request import TOOLS, VERSION_HEADER
-from adapters.anthropic_messages.wire import BETA, NAME, own
+from adapters.anthropic_messages.request import TOOLS
+from adapters.anthropic_messages.wire import NAME, VERSION_HEADER, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.model import Request, Tool, ToolMode
@@ -22,6 +22,7 @@ _NOT_COUNTED = ("max_tokens", "stream", "temperature", "top_p", "stop_sequences"
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 _BUDGETS = {"low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 32000}
 _LEAST_BUDGET = 1024
+_NO_SAMPLING = "2026-10-21"
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
@@ -43,17 +44,11 @@ def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[s
     """The body and its headers."""
     options = back(context)
     extras = dict(request.extra(NAME))
-    headers = {
-        "content-type": "application/json",
-        VERSION_HEADER: str(extras.pop(VERSION_HEADER, options.version)),
-    }
-    if betas := extras.pop(BETA, None):
-        headers[BETA] = str(betas)
     extras.pop(ASIDES, None)
     body = _body(request, context, options, extras.pop(TOOLS, []))
     _set_thinking(body, request, context, options, extras)
     _record_losses(request, context)
-    return {**body, **extras}, headers
+    return {**body, **extras}, {"content-type": "application/json", VERSION_HEADER: options.version}
 
 
 def _body(request: Request, context: Context, options: BackOptions, own_tools: list[list[Any]]) -> dict[str, Any]:
@@ -70,8 +65,7 @@ def _body(request: Request, context: Context, options: BackOptions, own_tools: l
         "messages": messages,
         "tools": tools or None,
         "tool_choice": _tool_choice(request, context) if tools else None,
-        "temperature": _temperature(request, context),
-        "top_p": sampling.top_p,
+        **_sampling(request, context, options.version),
         "stop_sequences": sampling.stop,
         "metadata": _metadata(request, context),
         "stream": request.stream,
@@ -79,12 +73,20 @@ def _body(request: Request, context: Context, options: BackOptions, own_tools: l
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _temperature(request: Request, context: Context) -> float | None:
-    value = request.sampling.temperature
-    if value is not None and value > 1:
-        context.lost.add(Feature.SAMPLING, "temperatures above 1 are sent as 1")
-        return 1.0
-    return value
+def _sampling(request: Request, context: Context, version: str) -> dict[str, float | None]:
+    """Temperature and nucleus. Versions since 2026-10-21 refuse both, whatever the value; before, 1 is the hottest.
+
+    A client of this dialect knows that: what it says goes through.
+    """
+    temperature, top_p = request.sampling.temperature, request.sampling.top_p
+    if NAME not in (request.extras or {}):
+        if version >= _NO_SAMPLING and (temperature is not None or top_p is not None):
+            context.lost.add(Feature.SAMPLING, f"anthropic-version {version} has no temperature and no top_p")
+            return {}
+        if temperature is not None and temperature > 1:
+            context.lost.add(Feature.SAMPLING, "temperatures above 1 are sent as 1")
+            temperature = 1.0
+    return {"temperature": temperature, "top_p": top_p}
 
 
 def _metadata(request: Request, context: Context) -> dict[str, Any] | None:

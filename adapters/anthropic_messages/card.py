@@ -44,7 +44,7 @@ CARD = Card(
             Feature.MESSAGE_NAME: _NO_FIELD,
             Feature.TOOL_CHOICE: "a choice among several tools; auto, any, none and one tool pass",
             Feature.RESPONSE_FORMAT: "JSON without a schema; a schema passes",
-            Feature.SAMPLING: "seed, n and penalties; temperatures above 1 are sent as 1",
+            Feature.SAMPLING: "seed, n, penalties; temperatures above 1; any with version 2026-10-21",
             Feature.REASONING_HISTORY: "what has no signature; option reasoning_history",
             Feature.TOOL_ORIGIN: "every call is a tool_use",
             Feature.THREAD_ID: "the wire has no threads; every request carries the whole talk",

@@ -12,8 +12,7 @@ from adapters.anthropic_messages.card import CARD
 from adapters.anthropic_messages.decoder import MessagesDecoder
 from adapters.anthropic_messages.encoder import MessagesEncoder
 from adapters.anthropic_messages.options import BackOptions, FrontOptions
-from adapters.anthropic_messages.request import VERSION_HEADER
-from adapters.anthropic_messages.wire import NAME, VERSION
+from adapters.anthropic_messages.wire import NAME, VERSION, VERSION_HEADER
 from bridge.codec import (
     Context,
     Decoder,
@@ -42,6 +41,7 @@ class AnthropicMessages(Dialect):
         Endpoint("GET", "/models", Operation.MODELS, header=VERSION_HEADER),
         Endpoint("GET", "/models/{id:.+}", Operation.MODELS, header=VERSION_HEADER),
     )
+    own_headers = (VERSION_HEADER, "anthropic-beta")
     request_id_header = "request-id"
     front_options = FrontOptions
     back_options = BackOptions

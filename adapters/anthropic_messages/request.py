@@ -10,7 +10,7 @@ from typing import Any
 
 from adapters.anthropic_messages.blocks import ASIDES, MessageReader, read_system
 from adapters.anthropic_messages.options import front
-from adapters.anthropic_messages.wire import BETA, NAME, VERSION, noted, said
+from adapters.anthropic_messages.wire import NAME, noted, said
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, wrong
 from bridge.codec.jsontext import need_json, read_body
@@ -23,7 +23,6 @@ _KNOWN = frozenset(
         "tools", "tool_choice",
     }
 )  # fmt: skip
-VERSION_HEADER = "anthropic-version"
 TOOLS = "tools"
 """Where extras keep tools with a type of their own, as pairs of a place in the list and the tool."""
 _MEDIUM, _HIGH = 4096, 16384
@@ -47,7 +46,7 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     metadata = body.object("metadata") or Node({}, "metadata")
     tools, own_tools = _tools(body)
     tool_choice, parallel = _tool_choice(body)
-    extras = _extras(body, wire)
+    extras = said(body.rest(_KNOWN))
     if own_tools:
         extras[TOOLS] = own_tools
     if reader.asides:
@@ -73,16 +72,6 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
         metadata=metadata.rest({"user_id"}),
         extras={NAME: extras},
     )
-
-
-def _extras(body: Node, wire: WireRequest) -> dict[str, Any]:
-    """Fields of the body that have no place in the model, and the two headers that change what it means."""
-    extras = said(body.rest(_KNOWN))
-    for header, usual in ((BETA, None), (VERSION_HEADER, VERSION)):
-        value = wire.headers.get(header)
-        if value and value != usual:
-            extras[header] = value
-    return extras
 
 
 def _thread_id(metadata: Node, wire: WireRequest) -> str | None:

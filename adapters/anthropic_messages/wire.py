@@ -11,8 +11,7 @@ from bridge.model import Extras, FinishReason, UsageReported, json_text
 
 NAME = "anthropic-messages"
 VERSION = "2023-06-01"
-BETA = "anthropic-beta"
-"""The header by which clients ask for betas; among the extras of a request it stands under the same name."""
+VERSION_HEADER = "anthropic-version"
 
 
 def own(extras: Extras | None) -> dict[str, Any]:
