@@ -6,7 +6,6 @@ calls only by results that stand together, first in the message after them. Noth
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,8 +52,10 @@ class _Turn:
 
     @property
     def wire(self) -> dict[str, Any]:
+        # The API takes no text without a visible character. Where that is all there is, it may say so itself.
+        blocks = [b for b in self.blocks if not _blank(b)] or self.blocks[:1]
         # Results stand first, or the API does not take them as the answer to the calls before.
-        blocks = sorted(self.blocks, key=lambda b: b.get("type") != "tool_result")
+        blocks.sort(key=lambda b: b.get("type") != "tool_result")
         return {"role": self.role, "content": shortest(blocks), **self.extras}
 
 
@@ -89,7 +90,7 @@ class MessageWriter:
         blocks = [b for n, p in enumerate(message.parts) if (b := self._block(p, "system", f"{path}.content[{n}]"))]
         stays = own(message.extras).get(INSIDE) or (self._turns and self._options.system_inside == "system")
         if not stays:
-            self._system += blocks
+            self._system += [b for b in blocks if not _blank(b)]
         elif blocks:
             self._turn("system").blocks += blocks
 
@@ -97,26 +98,17 @@ class MessageWriter:
         role = "assistant" if message.role == "assistant" else "user"
         extras = dict(own(message.extras))
         asides = [a for a in extras.pop(ASIDES, None) or () if role == message.role]
-        blank: Text | None = None
         came = False
         for place, part in enumerate(message.parts):
             came = self._asides(asides, place, role) or came
-            if isinstance(part, Text) and not part.text.strip():
-                blank = part
-                continue
             if isinstance(part, ToolResult):
                 self._turn("user").blocks.append(self._result(part, f"{path}.content[{place}]"))
                 continue
             block = self._block(part, message.role, f"{path}.content[{place}]")
-            if block is not None:
+            if block is not None and not (role == "assistant" and _blank(block)):
                 self._turn(role).blocks.append(block)
                 came = True
-        came = self._asides(asides, len(message.parts), role) or came
-        if blank is not None and not came and message.role == "user":
-            # The API takes no text without a visible character; where that is all there is, it may say so itself.
-            self._turn(role).blocks.append({"type": "text", "text": blank.text})
-            came = True
-        if came:
+        if self._asides(asides, len(message.parts), role) or came:
             self._turns[-1].extras.update(extras)
 
     def _asides(self, asides: list[list[Any]], place: int, role: str) -> bool:
@@ -174,7 +166,7 @@ class MessageWriter:
     def _result(self, result: ToolResult, path: str) -> Block:
         blocks = [b for n, p in enumerate(result.parts) if (b := self._block(p, "user", f"{path}.content[{n}]"))]
         wire: Block = {"type": "tool_result", "tool_use_id": wire_id(result.call_id)}
-        wire["content"] = shortest([b for b in blocks if b.get("type") != "text" or b["text"].strip()])
+        wire["content"] = shortest([b for b in blocks if not _blank(b)])
         if result.is_error:
             wire["is_error"] = True
         return {**wire, **own(result.extras)}
@@ -199,6 +191,10 @@ def _feature(media: Media) -> Feature:
     if isinstance(media.source, FileRef):
         return Feature.FILE_REF
     return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
+
+
+def _blank(block: Block) -> bool:
+    return block.get("type") == "text" and not str(block.get("text")).strip()
 
 
 def shortest(blocks: list[Block]) -> str | list[Block]:
@@ -240,7 +236,7 @@ def _plain(source: Inline, mime: str) -> Block | None:
     if not mime.startswith("text/") and mime not in _TEXTUAL:
         return None
     try:
-        data = base64.b64decode(source.base64).decode()
+        data = source.bytes.decode()
     except ValueError:
         return None
     return {"type": "text", "media_type": _PLAIN, "data": data}
