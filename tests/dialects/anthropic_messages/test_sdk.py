@@ -226,6 +226,19 @@ async def test_a_tool_loop_over_a_chat_model(stream: bool) -> None:
         ]
 
 
+async def test_a_picture_in_a_result_reaches_a_chat_model_as_a_picture() -> None:
+    async with bridge() as (sdk, backend, _):
+        backend.streams(*chat_calls("Paris", "Rome"))
+        first = await ask_for(sdk, True, "chat", tools=TOOLS)
+        backend.streams(*chat_stream({"content": "Nice."}))
+        talk = [*USER, {"role": "assistant", "content": first.content}, {"role": "user", "content": results(first)}]
+        await ask_for(sdk, True, "chat", talk, tools=TOOLS)
+        *_, paris, rome, shown = backend.seen[1].json["messages"]
+        assert (paris["content"], rome["content"]) == ("sunny in Paris", "see[image: shown below]")
+        assert [p["type"] for p in shown["content"]] == ["text", "image_url", "text"]
+        assert shown["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PICTURE}"
+
+
 async def test_ids_that_this_wire_does_not_take_come_back_as_they_were() -> None:
     async with bridge() as (sdk, backend, _):
         chunk = {"id": "functions.f:0", "index": 0, "type": "function", "function": {"name": "f", "arguments": "{}"}}
