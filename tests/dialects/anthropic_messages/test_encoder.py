@@ -106,6 +106,7 @@ def test_a_message_in_one_piece_says_the_same() -> None:
 def test_an_answer_that_starts_with_a_call_has_no_empty_text() -> None:
     def tell(b: Builder) -> None:
         b.add(0, Text(""))
+        b.flow(0, PartKind.TEXT, "")
         b.add(0, Reasoning(""))
         b.add(0, ToolCall("c", "f", ""))
 
