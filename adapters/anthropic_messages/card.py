@@ -21,11 +21,11 @@ CARD = Card(
             Feature.VIDEO: _AS_MARKDOWN,
             Feature.FILE: _AS_MARKDOWN,
             Feature.DATA: "JSON in a text block; option media: drop",
+            Feature.INTERRUPT: "the call that waits, else the question in a text block; what comes next answers it",
         },
         drop={
             Feature.TOOL_ORIGIN: "every call is a tool_use",
             Feature.TOOL_RESULT: "only Anthropic's own server tools have blocks; option server_tools tells others",
-            Feature.INTERRUPT: "a run that waits ends as after its tool calls, else as end_turn",
             Feature.STATE: _NO_EVENT,
             Feature.STEP: _NO_EVENT,
             Feature.CUSTOM: _NO_EVENT,
@@ -65,5 +65,6 @@ CARD = Card(
     eager_start=False,
     client_runs_calls=True,
     usage_on_failure=False,
+    tool_names="[a-zA-Z0-9_-]{1,128}",
     runs_tools=RunsTools.NEVER,
 )

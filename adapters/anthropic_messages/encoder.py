@@ -16,7 +16,7 @@ from adapters.anthropic_messages.wire import NAME, NO_USAGE, block_delta, own, s
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.order import DELTAS, Order
-from bridge.model import FinishReason, Media, Origin, PartKind, as_text
+from bridge.model import FinishReason, Media, Origin, PartKind, as_text, interrupt_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -26,10 +26,9 @@ _LOST: dict[type, Feature] = {
     ev.StepStarted: Feature.STEP,
     ev.StepEnded: Feature.STEP,
     ev.Custom: Feature.CUSTOM,
-    ev.Interrupted: Feature.INTERRUPT,
 }
 # These write nothing in the middle of a message, or nothing that has a place in it.
-_FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, *_LOST)
+_FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted, *_LOST)
 _DELTA = "content_block_delta"
 _PING = Frame(b'{"type":"ping"}', "ping")
 
@@ -58,7 +57,8 @@ class MessagesEncoder:
         self._out: list[FrameLike] = []
         self._parts: dict[str, _Part] = {}
         self._blocks = 0
-        self._calls = False
+        self._calls: set[str | None] = set()
+        self._asked: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
 
     # ------------------------------------------------------------------ the contract
@@ -126,7 +126,7 @@ class MessagesEncoder:
         if event.kind is PartKind.TOOL_CALL:
             if event.origin is not Origin.FUNCTION:
                 self._context.lost.add(Feature.TOOL_ORIGIN)
-            self._calls = True
+            self._calls.add(event.call_id)
             self._begin(part)
         elif event.kind is PartKind.REFUSAL:
             self._context.lost.add(Feature.REFUSAL, "told as text")
@@ -189,7 +189,10 @@ class MessagesEncoder:
             self._context.lost.add(feature)
             return
         self._context.lost.add(feature, "told as text")
-        self._whole({"type": "text", "text": ""}, [{"type": "text_delta", "text": as_text(part)}])
+        self._text(as_text(part))
+
+    def _text(self, text: str) -> None:
+        self._whole({"type": "text", "text": ""}, [{"type": "text_delta", "text": text}])
 
     def _raw(self, event: ev.Raw) -> None:
         value = event.value
@@ -208,6 +211,10 @@ class MessagesEncoder:
 
     def _lose(self, event: Event) -> None:
         self._context.lost.add(_LOST[type(event)])
+
+    def _interrupted(self, event: ev.Interrupted) -> None:
+        self._context.lost.add(Feature.INTERRUPT, "told as text")
+        self._asked.append(event)
 
     def _usage_reported(self, event: ev.UsageReported) -> None:
         self._usage = event
@@ -229,8 +236,12 @@ class MessagesEncoder:
             self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
             self._out.append(Frame(dumps(error_object(CANCELED)), "error"))
             return
+        for asked in self._asked:
+            # A question for a person comes last; one about a call is told by that call.
+            if asked.call_id not in self._calls:
+                self._text(interrupt_text(asked))
         known = own(event.extras)
-        word = stop_word(event.reason, self._calls, known.get("stop_reason"))
+        word = stop_word(event.reason, bool(self._calls), known.get("stop_reason"))
         delta = {"stop_sequence": None, **known, "stop_reason": word}
         self._write("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
         self._write("message_stop")
@@ -251,6 +262,7 @@ _HANDLERS: dict[type, Callable[[MessagesEncoder, Any], None]] = {
     ev.UsageReported: MessagesEncoder._usage_reported,
     ev.Raw: MessagesEncoder._raw,
     ev.Heartbeat: MessagesEncoder._heartbeat,
+    ev.Interrupted: MessagesEncoder._interrupted,
     ev.RunFailed: MessagesEncoder._failed,
     ev.RunFinished: MessagesEncoder._finished,
     **dict.fromkeys(_LOST, MessagesEncoder._lose),

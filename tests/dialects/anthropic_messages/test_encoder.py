@@ -159,8 +159,21 @@ def test_a_run_that_waits_for_a_person_ends_as_after_its_call() -> None:
         b.interrupt(Interrupted("i", "approval", None, "c"))
 
     context = front()
-    assert emitted(build(tell), context)[-2]["delta"]["stop_reason"] == "tool_use"
+    values = emitted(build(tell), context)
+    assert kinds(values)[1:4] == ["tool_use", "input_json_delta", "stop"]
+    assert values[-2]["delta"]["stop_reason"] == "tool_use"
     assert context.lost.names == ["interrupt"]
+
+
+def test_what_a_run_waits_for_is_asked_last() -> None:
+    def tell(b: Builder) -> None:
+        b.interrupt(Interrupted("i", "approval", {"question": "Shall I?"}))
+        b.flow(0, PartKind.TEXT, "Well.")
+
+    message = judged_message(dialect.assemble(build(tell), front()))
+    assert [getattr(b, "text", None) for b in message.content] == ["Well.", "Shall I?"]
+    assert message.stop_reason == "end_turn"
+    assert kinds(emitted(build(tell)))[1:7] == ["text", "text_delta", "stop"] * 2
 
 
 def test_a_canceled_run_is_an_error() -> None:
