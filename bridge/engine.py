@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Dialect, Losses, ModelInfo, Options, entries
 from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
-from bridge.model import Answer, Event, Folder, Request
+from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.pipeline import Backend, CallInfo, Run, StageFactory
 from bridge.pipeline.memory import Memory
 
@@ -177,14 +177,7 @@ class Bridge:
         if self._memory is not None and not route.passthrough:
             turn = await self._memory.begin(caller.owner, route.path, request, card or LIBRARY, backend.card, run_id)
             request = turn.request if turn is not None else request
-        info = CallInfo(
-            run_id,
-            request.thread_id,
-            created_at or time.time(),
-            caller.request_id,
-            backend.forwards(caller.headers),
-            caller.raw_body if route.passthrough else None,
-        )
+        info = _call_info(route, backend, request, caller, run_id, created_at or time.time())
         try:
             return Run(
                 request,
@@ -201,6 +194,18 @@ class Bridge:
             if turn is not None:
                 await turn.close()
             raise
+
+    async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
+        """The input tokens of a request, and whether that is our own estimate because the backend cannot say.
+
+        Raises `RequestError` for an unknown model, `BackendError` when the backend refuses.
+        """
+        if self._open is None:
+            raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
+        backend = route.pick(request.model)
+        info = _call_info(route, backend, request, caller or Caller(), uuid.uuid4().hex, time.time())
+        counted = await backend.count(request, info)
+        return (estimate_tokens(request), True) if counted is None else (counted, False)
 
     def route(self, path: str | None = None) -> Route:
         """The route mounted at `path`; without a path the first one. Raises `ConfigError` for an unknown path."""
@@ -233,3 +238,12 @@ class Bridge:
         if folder.answer.failure is not None:
             raise BridgeError.of(folder.answer.failure)
         return folder.answer
+
+
+def _call_info(
+    route: Route, backend: Backend, request: Request, caller: Caller, run_id: str, created_at: float
+) -> CallInfo:
+    """What a call to this backend may know of the one who asks; his own body only where it must arrive unchanged."""
+    raw_body = caller.raw_body if route.passthrough else None
+    forwarded = backend.forwards(caller.headers, route.dialect)
+    return CallInfo(run_id, request.thread_id, created_at, caller.request_id, forwarded, raw_body)

@@ -7,11 +7,9 @@ from typing import Any
 
 from bridge.codec import WireResponse, json_response
 from bridge.codec.fastapi import detail_response
-from bridge.codec.jsontext import dumps, loads
+from bridge.codec.jsontext import dumps, loads, mended
 from bridge.codec.redact import masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, RULES, ErrorCode, Failure
-
-from .wire import mended
 
 CANCELED = "The run was canceled."
 LONGEST = 500

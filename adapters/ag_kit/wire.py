@@ -6,7 +6,6 @@ from typing import Any
 
 from bridge.codec.jsontext import dumps
 from bridge.model import Extras
-from bridge.model.builder import mend
 
 NAME = "ag-kit"
 DONE = b"[DONE]"
@@ -47,14 +46,3 @@ def safe(payload: bytes) -> bytes:
     if 0xE2 in payload:
         payload = payload.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return payload.replace(b"\xc2\x85", b"\\u0085") if 0xC2 in payload else payload
-
-
-def mended(value: Any) -> Any:
-    """The value with lone surrogates replaced in every string."""
-    if isinstance(value, str):
-        return mend(value)
-    if isinstance(value, list):
-        return [mended(v) for v in value]
-    if isinstance(value, dict):
-        return {mend(k): mended(v) for k, v in value.items()}
-    return value

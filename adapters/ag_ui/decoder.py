@@ -13,15 +13,16 @@ from adapters.ag_ui.errors import error_in, failure_of
 from adapters.ag_ui.reports import read_interrupt, read_usage
 from adapters.ag_ui.snapshot import answer_from
 from adapters.ag_ui.streams import Streams
-from adapters.ag_ui.wire import NAME, OURS, attached, camel, finish_in, mended, noted, text_of
+from adapters.ag_ui.wire import NAME, OURS, attached, camel, finish_in, noted, text_of
 from bridge.codec import Context, FrameLike
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Custom, Event, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
 _Event = dict[str, Any]
 # Events of nobody's stream: an open chunk and a reasoning that awaits its encrypted value stay as they are.
 _QUIET = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
+_PIECES = frozenset({"delta"})  # texts whose halves the builder joins
 _CHUNKS = frozenset({"TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"})
 
 
@@ -85,7 +86,7 @@ class AGUIDecoder:
             return
         if isinstance(event, dict):
             self._streams.ragged = True
-            self._event(mended(event))
+            self._event(mended(event, _PIECES))
             self._streams.ragged = False
 
     def _event(self, event: _Event) -> None:

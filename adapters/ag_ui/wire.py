@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.model import Extras, FinishReason, Request, json_text
-from bridge.model.builder import mend
 
 NAME = "ag-ui"
 VERSION = "1.0"
@@ -98,14 +97,3 @@ def finish_in(event: dict[str, Any]) -> FinishReason | None:
     metadata = event.get("metadata")
     word = metadata.get("finish_reason") if isinstance(metadata, dict) else None
     return NOTED.get(word) if isinstance(word, str) else None
-
-
-def mended(value: Any) -> Any:
-    """The value with lone surrogates replaced, but for deltas, whose halves the builder joins."""
-    if isinstance(value, str):
-        return mend(value)
-    if isinstance(value, list):
-        return [mended(v) for v in value]
-    if isinstance(value, dict):
-        return {mend(k): v if k == "delta" and isinstance(v, str) else mended(v) for k, v in value.items()}
-    return value

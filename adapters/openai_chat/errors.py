@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_chat.wire import mended
+from adapters.openai_chat.wire import PIECES
 from bridge.codec import WireResponse, json_response
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, loads, loads_ragged
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, loads, loads_ragged, mended
 from bridge.codec.redact import masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
@@ -130,7 +130,7 @@ def mended_body(data: bytes) -> Any:
     value = loads_ragged(data)
     if deeper_than(value, MAX_DEPTH):
         raise ValueError("nested too deep")
-    return mended(value)
+    return mended(value, PIECES)
 
 
 def error_in(value: Any) -> dict[str, Any] | None:

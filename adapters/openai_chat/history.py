@@ -30,15 +30,13 @@ from bridge.model import (
     Url,
     as_text,
     json_text,
-    result_text,
+    mime_of,
     url_of,
 )
 
 Wire = dict[str, Any]
 
 _FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
-# The first bytes of pictures, base64-encoded: a data URL without its media type is refused by most servers.
-_PICTURES = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 
 
 class MessageWriter:
@@ -47,13 +45,27 @@ class MessageWriter:
     def __init__(self, context: Context, options: BackOptions) -> None:
         self._lost = context.lost
         self._options = options
+        self._shown: dict[str, list[Wire]] = {}
 
     def write(self, messages: list[Message], *, joined: bool = True) -> list[Wire]:
-        """The messages; those of a chat client have the shape of this wire already and are not `joined`."""
+        """The messages; those of a chat client have the shape of this wire already and are not `joined`.
+
+        What a tool's result shows follows in a user's message, after the last result: nothing may come between them.
+        """
         out: list[Wire] = []
+        shown: list[Wire] = []
         for place, message in _join_turns(messages) if joined else enumerate(messages):
-            out.extend(self._message(message, f"messages[{place}]"))
-        return out
+            for wire in self._message(message, f"messages[{place}]"):
+                if wire["role"] == "tool":
+                    shown += self._shown.pop(wire["tool_call_id"], [])
+                elif shown:
+                    if wire["role"] == "user":
+                        wire["content"] = [*shown, *_parts_of(wire["content"])]
+                    else:
+                        out.append({"role": "user", "content": shown})
+                    shown = []
+                out.append(wire)
+        return [*out, {"role": "user", "content": shown}] if shown else out
 
     def _message(self, message: Message, path: str) -> list[Wire]:
         """One message; results inside it become messages of their own, after the calls and before a user's words."""
@@ -142,14 +154,25 @@ class MessageWriter:
     def _result(self, result: ToolResult) -> Wire:
         if result.is_error:
             self._lost.add(Feature.TOOL_HISTORY, "that a result is an error")
-        content: str | list[Wire] = result_text(result.parts)
+        content: str | list[Wire]
         if any(own(p.extras) for p in result.parts):
             texts = [{"type": "text", "text": as_text(p)} for p in result.parts]
             content = [
                 _kept(p) or {**text, **(own(p.extras) if isinstance(p, Text) else {})}
                 for p, text in zip(result.parts, texts, strict=True)
             ]
+        else:
+            content = "".join(self._told(p, result.call_id) for p in result.parts)
         return {"role": "tool", "tool_call_id": result.call_id, "content": content}
+
+    def _told(self, part: Part, call_id: str) -> str:
+        """A part of a result as text. A picture is no text: as bytes it would fill the model's window with base64."""
+        wire = _media(part) if isinstance(part, Media) else None
+        if wire is None or not isinstance(part, Media):
+            return as_text(part)
+        note = {"type": "text", "text": f"The {part.kind} in the result of call {call_id}:"}
+        self._shown.setdefault(call_id, []).extend([note, wire])
+        return f"[{part.kind}: shown below]"
 
     # -------------------------------------------------------------- parts of users and systems
 
@@ -207,7 +230,8 @@ def _media(media: Media) -> Wire | None:
     extras.pop("odd_place", None)
     marked = extras.pop("type", None)
     if media.kind is MediaKind.IMAGE and not isinstance(media.source, FileRef):
-        url = url_of(media, _picture_type(media.source))
+        # A data URL without its media type is refused by most servers.
+        url = url_of(media, mime_of(media) or "image/png")
         return _wire_part("image_url", {"url": url}, extras)
     if marked in ("audio_url", "video_url"):
         return _wire_part(marked, {"url": url_of(media)}, extras)
@@ -238,12 +262,10 @@ def _wire_part(kind: str, inner: Wire, extras: Wire) -> Wire:
     return {"type": kind, kind: {**inner, **(more if isinstance(more, dict) else {})}, **extras}
 
 
-def _picture_type(source: Url | Inline | FileRef) -> str:
-    if isinstance(source, Inline):
-        for start, mime in _PICTURES.items():
-            if source.base64.startswith(start):
-                return mime
-    return "image/png"
+def _parts_of(content: str | list[Wire]) -> list[Wire]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content
 
 
 def _shortest(parts: list[Wire]) -> str | list[Wire] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from bridge.model import Extras, FinishReason, UsageReported
-from bridge.model.builder import mend
 
 NAME = "openai-chat"
 
@@ -98,18 +97,8 @@ def write_usage(usage: UsageReported) -> dict[str, Any]:
 # ------------------------------------------------------------------ JSON from servers
 
 
-_PIECES = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text", "thinking"})
-
-
-def mended(value: Any) -> Any:
-    """The value with lone surrogates replaced, but for streamed texts, whose halves the builder joins."""
-    if isinstance(value, str):
-        return mend(value)
-    if isinstance(value, list):
-        return [mended(v) for v in value]
-    if isinstance(value, dict):
-        return {mend(k): v if k in _PIECES and isinstance(v, str) else mended(v) for k, v in value.items()}
-    return value
+PIECES = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text", "thinking"})
+"""Members whose texts come in pieces: the builder joins the halves of a surrogate pair in them."""
 
 
 def merge(total: dict[str, Any], delta: dict[str, Any]) -> None:

@@ -77,6 +77,10 @@ class Dialect:
     card: ClassVar[Card]
     surface: ClassVar[Surface]
     framing: ClassVar[Framing] = Framing.SSE
+    own_headers: ClassVar[tuple[str, ...]] = ()
+    """Request headers, in lower case, that belong to the protocol: where both sides speak it, the client's go on."""
+    request_id_header: ClassVar[str | None] = None
+    """The response header in which its clients look for the request's id, where `x-request-id` is not it."""
     front_options: ClassVar[type[Options]] = Options
     back_options: ClassVar[type[Options]] = Options
 
@@ -105,6 +109,14 @@ class Dialect:
     def encode_model(self, model: ModelInfo) -> WireResponse:
         """One model of the list."""
         raise Unsupported(f"{self.name} has no single model.")
+
+    def decode_count_request(self, wire: WireRequest, context: Context) -> Request:
+        """The request whose tokens are to be counted; usually it looks like one that is to be run."""
+        return self.decode_request(wire, context)
+
+    def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
+        """`tokens` of input; `estimated`: by a rule of thumb here, since no backend would say."""
+        raise Unsupported(f"{self.name} counts no tokens.")
 
     def encode_health(self, alive: bool) -> WireResponse:
         """Whether the service is alive."""
@@ -139,6 +151,14 @@ class Dialect:
     def auth_headers(self, api_key: str) -> dict[str, str]:
         """The headers by which a backend of this dialect knows us."""
         return {"authorization": f"Bearer {api_key}"}
+
+    def count_request(self, request: Request, context: Context) -> WireRequest | None:
+        """How to ask a backend for the input tokens of a request; None when the dialect has no such question."""
+        return None
+
+    def decode_count(self, wire: WireResponse) -> int:
+        """Raises `BackendError` when the answer is no count."""
+        raise Unsupported(f"{self.name} counts no tokens.")
 
     def models_request(self) -> WireRequest | None:
         """How to ask a backend for its models; None when the dialect has no such question."""

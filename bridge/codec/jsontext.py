@@ -7,6 +7,7 @@ try - NaN, very deep nesting; the slow path reads the former and names the latte
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from math import isfinite
 from typing import Any
 
@@ -31,6 +32,22 @@ def loads_ragged(data: bytes) -> Any:
         return json.loads(data, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
         raise _TooDeep("nested too deep") from None
+
+
+def mended(value: Any, pieces: Collection[str] = ()) -> Any:
+    """The value of `loads_ragged` with lone surrogates replaced, so that it can be written again.
+
+    `pieces`: members that are left as they are, being pieces of a text whose halves the builder joins.
+    """
+    from bridge.model.builder import mend
+
+    if isinstance(value, str):
+        return mend(value)
+    if isinstance(value, list):
+        return [mended(v, pieces) for v in value]
+    if isinstance(value, dict):
+        return {mend(k): v if k in pieces and isinstance(v, str) else mended(v, pieces) for k, v in value.items()}
+    return value
 
 
 class _TooDeep(ValueError):

@@ -37,7 +37,8 @@ class Operation(StrEnum):
 class Endpoint:
     """One row: `path` is relative to the mount path and may hold `{name}` or `{name:.+}` pieces.
 
-    `header`: only requests that carry this header are meant; it lets two dialects share one path.
+    `header`: lets two dialects share one path. Where they do, requests that carry this header are meant, and the
+    endpoint without one gets the others; an endpoint that shares its path with no other gets all.
     """
 
     method: str

@@ -1,6 +1,7 @@
 """The model: requests, parts, events, and what makes, checks, folds and stores them."""
 
 from bridge.model.builder import Builder
+from bridge.model.estimate import estimate_tokens
 from bridge.model.events import (
     ArgsDelta,
     ContentAdded,
@@ -47,6 +48,7 @@ from bridge.model.parts import (
     ToolCall,
     ToolResult,
     Url,
+    mime_of,
     source_of,
     url_of,
 )
@@ -122,10 +124,12 @@ __all__ = [
     "UsageReported",
     "Verifier",
     "as_text",
+    "estimate_tokens",
     "fold",
     "interrupt_text",
     "json_text",
     "pretty",
+    "mime_of",
     "result_text",
     "source_of",
     "unfold",

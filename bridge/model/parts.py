@@ -190,3 +190,21 @@ def url_of(media: Media, fallback: str = "application/octet-stream") -> str | No
     if isinstance(media.source, Inline):
         return f"data:{media.mime or fallback};base64,{media.source.base64}"
     return None
+
+
+# The first bytes of some formats, base64-encoded.
+_STARTS = {
+    "/9j/": "image/jpeg",
+    "iVBOR": "image/png",
+    "R0lGOD": "image/gif",
+    "UklGR": "image/webp",
+    "JVBERi": "application/pdf",
+}
+
+
+def mime_of(media: Media) -> str | None:
+    """The media type: as it was said, else as the first bytes tell it (pictures and PDF); None when nothing does."""
+    if media.mime or not isinstance(media.source, Inline):
+        return media.mime
+    data = media.source.base64
+    return next((mime for start, mime in _STARTS.items() if data.startswith(start)), None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bridge.codec import Card, Context, FrameLike, Losses, ModelInfo, WireResponse
+from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, WireResponse
 from bridge.codec.naming import ModelNames
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
@@ -117,12 +117,19 @@ class Backend(Protocol):
         """Encodes the request, without I/O. Raises `Unsupported` when the dialect cannot say it."""
         ...
 
-    def forwards(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Which of the client's headers go to this backend."""
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
+        """Which of the client's headers go to this backend; `front` is the dialect that the client speaks."""
         ...
 
     async def models(self) -> list[ModelInfo]:
         """The models that this backend offers by itself. Raises `BackendError`."""
+        ...
+
+    async def count(self, request: Request, info: CallInfo) -> int | None:
+        """The input tokens of this request as the backend counts them; None when it has no way to say.
+
+        Raises `BackendError`, and `Unsupported` when the dialect cannot say the request.
+        """
         ...
 
     async def start(self) -> None: ...

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from bridge.codec import Dialect, Endpoint, Operation
-from bridge.engine import Bridge, Route
+from bridge.codec import Context, Dialect, Endpoint, Operation
+from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.pipeline import trouble
 from bridge.server.access import Gate, Key, Keys
 from bridge.server.runs import Rules, RunHandler
-from bridge.server.wire import USER, error_of, request_id, response_of
+from bridge.server.wire import USER, error_of, read_request, request_id, response_of
 
 log = logging.getLogger("bridge.server")
 
@@ -28,7 +29,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CANCELS = web.AppKey("cancels", bool)
 """Set by `bridge.server.serve`: this server cancels handlers when their client leaves. Any other aiohttp server may
 not (it is off by default), so handlers then watch for it themselves."""
-_EXPOSED = "X-Request-Id, X-Bridge-Lost, Retry-After, Retry-After-Ms, X-RateLimit-Remaining-Requests"
+DIALECT = web.RequestKey("dialect", Dialect)
+"""The dialect of the route that serves a request."""
+_EXPOSED = (
+    "X-Request-Id, Request-Id, X-Bridge-Lost, X-Bridge-Estimated, Retry-After, Retry-After-Ms, "
+    "X-RateLimit-Remaining-Requests"
+)
 
 
 @dataclass(slots=True)
@@ -126,7 +132,7 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
 
 
 def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
-    if len(choices) == 1 and choices[0][0].header is None:
+    if len(choices) == 1:
         return choices[0][1]
     ordered = sorted(choices, key=lambda c: c[0].header is None)
 
@@ -164,16 +170,34 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
             backend_code="model_not_found",
         )
 
+    async def count(http: web.Request) -> web.StreamResponse:
+        server = state.bridge.config.server
+        wire = await read_request(http, route.path, server.max_body, server.body_time)
+        context = Context(request_id(http), None, time.time(), route.options)
+        request = route.dialect.decode_count_request(wire, context)
+        caller = Caller(http[USER], request_id(http), wire.headers, wire.body)
+        tokens, estimated = await state.bridge.count(route, request, caller)
+        response = response_of(route.dialect.encode_count(tokens, estimated))
+        if estimated:
+            response.headers["x-bridge-estimated"] = "tokens"
+        return response
+
     async def health(http: web.Request) -> web.StreamResponse:
         return response_of(route.dialect.encode_health(not state.draining))
 
-    return {Operation.RUN: run, Operation.MODELS: lambda: models, Operation.HEALTH: lambda: health}
+    return {
+        Operation.RUN: run,
+        Operation.MODELS: lambda: models,
+        Operation.COUNT: lambda: count,
+        Operation.HEALTH: lambda: health,
+    }
 
 
 def _guarded(handler: Handler, route: Route, state: State) -> Handler:
     """Lets in whoever may, and answers what is refused in the dialect's own shape."""
 
     async def handle(http: web.Request) -> web.StreamResponse:
+        http[DIALECT] = route.dialect
         try:
             http[USER] = state.keys.check(http, route.path) or ""
             return await handler(http)
@@ -204,9 +228,19 @@ async def _shape_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def _nearest(http: web.Request) -> Dialect | None:
-    """The dialect with the longest mount path above this request's path."""
+    """The dialect that serves this request; else that with the longest mount path above its path.
+
+    Of several with the same mount path, one is preferred by whose header the request tells itself from the others'.
+    """
+    if DIALECT in http:
+        return http[DIALECT]
     routes = [r for r in http.app[STATE].bridge.routes if _within(http.path, r.path)]
-    return max(routes, key=lambda r: len(r.path)).dialect if routes else None
+    return max(routes, key=lambda r: (len(r.path), _marked(http, r.dialect))).dialect if routes else None
+
+
+def _marked(http: web.Request, dialect: Dialect) -> bool:
+    """Whether the request carries a header by which this dialect's endpoints share paths with others."""
+    return any(endpoint.header is not None and endpoint.header in http.headers for endpoint in dialect.surface)
 
 
 def _within(path: str, mount: str) -> bool:
@@ -233,6 +267,9 @@ async def _common_headers(http: web.Request, response: web.StreamResponse) -> No
     """The headers of every response: request id and CORS."""
     headers = response.headers
     headers["x-request-id"] = request_id(http)
+    dialect = http.get(DIALECT)
+    if dialect is not None and dialect.request_id_header:
+        headers[dialect.request_id_header] = headers["x-request-id"]
     headers["server"] = "dialect-bridge"
     if http.app[STATE].draining:
         headers["connection"] = "close"

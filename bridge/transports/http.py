@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
@@ -31,6 +32,9 @@ USER_AGENT = "dialect-bridge"
 MAX_ERROR_BODY = 1024 * 1024
 _DRAIN_SECONDS = 0.25
 _DRAIN_BYTES = 64 * 1024
+_VERSION = re.compile(r"/v\d+(?=/)")
+_NOT_THERE = frozenset({404, 405, 501})
+"""Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
 _FEW = 64  # paths of a dialect; those with ids in them are not worth remembering
 
 
@@ -127,25 +131,37 @@ class HttpBackend:
     def model_for(self, asked: str | None) -> str | None:
         return self.names.model_for(asked)
 
-    def forwards(self, headers: Mapping[str, str]) -> dict[str, str]:
-        return {name: headers[name] for name in self._forward if name in headers}
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
+        own = self.dialect.own_headers if front is self.dialect else ()
+        return {name: headers[name] for name in (*own, *self._forward) if name in headers}
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> HttpCall:
-        context = Context(
-            info.run_id, info.thread_id, info.created_at, self.options, self.model_for(request.model), request, lost
-        )
-        wire = self.dialect.encode_request(request, context)
+        context = self._context(request, info, lost)
+        return HttpCall(self, self._addressed(self.dialect.encode_request(request, context), info), context)
+
+    def _context(self, request: Request, info: CallInfo, lost: Losses) -> Context:
+        model = self.model_for(request.model)
+        return Context(info.run_id, info.thread_id, info.created_at, self.options, model, request, lost)
+
+    def _addressed(self, wire: WireRequest, info: CallInfo) -> WireRequest:
+        """The request with the client's own body where that must arrive unchanged, and with all its headers."""
         if info.raw_body is not None:
             wire.body = info.raw_body
         extra = {"x-request-id": info.request_id} if info.request_id else {}
         wire.headers = {**wire.headers, **extra, **info.forwarded, **self._headers}
-        return HttpCall(self, wire, context)
+        return wire
 
     def address(self, path: str) -> URL:
-        """Base URL and the dialect's path, with the base's query; a base that ends in the path is taken as it is."""
+        """Base URL and the dialect's path, with the base's query; a base that ends in the path is taken as it is.
+
+        A version with which the path begins is not written twice: people give such bases with it and without.
+        """
         known = self._addresses.get(path)
         if known is None:
             base = self.url.path.rstrip("/")
+            version = _VERSION.match(path)
+            if version and base.endswith(version[0]):
+                base = base.removesuffix(version[0])
             whole = self.url.path if not path or base.endswith(path) else base + path
             known = self.url.with_path(whole, encoded=True).with_query(self.url.query)
             if len(self._addresses) < _FEW:
@@ -157,14 +173,30 @@ class HttpBackend:
         if wire is None:
             return []
         wire.headers = {**wire.headers, **self._headers}
-        try:
-            async with asyncio.timeout(self.timeouts.first_event), _ask(self, wire) as response:
-                answer = WireResponse(response.status, _headers_of(response), await _bounded(response, self.max_event))
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise BackendError.of(failure_of(error)) from None
+        answer = await self._whole_answer(wire)
         if answer.status >= 300:
             raise BackendError.of(self.dialect.decode_error(answer))
         return self.dialect.decode_models(answer)
+
+    async def count(self, request: Request, info: CallInfo) -> int | None:
+        wire = self.dialect.count_request(request, self._context(request, info, Losses()))
+        if wire is None:
+            return None
+        answer = await self._whole_answer(self._addressed(wire, info))
+        if answer.status in _NOT_THERE:
+            return None
+        if answer.status >= 300:
+            raise BackendError.of(self.dialect.decode_error(answer))
+        return self.dialect.decode_count(answer)
+
+    async def _whole_answer(self, wire: WireRequest) -> WireResponse:
+        """The answer to a short question. Raises `BackendError`."""
+        try:
+            async with asyncio.timeout(self.timeouts.first_event), _ask(self, wire) as response:
+                body = await _bounded(response, self.max_event)
+                return WireResponse(response.status, _headers_of(response), body)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise BackendError.of(failure_of(error)) from None
 
 
 class HttpCall:

@@ -21,6 +21,7 @@ from bridge.codec import (
     REQUEST_FEATURES,
     Card,
     Context,
+    Dialect,
     FrameLike,
     Losses,
     ModelInfo,
@@ -74,11 +75,14 @@ class LocalBackend:
     def model_for(self, asked: str | None) -> str | None:
         return self.names.model_for(asked) or self.name
 
-    def forwards(self, headers: Mapping[str, str]) -> dict[str, str]:
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         return {}
 
     async def models(self) -> list[ModelInfo]:
         return [ModelInfo(self.name)]
+
+    async def count(self, request: Request, info: CallInfo) -> int | None:
+        return None
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> LocalCall:
         context = Context(

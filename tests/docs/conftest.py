@@ -6,13 +6,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docs.helpers import ROOT, Server, serve
+from tests.docs.helpers import EXAMPLES, ROOT, Server, serve
 
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """`config.yaml` as it is, on another port."""
     with serve(tmp_path_factory.mktemp("demo"), ROOT / "config.yaml") as served:
+        yield served
+        assert served.stop() == 0
+        assert "Traceback" not in served.err
+
+
+@pytest.fixture(scope="session")
+def messages(demo: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of Anthropic Messages: the recipe for one, in front of the demo."""
+    folder, config = tmp_path_factory.mktemp("messages"), EXAMPLES / "configs" / "anthropic.yaml"
+    with serve(folder, config, OPENAI_BASE_URL=f"{demo.url}/v1") as served:
         yield served
         assert served.stop() == 0
         assert "Traceback" not in served.err

@@ -67,8 +67,10 @@ def _paste(line: str) -> str:
 
 
 def _ends_well(told: str) -> bool:
-    """Whether a stream of either dialect ended, and not by a failure."""
+    """Whether a stream of one of these dialects ended, and not by a failure."""
     last = told.rstrip().rpartition("\n\n")[2].removeprefix("data: ")
+    if last.startswith("event: "):
+        return last.startswith("event: message_stop\n") and '"stop_reason":"end_turn"' in told
     if last == "[DONE]":
         return '"finish_reason":"stop"' in told
     response = json.loads(last)
@@ -106,8 +108,13 @@ def test_in_front_of_an_agentscope_agent(demo: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
-def test_the_curl_lines_of_the_recipes_work(config: Path, demo: Server, tmp_path: Path) -> None:
-    variables = {"OPENAI_BASE_URL": f"{demo.url}/v1", "AGENTSCOPE_URL": f"{demo.url}/agentscope", **SECRETS}
+def test_the_curl_lines_of_the_recipes_work(config: Path, demo: Server, messages: Server, tmp_path: Path) -> None:
+    variables = {
+        "OPENAI_BASE_URL": f"{demo.url}/v1",
+        "AGENTSCOPE_URL": f"{demo.url}/agentscope",
+        "ANTHROPIC_BASE_URL": messages.url,
+        **SECRETS,
+    }
     with serve(tmp_path, config, "--host", "127.0.0.1", **variables) as served:
         lines = _curl_lines(served)
         assert lines
@@ -298,7 +305,7 @@ def test_other_places_are_not_named() -> None:
     for path in documents:
         if path.suffix in (".md", ".py", ".yaml"):
             addresses = re.findall(r"https?://([\w.-]+)", path.read_text(encoding="utf-8"))
-            assert set(addresses) <= {"127.0.0.1", "api.openai.com", "semver.org"}, path
+            assert set(addresses) <= {"127.0.0.1", "api.anthropic.com", "api.openai.com", "semver.org"}, path
 
 
 def test_children_see_none_of_our_variables(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from bridge.config import load
@@ -186,6 +187,21 @@ async def test_passthrough_is_byte_equal_and_the_rest_is_not() -> None:
             anew = await told(model, url)
             assert anew != CHAT
             assert b'"own":1' in anew
+
+
+async def test_anthropic_clients_over_any_model_and_claude_for_chat_clients() -> None:
+    said = {"type": "message", "content": [{"type": "text", "text": "Hello"}], "stop_reason": "end_turn"}
+    async with fake_backend() as model, fake_backend() as claude:
+        variables = {"OPENAI_BASE_URL": f"{model.url}/v1", "ANTHROPIC_BASE_URL": claude.url, "OPENAI_MODEL": "m"}
+        async with _recipe("anthropic", **variables) as url:
+            model.streams(CHAT)
+            reply = await post(f"{url}/v1/messages", {**_talk("Hi", "claude-x"), "max_tokens": 9})
+            assert (reply.json["content"], model.seen[0].json["model"]) == ([{"type": "text", "text": "Hello"}], "m")
+            claude.answers(200, orjson.dumps(said))
+            assert _said(await post(f"{url}/v1/chat/completions", _talk("Hi", "claude-x"))) == "Hello"
+            assert (claude.seen[0].path, claude.seen[0].json["model"]) == ("/v1/messages", "claude-x")
+            counted = await post(f"{url}/v1/messages/count_tokens", _talk("Hi"))
+            assert counted.json["estimated"] is True
 
 
 async def test_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:

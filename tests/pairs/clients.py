@@ -1,4 +1,4 @@
-"""The two kinds of clients, each reading an answer as its protocol's real software does.
+"""The kinds of clients, each reading an answer as its protocol's real software does.
 
 Both give the same `Seen`, so that one expectation serves every frontend.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+import anthropic
 import openai
 import orjson
 
@@ -248,15 +249,107 @@ def _take(kind: str, part: dict[str, Any], seen: Seen) -> None:
         seen.media.append(str(part.get("image_url") or part.get("file_url") or part.get("data")))
 
 
-CLIENTS: dict[str, Client] = {"openai-chat": openai_client, "agentscope": agentscope_client}
+# ---------------------------------------------------------------------- anthropic-messages, by the anthropic SDK
+
+
+def anthropic_talk(messages: Messages) -> Messages:
+    """Chat messages as a Messages client would send the same talk: results are blocks of a user's message."""
+    out: Messages = []
+    for message in messages:
+        if message["role"] == "tool":
+            block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
+            if out[-1]["role"] == "user":
+                out[-1]["content"].append(block)
+            else:
+                out.append({"role": "user", "content": [block]})
+            continue
+        content = message.get("content") or []
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [_block(p) for p in content]
+        for call in message.get("tool_calls") or []:
+            function = call["function"]
+            arguments = orjson.loads(function["arguments"])
+            blocks.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments})
+        out.append({"role": message["role"], "content": blocks})
+    return out
+
+
+def _block(part: dict[str, Any]) -> dict[str, Any]:
+    if part["type"] == "text":
+        return part
+    url = part["image_url"]["url"]
+    if not url.startswith("data:"):
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    mime, _, data = url.removeprefix("data:").partition(";base64,")
+    return {"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}}
+
+
+async def anthropic_client(
+    base: str, messages: Messages, *, stream: bool = True, seen: Seen | None = None, **more: Any
+) -> Seen:
+    """Through the real `anthropic` package. `messages` have the shape of chat completions."""
+    seen = seen or Seen()
+    tools = [
+        {"name": t["function"]["name"], "input_schema": t["function"]["parameters"]} for t in more.pop("tools", [])
+    ]
+    asked: dict[str, Any] = {"model": "m", "max_tokens": 1000, "messages": anthropic_talk(messages), **more}
+    if tools:
+        asked["tools"] = tools
+    async with anthropic.AsyncAnthropic(base_url=f"{base}/claude", api_key="client-key", max_retries=0) as client:
+        try:
+            if stream:
+                await _anthropic_stream(client, asked, seen)
+            else:
+                _anthropic_message(await client.messages.create(**asked), seen)
+        except anthropic.APIStatusError as error:
+            body: Any = error.body
+            seen.status, seen.error = error.status_code, body["error"]["message"]
+            seen.error_code, seen.headers = body["error"]["type"], dict(error.response.headers)
+    return seen
+
+
+async def _anthropic_stream(client: anthropic.AsyncAnthropic, asked: dict[str, Any], seen: Seen) -> None:
+    async with client.messages.stream(**asked) as running:
+        async for event in running:
+            if event.type == "text":
+                seen.text += event.text
+            elif event.type == "thinking":
+                seen.reasoning += event.thinking
+            if seen.text or seen.reasoning:
+                seen.started.set()
+        final = await running.get_final_message()
+    text, reasoning = seen.text, seen.reasoning
+    _anthropic_message(final, seen)
+    assert (seen.text, seen.reasoning) == (text, reasoning)
+
+
+def _anthropic_message(message: Any, seen: Seen) -> None:
+    """The message, in the words by which the other clients tell theirs."""
+    words = {"tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
+    seen.text = "".join(b.text for b in message.content if b.type == "text")
+    seen.reasoning = "".join(b.thinking for b in message.content if b.type == "thinking")
+    seen.calls = [Call(b.id, b.name, orjson.dumps(b.input).decode()) for b in message.content if b.type == "tool_use"]
+    assert message.stop_reason
+    seen.finish = words.get(message.stop_reason, "stop")
+    usage = message.usage
+    read = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
+    if usage.input_tokens or usage.output_tokens:
+        seen.usage = (usage.input_tokens + read, usage.output_tokens)
+
+
+CLIENTS: dict[str, Client] = {
+    "openai-chat": openai_client,
+    "agentscope": agentscope_client,
+    "anthropic-messages": anthropic_client,
+}
 
 
 def routes(backend: str, url: str, **section: Any) -> dict[str, Any]:
-    """A configuration with both fronts over one backend dialect."""
+    """A configuration with all these fronts over one backend dialect."""
     return {
         "backends": {"it": {"dialect": backend, "url": url, "api_key": "backend-key", **section}},
         "routes": [
             {"dialect": "openai-chat", "path": "/chat/v1", "backend": "it"},
             {"dialect": "agentscope", "path": "/scope", "backend": "it"},
+            {"dialect": "anthropic-messages", "path": "/claude/v1", "backend": "it"},
         ],
     }

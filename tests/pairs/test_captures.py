@@ -71,7 +71,8 @@ async def test_openai_chat_capture(front: str, mode: str, capture: dict[str, Any
         more: dict[str, Any] = {"stream": False}
     else:
         more = {"stream": mode == "streamed"}
-    more |= {"n": 2} if "choices" in capture["expect"] else {}
+    if "choices" in capture["expect"] and front != "anthropic-messages":  # whose clients cannot ask for two
+        more |= {"n": 2}
     data = (CAPTURES / "openai-chat" / capture["file"]).read_bytes()
     async with fake_backend() as backend, serving(routes("openai-chat", f"{backend.url}/v1")) as base:
         backend.plays(replay(capture, data))
@@ -108,9 +109,14 @@ def check_chat_status(seen: Seen, capture: dict[str, Any], *, streamed: bool) ->
 
 def check_completed(seen: Seen, expect: dict[str, Any], front: str, mode: str) -> None:
     assert seen.error is None
-    assert seen.text in [expect["text"], *expect.get("text_any", [])]
+    texts = [expect["text"], *expect.get("text_any", [])]
+    if front == "anthropic-messages":
+        # Refusals and media are told as text there.
+        assert seen.text.partition("[audio](data:")[0] in [t + (expect["refusal"] or "") for t in texts]
+    else:
+        assert seen.text in texts
+        assert seen.refusal == (expect["refusal"] or "")
     assert seen.reasoning == expect["reasoning"]
-    assert seen.refusal == (expect["refusal"] or "")
     assert len(seen.calls) == len(expect["tool_calls"])
     assert len({c.id for c in seen.calls}) == len(seen.calls)
     for call, wanted in zip(seen.calls, expect["tool_calls"], strict=True):
@@ -168,6 +174,8 @@ async def test_agentscope_capture(front: str, mode: str, case: dict[str, Any]) -
 def check_scope(seen: Seen, expect: dict[str, Any], front: str) -> None:
     media = [p["value"] for m in expect["messages"] for p in m["parts"] if p["type"] in ("image", "audio", "file")]
     assert seen.reasoning == expect["reasoning"]
+    if front == "anthropic-messages":
+        seen.text, seen.refusal = seen.text.removesuffix(expect["refusal"]), expect["refusal"]
     assert seen.refusal == expect["refusal"]
     if expect["usage"]:
         assert seen.usage == (expect["usage"]["input_tokens"], expect["usage"]["output_tokens"])
@@ -187,3 +195,33 @@ def check_scope(seen: Seen, expect: dict[str, Any], front: str) -> None:
     open_calls = [c for c in expect["calls"] if c["call_id"] not in answered and len(expect["outputs"]) == 0]
     assert [c.name for c in seen.calls] == [c["name"] for c in open_calls]
     assert seen.finish == ("tool_calls" if open_calls else "stop")
+
+
+# ---------------------------------------------------------------------- anthropic-messages as the backend
+
+CLAUDE = json.loads((CAPTURES / "anthropic-messages/index.json").read_text())["captures"]
+
+
+@pytest.mark.parametrize("mode", ["streamed", "whole"])
+@pytest.mark.parametrize("front", CLIENTS)
+@pytest.mark.parametrize("capture", CLAUDE, ids=lambda c: c["name"])
+async def test_anthropic_messages_capture(front: str, mode: str, capture: dict[str, Any]) -> None:
+    data = (CAPTURES / "anthropic-messages" / capture["file"]).read_bytes()
+    async with fake_backend() as backend, serving(routes("anthropic-messages", backend.url)) as base:
+        backend.plays(replay(capture, data))
+        seen = await CLIENTS[front](base, HELLO, stream=mode == "streamed")
+        assert backend.seen[0].path == "/v1/messages"
+    expect = capture["expect"]
+    if expect["outcome"] == "error":
+        assert seen.error is not None, "a failure that reads as success"
+        assert (expect["error"].get("message") or "") in seen.error
+        if mode == "streamed":
+            assert seen.text == expect.get("text", "")
+        return
+    assert seen.error is None
+    assert (seen.text, seen.reasoning) == (expect["text"], expect["reasoning"])
+    assert [(c.id, c.name) for c in seen.calls] == [(c["id"], c["name"]) for c in expect["tool_calls"]]
+    for call, wanted in zip(seen.calls, expect["tool_calls"], strict=True):
+        assert same_arguments(call.arguments, wanted["arguments"])
+    assert seen.usage == (expect["usage"]["input"], expect["usage"]["output"])
+    assert seen.finish == expect["finish_reason"]

@@ -1,4 +1,4 @@
-"""The four pairs as people use them: tools and their results, pictures, failures, clients that leave."""
+"""Pairs of dialects as people use them: tools and their results, pictures, failures, clients that leave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
 DATA_URL = f"data:image/png;base64,{PICTURE}"
 
 
-# ---------------------------------------------------------------------- two backends, as their protocols' pages say
+# ---------------------------------------------------------------------- backends, as their protocols' pages say
 
 
 def chat_stream(*deltas: dict[str, Any], finish: str = "stop", usage: bool = True) -> list[bytes]:
@@ -75,9 +75,76 @@ def scope_call(city: str) -> dict[str, Any]:
     return {"type": "plugin_call", "role": "assistant", "content": {"type": "data", "data": data}}
 
 
+def claude_stream(*blocks: dict[str, Any], reason: str = "end_turn") -> list[bytes]:
+    """A start and the deltas of each block; as the real one does, with a ping and cumulative usage."""
+    usage = {"input_tokens": 9, "output_tokens": 1}
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m-1", "content": []}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**head, "stop_reason": None, "stop_sequence": None, "usage": usage}},
+        {"type": "ping"},
+    ]
+    for index, block in enumerate(blocks):
+        events.append({"type": "content_block_start", "index": index, "content_block": block["start"]})
+        events += [{"type": "content_block_delta", "index": index, "delta": d} for d in block["deltas"]]
+        events.append({"type": "content_block_stop", "index": index})
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    events += [{"type": "message_delta", "delta": delta, "usage": {"output_tokens": 4}}, {"type": "message_stop"}]
+    return [b"event: %b\ndata: %b\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in events]
+
+
+def claude_text(text: str) -> dict[str, Any]:
+    deltas = [{"type": "text_delta", "text": piece} for piece in (text[:3], text[3:])]
+    return {"start": {"type": "text", "text": ""}, "deltas": deltas}
+
+
+def claude_thought(thought: str) -> dict[str, Any]:
+    deltas = [{"type": "thinking_delta", "thinking": thought}, {"type": "signature_delta", "signature": "c2ln"}]
+    return {"start": {"type": "thinking", "thinking": "", "signature": ""}, "deltas": deltas}
+
+
+def claude_call(city: str) -> dict[str, Any]:
+    arguments = orjson.dumps({"city": city}).decode()
+    deltas = [{"type": "input_json_delta", "partial_json": p} for p in ("", arguments[:5], arguments[5:])]
+    return {"start": {"type": "tool_use", "id": f"call_{city}", "name": "get_weather", "input": {}}, "deltas": deltas}
+
+
+def claude_image(body: Any) -> str:
+    source = body["messages"][-1]["content"][1]["source"]
+    return source.get("url") or f"data:{source['media_type']};base64,{source['data']}"
+
+
+def claude_results(body: Any) -> list[tuple[str, str]]:
+    blocks = [b for m in body["messages"] if isinstance(m["content"], list) for b in m["content"]]
+    return [(b["tool_use_id"], b["content"]) for b in blocks if b["type"] == "tool_result"]
+
+
+def claude_said(body: Any) -> list[tuple[str, str]]:
+    """The calls in the history, which stand in one message between the user's two."""
+    assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
+    return [(b["id"], orjson.dumps(b["input"]).decode()) for b in body["messages"][1]["content"]]
+
+
+def chat_said(body: Any) -> list[tuple[str, str]]:
+    """The calls in the history, which stand in one message before their results."""
+    user, assistant, *tools = body["messages"]
+    assert (user["role"], assistant["role"], {m["role"] for m in tools}) == ("user", "assistant", {"tool"})
+    return [(c["id"], c["function"]["arguments"]) for c in assistant["tool_calls"]]
+
+
+def scope_said(body: Any) -> list[tuple[str, str]]:
+    data = [m["content"][0]["data"] for m in body["input"] if m["type"] == "plugin_call"]
+    return [(d["call_id"], d["arguments"]) for d in data]
+
+
+def chat_tool(body: Any) -> tuple[str, Any]:
+    """Name and schema of the first tool in a request; chat and agentscope spell it alike."""
+    function = body["tools"][0]["function"]
+    return function["name"], function["parameters"]
+
+
 @dataclass
 class Back:
-    """What a backend of one dialect streams for a scene, and where its answers and images stand."""
+    """What a backend of one dialect streams for a scene, and where its answers, images, tools and key stand."""
 
     url: Callable[[FakeBackend], str]
     say: Callable[[str], list[bytes]]
@@ -85,7 +152,10 @@ class Back:
     call: Callable[..., list[bytes]]
     image_in: Callable[[Any], str]
     results_in: Callable[[Any], list[tuple[str, str]]]
+    calls_in: Callable[[Any], list[tuple[str, str]]]
     error: bytes
+    tool_in: Callable[[Any], tuple[str, Any]] = chat_tool
+    key: tuple[str, str] = ("authorization", "Bearer backend-key")
 
 
 BACKS = {
@@ -96,6 +166,7 @@ BACKS = {
         chat_calls,
         lambda body: body["messages"][-1]["content"][1]["image_url"]["url"],
         lambda body: [(m["tool_call_id"], m["content"]) for m in body["messages"] if m["role"] == "tool"],
+        chat_said,
         b'data: {"error":{"message":"the model fell over","type":"server_error","code":null}}\n\n',
     ),
     "agentscope": Back(
@@ -110,8 +181,21 @@ BACKS = {
             if m["type"].endswith("_output")
             for p in m["content"]
         ],
+        scope_said,
         b'data: {"object":"response","status":"failed","error":{"code":"AGENT_ERROR","message":"the model fell over"},'
         b'"id":"response_1","output":null}\n\n',
+    ),
+    "anthropic-messages": Back(
+        lambda backend: backend.url,
+        lambda text: claude_stream(claude_text(text)),
+        lambda thought, text: claude_stream(claude_thought(thought), claude_text(text)),
+        lambda *cities: claude_stream(*(claude_call(c) for c in cities), reason="tool_use"),
+        claude_image,
+        claude_results,
+        claude_said,
+        b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"the model fell over"}}\n\n',
+        lambda body: (body["tools"][0]["name"], body["tools"][0]["input_schema"]),
+        ("x-api-key", "backend-key"),
     ),
 }
 pairs = pytest.mark.parametrize(
@@ -145,8 +229,8 @@ async def test_a_tool_round_trip(client: Client, back: Back, cities: tuple[str, 
         backend.streams(*back.call(*cities))
         first = await client(base, ASKED, tools=[TOOL])
         sent = orjson.loads(backend.seen[0].body)
-        assert sent["tools"][0]["function"]["name"] == "get_weather"
-        assert sent["tools"][0]["function"]["parameters"]["properties"] == {"city": {"type": "string"}}
+        name, schema = back.tool_in(sent)
+        assert (name, schema["properties"]) == ("get_weather", {"city": {"type": "string"}})
         assert [(c.id, c.name, orjson.loads(c.arguments)) for c in first.calls] == [
             (f"call_{city}", "get_weather", {"city": city}) for city in cities
         ]
@@ -162,19 +246,12 @@ async def test_a_tool_round_trip(client: Client, back: Back, cities: tuple[str, 
         assert (second.text, second.finish) == ("It is sunny.", "stop")
         sent = orjson.loads(backend.seen[1].body)
         assert back.results_in(sent) == [(f"call_{c}", f"sunny in call_{c}") for c in cities]
-        check_history(sent, cities)
+        check_history(back, sent, cities)
 
 
-def check_history(sent: dict[str, Any], cities: tuple[str, ...]) -> None:
+def check_history(back: Back, sent: dict[str, Any], cities: tuple[str, ...]) -> None:
     """Call ids and argument strings arrive as the model wrote them, and in order."""
-    if "messages" in sent:
-        roles = [m["role"] for m in sent["messages"]]
-        assert roles == ["user", "assistant", *["tool"] * len(cities)]
-        calls = [(c["id"], c["function"]["arguments"]) for c in sent["messages"][1]["tool_calls"]]
-    else:
-        data = [m["content"][0]["data"] for m in sent["input"] if m["type"] == "plugin_call"]
-        calls = [(d["call_id"], d["arguments"]) for d in data]
-    assert [(i, orjson.loads(a)) for i, a in calls] == [(f"call_{c}", {"city": c}) for c in cities]
+    assert [(i, orjson.loads(a)) for i, a in back.calls_in(sent)] == [(f"call_{c}", {"city": c}) for c in cities]
 
 
 @pairs
@@ -234,7 +311,8 @@ async def test_secrets_stay_here(client: Client, back: Back) -> None:
     async with fake_backend() as backend, serving(setup(back, backend)) as base:
         backend.answers(401, b'{"error":{"message":"Incorrect API key provided: backend-key"}}')
         seen = await client(base, ASKED)
-        assert backend.seen[0].headers["authorization"] == "Bearer backend-key"
+        header, value = back.key
+        assert backend.seen[0].headers[header] == value
     assert "backend-key" not in (seen.error or "")
     assert seen.status in (200, 502)
 

@@ -145,10 +145,30 @@ async def test_faults_have_a_code_and_no_address(
         ("http://h", "/process", "http://h/process"),
         ("http://h/agents/7/?key=1", "/process", "http://h/agents/7/process?key=1"),
         ("http://h/exact/", "", "http://h/exact/"),
+        ("http://h", "/v1/messages", "http://h/v1/messages"),
+        ("http://h/proxy/v1/", "/v1/messages", "http://h/proxy/v1/messages"),
+        ("http://h/v1?key=1", "/v1/models", "http://h/v1/models?key=1"),
+        ("http://h/v1/messages", "/v1/messages", "http://h/v1/messages"),
+        ("http://h/v2", "/v1/messages", "http://h/v2/v1/messages"),
+        ("http://h/chat", "/chat/completions", "http://h/chat/chat/completions"),
     ],
 )
 def test_addresses(toy: str, base: str, path: str, address: str) -> None:
     assert str(HttpBackend("it", registry.get(toy), base).address(path)) == address
+
+
+def test_headers_that_go_on(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are configured, and a protocol's own where the client speaks it too."""
+    dialect = registry.get(toy)
+    monkeypatch.setattr(type(dialect), "own_headers", ("toy-version",))
+    made = HttpBackend("it", dialect, "http://h", forward_headers=("X-Team",))
+    sent = {"x-team": "a", "toy-version": "2", "authorization": "Bearer client-key"}
+    assert made.forwards(sent, dialect) == {"x-team": "a", "toy-version": "2"}
+    assert made.forwards(sent, registry.get("openai-chat")) == {"x-team": "a"}
+
+
+async def test_a_backend_whose_dialect_has_no_count(backend: HttpBackend) -> None:
+    assert await backend.count(Request([]), CallInfo("run", None, 0.0)) is None
 
 
 async def test_models_of_a_backend_that_has_none(backend: HttpBackend) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bridge.codec.jsontext import MAX_DEPTH, dumps, kind_of, loads, loads_ragged, read_body
+from bridge.codec.jsontext import MAX_DEPTH, dumps, kind_of, loads, loads_ragged, mended, read_body
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import json_text
 from tests.strategies import json_objects, json_values
@@ -147,3 +147,10 @@ def test_kinds_of_values() -> None:
     values = (None, True, 1, 1.5, "", [], {}, b"")
     expected = ["null", "a boolean", "a number", "a number", "a string", "a list", "an object", "bytes"]
     assert [kind_of(v) for v in values] == expected
+
+
+def test_lone_surrogates_are_mended_but_for_pieces() -> None:
+    value = {"a\ud800": ["x\udc00", {"text": "\ud83d", "b": "\ud83d\ude00"}], "text": 5, "n": None}
+    assert mended(value) == {"a\ufffd": ["x\ufffd", {"text": "\ufffd", "b": "\U0001f600"}], "text": 5, "n": None}
+    kept = {"a\ufffd": ["x\ufffd", {"text": "\ud83d", "b": "\U0001f600"}], "text": 5, "n": None}
+    assert mended(value, {"text"}) == kept

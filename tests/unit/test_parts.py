@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from bridge.model import FileRef, Inline, Media, MediaKind, Request, Source, Url, source_of, url_of
+from bridge.model import FileRef, Inline, Media, MediaKind, Request, Source, Url, mime_of, source_of, url_of
 from bridge.model.parts import parse_data_url
 from tests.strategies import media, requests
 
@@ -82,3 +82,18 @@ def test_inline_bytes_must_be_plain_base64(text: str) -> None:
 def test_extras_of_a_dialect(request: Request) -> None:
     assert request.extra("nobody") == {}
     assert request.extra("some-dialect") == (request.extras or {}).get("some-dialect", {})
+
+
+@pytest.mark.parametrize(
+    ("made", "mime"),
+    [
+        (Media(MediaKind.IMAGE, Inline("iVBORw0KGgo=")), "image/png"),
+        (Media(MediaKind.IMAGE, Inline("/9j/4AAQ")), "image/jpeg"),
+        (Media(MediaKind.FILE, Inline("JVBERi0xLjQ=")), "application/pdf"),
+        (Media(MediaKind.IMAGE, Inline("iVBORw0KGgo="), "image/x-own"), "image/x-own"),
+        (Media(MediaKind.FILE, Inline("AAAA")), None),
+        (Media(MediaKind.FILE, Url("https://x.test/a.png")), None),
+    ],
+)
+def test_the_type_of_a_medium_as_said_or_as_its_bytes_tell(made: Media, mime: str | None) -> None:
+    assert mime_of(made) == mime

@@ -649,6 +649,29 @@ def test_empty_messages_keep_a_content() -> None:
     assert told(Message("user", []), says()) == [{"role": "user", "content": ""}, {"role": "assistant", "content": ""}]
 
 
+def test_what_a_result_shows_follows_after_the_last_result() -> None:
+    """A tool's message holds text only: a picture as text would be its bytes, a hundred thousand tokens of base64."""
+    picture, unknown = Media(MediaKind.IMAGE, Inline("iVBORw0KGgo=")), Media(MediaKind.VIDEO, Url("https://x.test/v"))
+    results = [
+        Message("tool", [ToolResult("a", [Text("see "), picture])]),
+        Message("tool", [ToolResult("b", [Text("ok"), unknown])]),
+    ]
+    calls = says(ToolCall("a", "f", "{}"), ToolCall("b", "g", "{}"))
+    shown = [
+        {"type": "text", "text": "The image in the result of call a:"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+    ]
+    alone = told(calls, *results)
+    assert [m["role"] for m in alone] == ["assistant", "tool", "tool", "user"]
+    assert [m["content"] for m in alone[1:]] == ["see [image: shown below]", "ok[video](https://x.test/v)", shown]
+    asked_on = told(calls, *results, Message("user", [Text("And?")]))
+    assert [m["role"] for m in asked_on] == ["assistant", "tool", "tool", "user"]
+    assert asked_on[3]["content"] == [*shown, {"type": "text", "text": "And?"}]
+    said_on = told(calls, *results, says(Text("Nice.")), Message("user", [picture]))
+    assert [m["role"] for m in said_on] == ["assistant", "tool", "tool", "user", "assistant", "user"]
+    assert said_on[3]["content"] == shown
+
+
 def test_every_loss_is_recorded() -> None:
     context = back()
     wanted = Request(

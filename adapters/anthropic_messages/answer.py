@@ -1,0 +1,104 @@
+"""Whole answers: events -> one message object, and one message object -> events (section 5).
+
+A message in one piece is what a client makes of the stream, so that both come from the same encoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from adapters.anthropic_messages.decoder import MessagesDecoder
+from adapters.anthropic_messages.encoder import MessagesEncoder
+from adapters.anthropic_messages.errors import CANCELED, decode_error, encode_error, error_in, failure_of, read_json
+from adapters.anthropic_messages.wire import input_of
+from bridge.codec import Context, Feature, Frame, WireResponse, json_response
+from bridge.codec.jsontext import dumps, loads
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, FinishReason, RunFailed, RunFinished
+
+# ------------------------------------------------------------------ towards clients
+
+
+def assemble(events: Sequence[Event], context: Context) -> WireResponse:
+    """The message that a whole stream amounts to; a run that failed or was canceled is its error response."""
+    last = events[-1] if events else None
+    if isinstance(last, RunFailed):
+        return encode_error(last.error)
+    if isinstance(last, RunFinished) and last.reason is FinishReason.CANCELED:
+        context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+        return encode_error(CANCELED)
+    message = _Message()
+    for frame in MessagesEncoder(context).encode(events):
+        if isinstance(frame, Frame) and frame.data:
+            message.feed(loads(frame.data))
+    return json_response(dumps(message.value))
+
+
+class _Message:
+    """A message that grows by its events, as clients put it together."""
+
+    def __init__(self) -> None:
+        self.value: dict[str, Any] = {}
+        self._block: dict[str, Any] = {}
+        self._pieces: dict[str, list[str]] = {}
+
+    def feed(self, event: dict[str, Any]) -> None:
+        match event["type"]:
+            case "message_start":
+                self.value = event["message"]
+            case "content_block_start":
+                self._block, self._pieces = event["content_block"], {}
+                self.value["content"].append(self._block)
+            case "content_block_delta":
+                self._delta(event["delta"])
+            case "content_block_stop":
+                self._end_block()
+            case "message_delta":
+                self.value.update(event["delta"])
+                self.value["usage"] = {**self.value["usage"], **event["usage"]}
+            case _:
+                pass
+
+    def _delta(self, delta: dict[str, Any]) -> None:
+        for name in ("text", "thinking", "partial_json"):
+            if isinstance(delta.get(name), str):
+                self._pieces.setdefault(name, []).append(delta[name])
+        if "signature" in delta:
+            self._block["signature"] = delta["signature"]
+        if "citation" in delta:
+            self._block["citations"] = [*(self._block.get("citations") or ()), delta["citation"]]
+
+    def _end_block(self) -> None:
+        """Joins the pieces once: adding each to the text before it would take time by the square."""
+        for name, pieces in self._pieces.items():
+            text = "".join(pieces)
+            if name == "partial_json":
+                self._block["input"] = input_of(text)
+            else:
+                self._block[name] = text
+        self._pieces = {}
+
+
+# ------------------------------------------------------------------ from backends
+
+
+def parse_response(wire: WireResponse, context: Context) -> list[Event]:
+    """The run that a response with a body in one piece tells of; what is no message is a run that failed."""
+    if wire.status >= 400:
+        return _failed(decode_error(wire), context)
+    value = read_json(wire.body)
+    if isinstance(value, dict) and isinstance(value.get("content"), list):
+        return MessagesDecoder(context).whole(value)
+    error = error_in(value)
+    if error is not None:
+        return _failed(failure_of(error), context)
+    return _failed(
+        Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is neither a message nor an error."), context
+    )
+
+
+def _failed(failure: Failure, context: Context) -> list[Event]:
+    builder = context.builder()
+    builder.fail(failure)
+    return builder.take()

@@ -1,0 +1,198 @@
+"""Messages and their content blocks, as clients send them (section 2, "Blocks").
+
+Blocks that only Anthropic's own servers understand - their tools' calls and results - are set aside on the message
+with their places: a backend of this dialect gets them where they were, others get none of them. Half of such a pair
+would be refused.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from adapters.anthropic_messages.wire import arguments_of, call_id_of, noted, said
+from bridge.codec.check import Node, wrong
+from bridge.model import (
+    Data,
+    FileRef,
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    source_of,
+)
+
+ROLES = ("user", "assistant", "system")
+ASIDES = "asides"
+"""Where a message's extras keep such blocks, as pairs of a place among its parts and the block."""
+BLOCK = "block"
+"""Marks a `Data` whose value is a content block of this dialect."""
+INSIDE = "inside"
+"""Marks a system message that a client of this dialect put among the others."""
+
+_PDF, _PLAIN = "application/pdf", "text/plain"
+
+
+class MessageReader:
+    """Reads the messages of one request in order; it remembers calls, since results name them only by id."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self.asides = 0
+
+    def read(self, node: Node) -> list[Message]:
+        """One message of the wire: a message for each tool result in it, then one for all else."""
+        node.need_string("role")
+        role = node.one_of("role", ROLES) or ""
+        parts: list[Part] = []
+        asides: list[list[Any]] = []
+        results: list[Message] = []
+        for block in _content(node):
+            if isinstance(block, str):
+                parts.append(Text(block))
+            elif block.need_string("type") == "tool_result":
+                results.append(Message("tool", [self._result(block)]))
+            elif _is_aside(block, role):
+                asides.append([len(parts), block.value])
+            else:
+                parts.append(self._part(block))
+        if results and not parts and not asides:
+            return results
+        extras = said(node.rest({"role", "content"}))
+        if asides:
+            self.asides += len(asides)
+            extras[ASIDES] = asides
+        if role == "system":
+            extras[INSIDE] = True
+        return [*results, Message(role, parts, extras=noted(extras))]
+
+    def _part(self, block: Node) -> Part:
+        kind = block.need_string("type")
+        if kind == "tool_use":
+            call_id, name = call_id_of(block.need_string("id")), block.need_string("name")
+            self._names[call_id] = name
+            rest = said(block.rest({"type", "id", "name", "input"}))
+            return ToolCall(call_id, name, arguments_of(block.need_object("input").value), extras=noted(rest))
+        return read_part(block)
+
+    def _result(self, block: Node) -> ToolResult:
+        call_id = call_id_of(block.need_string("tool_use_id"))
+        rest = said(block.rest({"type", "tool_use_id", "content", "is_error"}))
+        parts = [Text(b) if isinstance(b, str) else read_part(b) for b in _content(block, required=False)]
+        is_error = block.boolean("is_error") or False
+        return ToolResult(call_id, parts, self._names.get(call_id), is_error, noted(rest))
+
+
+def _content(node: Node, *, required: bool = True) -> list[Node | str]:
+    """`content`: a string or a list of blocks; an empty string is no block."""
+    value = node.get("content")
+    if isinstance(value, str):
+        return [value] if value else []
+    if value is None and not required:
+        return []
+    if not isinstance(value, list):
+        missing = "content" not in node.value
+        wrong(node.at("content"), "a string or a list of content blocks", value, missing=missing)
+    return list(node.objects("content"))
+
+
+def _is_aside(block: Node, role: str) -> bool:
+    """Whether only this dialect's servers can do something with the block: their tools, and what assistants of
+    tomorrow say."""
+    kind = block.need_string("type")
+    if kind in _READERS or kind == "tool_use":
+        return False
+    return role == "assistant" or kind == "container_upload" or kind.endswith("_tool_result")
+
+
+def read_part(block: Node) -> Part:
+    """The part that a block of content means. Of an unknown kind other dialects see the JSON, this one the block."""
+    reader = _READERS.get(block.need_string("type"))
+    return reader(block) if reader else Data(block.value, noted({BLOCK: True}))
+
+
+def read_system(body: Node) -> list[Message]:
+    """The `system` field: a string, or text blocks."""
+    value = body.get("system")
+    if value is None or value == "":
+        return []
+    if isinstance(value, str):
+        return [Message("system", [Text(value)])]
+    if not isinstance(value, list):
+        wrong("system", "a string or a list of text blocks", value)
+    parts: list[Part] = []
+    for block in body.objects("system"):
+        if block.need_string("type") != "text":
+            wrong(block.at("type"), "text", block.get("type"))
+        parts.append(_text(block))
+    return [Message("system", parts)] if parts else []
+
+
+# ------------------------------------------------------------------ kinds of blocks
+
+
+def _text(block: Node) -> Part:
+    return Text(block.need_string("text"), noted(said(block.rest({"type", "text"}))))
+
+
+def _thinking(block: Node) -> Part:
+    rest = said(block.rest({"type", "thinking", "signature"}))
+    return Reasoning(block.need_string("thinking"), block.string("signature") or None, extras=noted(rest))
+
+
+def _redacted(block: Node) -> Part:
+    return Reasoning("", None, block.need_string("data"), noted(said(block.rest({"type", "data"}))))
+
+
+def _image(block: Node) -> Part:
+    source = block.need_object("source")
+    extras = said(block.rest({"type", "source"}))
+    match source.need_string("type"):
+        case "base64":
+            where: Source = Inline(source.need_string("data"))
+            mime: str | None = source.need_string("media_type")
+        case "url":
+            where, mime = source_of(source.need_string("url"))
+        case "file":
+            where, mime = FileRef(source.need_string("file_id")), None
+        case other:
+            wrong(source.at("type"), "one of base64, file, url", other)
+    return Media(MediaKind.IMAGE, where, mime, extras=noted(extras))
+
+
+def _document(block: Node) -> Part:
+    source = block.need_object("source")
+    extras = said(block.rest({"type", "source", "title"}))
+    title = block.string("title")
+    match source.need_string("type"):
+        case "base64":
+            where: Source = Inline(source.need_string("data"))
+            mime: str | None = source.string("media_type") or _PDF
+        case "text":
+            data = source.need_string("data").encode("utf-8", "replace")
+            where, mime = Inline(base64.b64encode(data).decode()), _PLAIN
+        case "url":
+            where, mime = source_of(source.need_string("url"))
+        case "file":
+            where, mime = FileRef(source.need_string("file_id")), None
+        case "content":
+            return Data(block.value, noted({BLOCK: True}))
+        case other:
+            wrong(source.at("type"), "one of base64, content, file, text, url", other)
+    return Media(MediaKind.FILE, where, mime, title, noted(extras))
+
+
+_READERS: dict[str, Callable[[Node], Part]] = {
+    "text": _text,
+    "thinking": _thinking,
+    "redacted_thinking": _redacted,
+    "image": _image,
+    "document": _document,
+}

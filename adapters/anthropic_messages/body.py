@@ -1,0 +1,179 @@
+"""`Request` -> the body for a backend (section 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.anthropic_messages.blocks import ASIDES
+from adapters.anthropic_messages.history import MessageWriter, shortest
+from adapters.anthropic_messages.options import BackOptions, back
+from adapters.anthropic_messages.request import TOOLS
+from adapters.anthropic_messages.wire import NAME, VERSION_HEADER, own
+from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.jsontext import dumps
+from bridge.model import Request, Tool, ToolMode
+
+_HELD = ("context", "state", "resume")
+_UNKNOWN_SAMPLING = ("seed", "n", "frequency_penalty", "presence_penalty")
+_NOT_COUNTED = ("max_tokens", "stream", "temperature", "top_p", "stop_sequences", "metadata")
+"""Fields that say nothing of the input; the counting endpoint refuses what it does not know."""
+
+# Wishes of other dialects in the words of `output_config.effort`, and as thinking budgets in tokens.
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+_BUDGETS = {"low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 32000}
+_LEAST_BUDGET = 1024
+_NO_SAMPLING = "2026-10-21"
+
+
+def encode_request(request: Request, context: Context) -> WireRequest:
+    """What the backend gets. Raises `Unsupported` for a medium that the wire cannot carry."""
+    body, headers = _encoded(request, context)
+    headers["accept"] = "text/event-stream" if request.stream else "application/json"
+    return WireRequest("POST", "/v1/messages", headers, body=dumps(body))
+
+
+def count_request(request: Request, context: Context) -> WireRequest:
+    """The question how many tokens this request holds. Raises `Unsupported`."""
+    body, headers = _encoded(request, context)
+    headers["accept"] = "application/json"
+    asked = {k: v for k, v in body.items() if k not in _NOT_COUNTED}
+    return WireRequest("POST", "/v1/messages/count_tokens", headers, body=dumps(asked))
+
+
+def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[str, str]]:
+    """The body and its headers."""
+    options = back(context)
+    extras = dict(request.extra(NAME))
+    extras.pop(ASIDES, None)
+    body = _body(request, context, options, extras.pop(TOOLS, []))
+    _set_thinking(body, request, context, options, extras)
+    _record_losses(request, context)
+    return {**body, **extras}, {"content-type": "application/json", VERSION_HEADER: options.version}
+
+
+def _body(request: Request, context: Context, options: BackOptions, own_tools: list[list[Any]]) -> dict[str, Any]:
+    """The fields that the request says something about; only the limit is made up, since the wire demands one."""
+    sampling = request.sampling
+    system, messages = MessageWriter(context, options).write(request.messages)
+    tools = [_tool(t) for t in request.tools or ()]
+    for place, tool in own_tools:
+        tools.insert(place, tool)
+    fields = {
+        "model": context.model or request.model or "",
+        "max_tokens": options.max_tokens if sampling.max_tokens is None else sampling.max_tokens,
+        "system": shortest(system) or None,
+        "messages": messages,
+        "tools": tools or None,
+        "tool_choice": _tool_choice(request, context) if tools else None,
+        **_sampling(request, context, options.version),
+        "stop_sequences": sampling.stop,
+        "metadata": _metadata(request, context),
+        "stream": request.stream,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _sampling(request: Request, context: Context, version: str) -> dict[str, float | None]:
+    """Temperature and nucleus. Versions since 2026-10-21 refuse both, whatever the value; before, 1 is the hottest.
+
+    A client of this dialect knows that: what it says goes through.
+    """
+    temperature, top_p = request.sampling.temperature, request.sampling.top_p
+    if NAME not in (request.extras or {}):
+        if version >= _NO_SAMPLING and (temperature is not None or top_p is not None):
+            context.lost.add(Feature.SAMPLING, f"anthropic-version {version} has no temperature and no top_p")
+            return {}
+        if temperature is not None and temperature > 1:
+            context.lost.add(Feature.SAMPLING, "temperatures above 1 are sent as 1")
+            temperature = 1.0
+    return {"temperature": temperature, "top_p": top_p}
+
+
+def _metadata(request: Request, context: Context) -> dict[str, Any] | None:
+    """The user's id; the API refuses other fields, so they are left to clients that know what they do."""
+    metadata: dict[str, Any] = {}
+    if request.metadata and NAME in (request.extras or {}):
+        metadata.update(request.metadata)
+    elif request.metadata:
+        context.lost.add(Feature.METADATA)
+    if request.user_id is not None:
+        metadata["user_id"] = request.user_id
+    return metadata or None
+
+
+def _set_thinking(
+    body: dict[str, Any], request: Request, context: Context, options: BackOptions, extras: dict[str, Any]
+) -> None:
+    """The effort and the shape of the answer, unless the client said both in this dialect's own words."""
+    config: dict[str, Any] = {}
+    wanted = request.response_format
+    if wanted is not None and wanted.kind == "json_schema" and wanted.schema is not None:
+        config["format"] = {"type": "json_schema", "schema": wanted.schema}
+    elif wanted is not None and wanted.kind != "text":
+        context.lost.add(Feature.RESPONSE_FORMAT, "JSON without a schema")
+    effort = request.reasoning_effort
+    if effort is not None and not extras.keys() & {"thinking", "output_config"}:
+        if effort == "none":
+            body["thinking"] = {"type": "disabled"}
+        elif not _set_effort(body, config, _EFFORTS.get(effort), options):
+            context.lost.add(Feature.REASONING_EFFORT, effort)
+    if config:
+        body["output_config"] = config
+
+
+def _set_effort(body: dict[str, Any], config: dict[str, Any], effort: str | None, options: BackOptions) -> bool:
+    """Writes the effort as the option says; False when there is no way. A budget must stay below the limit."""
+    if effort is None or options.effort == "drop":
+        return False
+    if options.effort == "output_config":
+        config["effort"] = effort
+        return True
+    budget = min(_BUDGETS[effort], body["max_tokens"] - 1)
+    if budget < _LEAST_BUDGET:
+        return False
+    body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    return True
+
+
+def _record_losses(request: Request, context: Context) -> None:
+    for name in _HELD:
+        if getattr(request, name):
+            context.lost.add(Feature(name))
+    dropped = [name for name in _UNKNOWN_SAMPLING if getattr(request.sampling, name) is not None]
+    if dropped and not (dropped == ["n"] and request.sampling.n == 1):
+        context.lost.add(Feature.SAMPLING, ", ".join(dropped))
+    if request.thread_id is not None and request.thread_id not in request.metadata.values():
+        context.lost.add(Feature.THREAD_ID)
+    if any(name != NAME and fields for name, fields in (request.extras or {}).items()):
+        context.lost.add(Feature.EXTRAS, "fields of other dialects")
+
+
+# ------------------------------------------------------------------ tools
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    """`input_schema` is mandatory and describes an object."""
+    wire: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        wire["description"] = tool.description
+    wire["input_schema"] = {"type": "object", **(tool.parameters or {"properties": {}})}
+    if tool.strict is not None:
+        wire["strict"] = tool.strict
+    return {**wire, **own(tool.extras)}
+
+
+def _tool_choice(request: Request, context: Context) -> dict[str, Any] | None:
+    choice, parallel = request.tool_choice, request.parallel_tool_calls
+    if choice is None and parallel is None:
+        return None
+    wire: dict[str, Any] = {"type": "auto"}
+    if choice is not None:
+        if choice.mode is ToolMode.NONE:
+            return {"type": "none"}
+        if choice.mode is ToolMode.REQUIRED:
+            wire = {"type": "tool", "name": choice.names[0]} if len(choice.names) == 1 else {"type": "any"}
+        if choice.names and wire["type"] != "tool":
+            context.lost.add(Feature.TOOL_CHOICE, "a choice among several tools")
+    if parallel is not None:
+        wire["disable_parallel_tool_use"] = not parallel
+    return wire

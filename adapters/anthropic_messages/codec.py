@@ -1,0 +1,112 @@
+"""The dialect `anthropic-messages`: Anthropic's Messages API, served to its clients and called as a backend.
+
+Section numbers in this folder's docstrings are those of README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adapters.anthropic_messages import answer, body, errors, models, request
+from adapters.anthropic_messages.card import CARD
+from adapters.anthropic_messages.decoder import MessagesDecoder
+from adapters.anthropic_messages.encoder import MessagesEncoder
+from adapters.anthropic_messages.options import BackOptions, FrontOptions
+from adapters.anthropic_messages.wire import NAME, VERSION, VERSION_HEADER
+from bridge.codec import (
+    Context,
+    Decoder,
+    Dialect,
+    Encoder,
+    Endpoint,
+    ModelInfo,
+    Operation,
+    WireRequest,
+    WireResponse,
+)
+from bridge.codec.jsontext import dumps
+from bridge.errors import Failure
+from bridge.model import Event, Request
+
+
+class AnthropicMessages(Dialect):
+    """Both sides of Anthropic Messages."""
+
+    name = NAME
+    card = CARD
+    surface = (
+        Endpoint("POST", "/messages", Operation.RUN),
+        Endpoint("POST", "/messages/count_tokens", Operation.COUNT),
+        # OpenAI's clients ask at the same address; only Anthropic's say which version they speak.
+        Endpoint("GET", "/models", Operation.MODELS, header=VERSION_HEADER),
+        Endpoint("GET", "/models/{id:.+}", Operation.MODELS, header=VERSION_HEADER),
+    )
+    own_headers = (VERSION_HEADER, "anthropic-beta")
+    request_id_header = "request-id"
+    front_options = FrontOptions
+    back_options = BackOptions
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, context)
+
+    def encoder(self, context: Context) -> Encoder:
+        return MessagesEncoder(context)
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        return answer.assemble(events, context)
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return errors.encode_error(failure)
+
+    def encode_models(self, infos: Sequence[ModelInfo]) -> WireResponse:
+        return models.encode_models(infos)
+
+    def encode_model(self, model: ModelInfo) -> WireResponse:
+        return models.encode_model(model)
+
+    def decode_count_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, context, counting=True)
+
+    def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
+        return models.encode_count(tokens, estimated)
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        message = {"role": "user", "content": text}
+        value = {"model": "default", "max_tokens": 1024, "messages": [message], "stream": stream}
+        headers = {"content-type": "application/json", VERSION_HEADER: VERSION}
+        return WireRequest("POST", "/messages", headers, body=dumps(value))
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, wanted: Request, context: Context) -> WireRequest:
+        return body.encode_request(wanted, context)
+
+    def decoder(self, context: Context) -> Decoder:
+        return MessagesDecoder(context)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        return answer.parse_response(wire, context)
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return errors.decode_error(wire)
+
+    def auth_headers(self, api_key: str) -> dict[str, str]:
+        return {"x-api-key": api_key}
+
+    def count_request(self, wanted: Request, context: Context) -> WireRequest | None:
+        return body.count_request(wanted, context)
+
+    def decode_count(self, wire: WireResponse) -> int:
+        return models.decode_count(wire)
+
+    def models_request(self) -> WireRequest | None:
+        headers = {"accept": "application/json", VERSION_HEADER: VERSION}
+        return WireRequest("GET", "/v1/models", headers, {"limit": "1000"})
+
+    def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
+        return models.decode_models(wire)
+
+
+dialect = AnthropicMessages()

@@ -1,0 +1,343 @@
+"""Events of a backend -> events (section 4). Accepts what servers of this kind send and never raises on wire data.
+
+Blocks of text, thinking and tool calls become parts as they stream. A block of any other kind - server tools and their
+results, what comes tomorrow - is kept until it is whole and travels as one `Raw`: only this dialect's clients know
+it, and theirs need it in its place.
+
+The terminal event waits for `message_stop` or the end of the input. A stop reason before it is a clean end; neither of
+both is truncation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from adapters.anthropic_messages.errors import error_in, failure_of
+from adapters.anthropic_messages.wire import (
+    NAME,
+    UsageReader,
+    arguments_of,
+    noted,
+    reason_of,
+    said,
+    text_of,
+)
+from bridge.codec import Context, FrameLike
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, Heartbeat, PartKind, Raw
+
+_NESTABLE = 2 * MAX_DEPTH  # bytes: what is shorter cannot be too deep
+_MESSAGE = "message"  # the builder's key: an answer is one message
+_KINDS = {"text": PartKind.TEXT, "thinking": PartKind.REASONING, "tool_use": PartKind.TOOL_CALL}
+# Delta type -> the block it belongs to, and the field that holds its piece.
+_PIECES = {
+    "text_delta": (PartKind.TEXT, "text"),
+    "thinking_delta": (PartKind.REASONING, "thinking"),
+    "input_json_delta": (PartKind.TOOL_CALL, "partial_json"),
+}
+_FIELDS = frozenset({"text", "thinking", "partial_json"})
+_MESSAGE_FIELDS = frozenset(
+    {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"}
+)  # fmt: skip
+_BLOCK_FIELDS = frozenset({"type", "text", "thinking", "signature", "id", "name", "input", "citations"})
+
+
+class _Block:
+    """One block while it is open. `kind` is None for one that only this dialect knows."""
+
+    __slots__ = ("citations", "deltas", "filled", "input", "kind", "signature", "start")
+
+    def __init__(self, kind: PartKind | None, start: dict[str, Any]) -> None:
+        self.kind = kind
+        self.start = start
+        self.filled = False
+        self.input: Any = None
+        self.signature: str | None = None
+        self.citations: list[Any] = []
+        self.deltas: list[Any] = []
+
+
+class MessagesDecoder:
+    """One per run."""
+
+    def __init__(self, context: Context) -> None:
+        self._builder = context.builder()
+        self._put = self._builder.delta
+        self._blocks: dict[int, _Block] = {}
+        self._last = 0
+        self._usage = UsageReader()
+        self._started = False
+        self._stop: str | None = None
+        self._end: dict[str, Any] = {}
+
+    # -------------------------------------------------------------- the contract
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        builder = self._builder
+        for frame in frames:
+            if builder.done:
+                break
+            if type(frame) is bytes:
+                self._payload(frame, None)
+            else:
+                self._payload(frame.data, frame.event)  # type: ignore[union-attr]
+        return builder.take()
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        if not self._builder.done:
+            self._end_blocks()
+            self._report_usage()
+            if self._stop is not None:
+                self._finish()
+            self._builder.close(failure)
+        return self._builder.take()
+
+    def whole(self, message: dict[str, Any]) -> list[Event]:
+        """The events of a message in one piece, which is over even when it does not say why."""
+        self._start(message)
+        content = message.get("content")
+        for index, block in enumerate(content if isinstance(content, list) else ()):
+            if isinstance(block, dict):
+                self._block_start(index, block)
+                self._block_stop(index)
+        self._usage.feed(message.get("usage"), at_end=True)
+        self._note_end(message)
+        self._over()
+        return self._builder.take()
+
+    # -------------------------------------------------------------- frames
+
+    def _payload(self, data: bytes, name: str | None) -> None:
+        try:
+            event = loads(data)
+        except ValueError:
+            self._odd(data, name)
+            return
+        if len(data) > _NESTABLE and may_nest(data) and deeper_than(event, MAX_DEPTH):
+            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
+        elif type(event) is dict:
+            self._event(event, name)
+        elif name == "error":
+            self._fail(failure_of({"message": event}))
+
+    def _odd(self, data: bytes, name: str | None) -> None:
+        """What is not JSON for orjson: nothing, the end mark of another wire, lone surrogates - or no JSON at all."""
+        text = data.strip()
+        if not text or text == b"[DONE]":
+            return
+        try:
+            event = loads_ragged(data)
+            if deeper_than(event, MAX_DEPTH):
+                raise ValueError("nested too deep")
+        except ValueError:
+            self._fail(
+                failure_of({"message": text.decode("utf-8", "replace")})
+                if name == "error"
+                else Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON.")
+            )
+            return
+        if isinstance(event, dict):
+            self._put = self._builder.ragged
+            self._event(mended(event, _FIELDS), name)
+            self._put = self._builder.delta
+
+    def _event(self, event: dict[str, Any], name: str | None) -> None:
+        kind = event.get("type")
+        if kind == "content_block_delta":
+            delta = event.get("delta")
+            if type(delta) is dict:
+                self._delta(event.get("index"), delta)
+            return
+        if type(kind) is not str or not kind:
+            kind = name or ""
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            handler(self, event)
+        elif (error := error_in(event)) is not None:
+            self._fail(failure_of(error))
+        elif kind:
+            self._open()
+            self._builder.emit(Raw(NAME, {"event": {**event, "type": kind}}))
+
+    # -------------------------------------------------------------- the message
+
+    def _message_start(self, event: dict[str, Any]) -> None:
+        message = event.get("message")
+        if isinstance(message, dict):
+            usage = message.get("usage")
+            self._usage.feed(usage, at_end=False)
+            self._start(message, said(usage) if isinstance(usage, dict) else None)
+
+    def _start(self, message: dict[str, Any], usage: dict[str, Any] | None = None) -> None:
+        """What is known at the head. The counts that stand there already are kept for clients that look there."""
+        rest = said({k: v for k, v in message.items() if k not in _MESSAGE_FIELDS and not k.startswith("stop_")})
+        wire_id, model = text_of(message.get("id")), text_of(message.get("model"))
+        extras = {"id": wire_id, _MESSAGE: rest, "usage": usage}
+        self._builder.begin(model=model or None, extras=noted({k: v for k, v in extras.items() if v}))
+        self._open(wire_id or None)
+
+    def _open(self, message_id: str | None = None) -> None:
+        if not self._started:
+            self._started = True
+            self._builder.message(_MESSAGE, message_id=message_id)
+
+    # -------------------------------------------------------------- blocks
+
+    def _start_event(self, event: dict[str, Any]) -> None:
+        block = event.get("content_block")
+        if isinstance(block, dict):
+            index = event.get("index")
+            self._block_start(index if type(index) is int else len(self._blocks), block)
+
+    def _block_start(self, index: int, start: dict[str, Any]) -> None:
+        """Opens the block; text that stands in its start already is a piece like any other."""
+        self._open()
+        if index in self._blocks:
+            self._block_stop(index)
+        name = text_of(start.get("type"))
+        block = self._blocks[index] = _Block(_KINDS.get(name), start)
+        self._last = index
+        if block.kind is None:
+            return
+        rest = said({k: v for k, v in start.items() if k not in _BLOCK_FIELDS})
+        call = block.kind is PartKind.TOOL_CALL
+        self._builder.open_part(
+            index,
+            _MESSAGE,
+            block.kind,
+            call_id=text_of(start.get("id")) or None,
+            name=text_of(start.get("name")) if call else None,
+            extras=noted(rest),
+        )
+        if call:
+            block.input = start.get("input")
+            return
+        if isinstance(start.get("citations"), list):
+            block.citations += start["citations"]
+        block.signature = text_of(start.get("signature")) or None
+        if text := text_of(start.get("text" if block.kind is PartKind.TEXT else "thinking")):
+            self._builder.ragged(index, text)
+
+    def _delta(self, index: Any, delta: dict[str, Any]) -> None:
+        kind = delta.get("type")
+        index = index if type(index) is int else self._last
+        block = self._blocks.get(index) or self._unannounced(index, kind)
+        if block is None:
+            return
+        piece = _PIECES.get(kind) if type(kind) is str else None
+        if piece is not None and piece[0] is block.kind:
+            text = delta.get(piece[1])
+            if type(text) is str and text:
+                block.filled = True
+                self._put(index, text)
+        elif kind == "signature_delta" and block.kind is PartKind.REASONING:
+            block.signature = text_of(delta.get("signature")) or block.signature
+        elif kind == "citations_delta" and block.kind is PartKind.TEXT:
+            block.citations.append(delta.get("citation"))
+        else:
+            block.deltas.append(delta)
+
+    def _unannounced(self, index: int, kind: Any) -> _Block | None:
+        """A delta of a block that never began: text and thinking speak for themselves, a call has no name."""
+        name = {"text_delta": "text", "thinking_delta": "thinking"}.get(kind) if isinstance(kind, str) else None
+        if name is None:
+            return None
+        self._block_start(index, {"type": name})
+        return self._blocks[index]
+
+    def _stop_event(self, event: dict[str, Any]) -> None:
+        index = event.get("index")
+        self._block_stop(index if type(index) is int else self._last)
+
+    def _block_stop(self, index: int) -> None:
+        block = self._blocks.pop(index, None)
+        if block is None:
+            return
+        if block.kind is None:
+            self._whole_block(block)
+            return
+        if block.kind is PartKind.TOOL_CALL and not block.filled and block.input:
+            self._builder.ragged(index, arguments_of(block.input))
+        extras: dict[str, Any] = {}
+        if block.citations:
+            extras["citations"] = block.citations
+        if block.deltas:
+            extras["deltas"] = block.deltas
+        self._builder.end_part(index, signature=block.signature, extras=noted(extras))
+
+    def _whole_block(self, block: _Block) -> None:
+        if block.start.get("type") == "redacted_thinking":
+            key = "redacted"
+            rest = said({k: v for k, v in block.start.items() if k not in ("type", "data")})
+            self._builder.open_part(key, _MESSAGE, PartKind.REASONING, extras=noted(rest))
+            self._builder.end_part(key, redacted=text_of(block.start.get("data")) or None)
+            return
+        self._builder.emit(Raw(NAME, {"block": block.start, **({"deltas": block.deltas} if block.deltas else {})}))
+
+    # -------------------------------------------------------------- the end
+
+    def _message_delta(self, event: dict[str, Any]) -> None:
+        self._open()
+        self._usage.feed(event.get("usage"), at_end=True)
+        delta = event.get("delta")
+        if isinstance(delta, dict):
+            self._note_end(delta)
+
+    def _note_end(self, delta: dict[str, Any]) -> None:
+        """Why the message ends; what else stands there (`stop_details`, `container`) travels with it."""
+        word = delta.get("stop_reason")
+        if isinstance(word, str) and word:
+            self._stop = word
+        self._end.update(said({k: v for k, v in delta.items() if k not in _MESSAGE_FIELDS or k.startswith("stop_")}))
+
+    def _message_stop(self, event: dict[str, Any]) -> None:
+        self._over()
+
+    def _over(self) -> None:
+        self._open()
+        self._end_blocks()
+        self._report_usage()
+        self._finish()
+        self._builder.end()
+
+    def _finish(self) -> None:
+        self._builder.finish(reason_of(self._stop or "end_turn"), noted(self._end))
+
+    def _fail(self, failure: Failure) -> None:
+        self._end_blocks()
+        self._report_usage()
+        self._builder.fail(failure)
+
+    def _error(self, event: dict[str, Any]) -> None:
+        self._fail(failure_of(error_in(event) or {"message": event.get("message")}))
+
+    def _ping(self, event: dict[str, Any]) -> None:
+        """The backend keeps its line warm; so does the other side, whose clients may wait as well."""
+        if self._started:
+            self._builder.emit(Heartbeat())
+
+    def _end_blocks(self) -> None:
+        """What never said that it is over. A whole block that is not whole is nothing."""
+        for index, block in list(self._blocks.items()):
+            if block.kind is None:
+                del self._blocks[index]
+            else:
+                self._block_stop(index)
+
+    def _report_usage(self) -> None:
+        report = self._usage.report()
+        if report is not None:
+            self._builder.usage(report)
+
+
+_HANDLERS = {
+    "message_start": MessagesDecoder._message_start,
+    "content_block_start": MessagesDecoder._start_event,
+    "content_block_stop": MessagesDecoder._stop_event,
+    "message_delta": MessagesDecoder._message_delta,
+    "message_stop": MessagesDecoder._message_stop,
+    "ping": MessagesDecoder._ping,
+    "error": MessagesDecoder._error,
+}

@@ -1,0 +1,269 @@
+"""Events -> the events of a message, in the one order that clients read (section 3).
+
+Blocks are counted from 0 without gaps and never overlap (`Order` sees to it); a text or thinking block opens with its
+first piece, so that none is empty. Per token only the text is dumped; the bytes around it are made when the block
+begins (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adapters.anthropic_messages.errors import CANCELED, error_object
+from adapters.anthropic_messages.options import front
+from adapters.anthropic_messages.wire import NAME, NO_USAGE, block_delta, own, stop_word, wire_id, write_usage
+from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec.jsontext import dumps
+from bridge.codec.order import DELTAS, Order
+from bridge.model import FinishReason, Media, Origin, PartKind, as_text, interrupt_text
+from bridge.model import events as ev
+from bridge.model.events import Event
+
+_LOST: dict[type, Feature] = {
+    ev.ToolResulted: Feature.TOOL_RESULT,
+    ev.StateChanged: Feature.STATE,
+    ev.StepStarted: Feature.STEP,
+    ev.StepEnded: Feature.STEP,
+    ev.Custom: Feature.CUSTOM,
+}
+# These write nothing in the middle of a message, or nothing that has a place in it.
+_FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted, *_LOST)
+_DELTA = "content_block_delta"
+_PING = Frame(b'{"type":"ping"}', "ping")
+
+
+class _Part:
+    """A part that began. `before` and `after` lie around each piece; `before` is empty until its block is open."""
+
+    __slots__ = ("after", "before", "hidden", "index", "pieces", "started")
+
+    def __init__(self, started: ev.PartStarted, hidden: bool) -> None:
+        self.started = started
+        self.hidden = hidden
+        self.before = b""
+        self.after = b""
+        self.index = 0
+        self.pieces = False
+
+
+class MessagesEncoder:
+    """One per run."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._options = front(context)
+        self._order = Order(context.lost, _FREE)
+        self._out: list[FrameLike] = []
+        self._parts: dict[str, _Part] = {}
+        self._blocks = 0
+        self._calls: set[str | None] = set()
+        self._asked: list[ev.Interrupted] = []
+        self._usage: ev.UsageReported | None = None
+
+    # ------------------------------------------------------------------ the contract
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        out = self._out = []
+        order = self._order
+        for event in events:
+            kind = type(event)
+            if kind in DELTAS and not order.busy:
+                self._piece(event)  # type: ignore[arg-type]
+                continue
+            for placed in order.feed(event):
+                _HANDLERS[type(placed)](self, placed)
+        return out
+
+    def close(self) -> list[FrameLike]:
+        """Nothing: `message_stop` goes out with the terminal event, in the same write."""
+        return []
+
+    # ------------------------------------------------------------------ writing
+
+    def _write(self, kind: str, fields: dict[str, Any] | None = None) -> None:
+        """An event: its name stands on a line of its own and in its payload, and clients skip those without."""
+        self._out.append(Frame(dumps({"type": kind, **(fields or {})}), kind))
+
+    def _open(self, block: dict[str, Any]) -> int:
+        index = self._blocks
+        self._blocks += 1
+        self._write("content_block_start", {"index": index, "content_block": block})
+        return index
+
+    def _stop(self, index: int) -> None:
+        self._write("content_block_stop", {"index": index})
+
+    def _block_delta(self, index: int, delta: dict[str, Any]) -> None:
+        self._write(_DELTA, {"index": index, "delta": delta})
+
+    # ------------------------------------------------------------------ the head
+
+    def _run_started(self, event: ev.RunStarted) -> None:
+        extras, request = own(event.extras), self._context.request
+        model = event.model or self._context.model or (request.model if request else None) or ""
+        rest = extras.get("message")
+        message: dict[str, Any] = {
+            "id": extras.get("id") or f"msg_{event.run_id}",
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {**NO_USAGE, **(extras.get("usage") or {})},
+        }
+        self._write("message_start", {"message": {**message, **(rest if isinstance(rest, dict) else {})}})
+
+    def _silent(self, event: Event) -> None:
+        """Messages have no borders here: an answer is one."""
+
+    # ------------------------------------------------------------------ parts
+
+    def _part_started(self, event: ev.PartStarted) -> None:
+        hidden = event.kind is PartKind.REASONING and self._options.reasoning == "drop"
+        part = self._parts[event.part_id] = _Part(event, hidden)
+        if event.kind is PartKind.TOOL_CALL:
+            if event.origin is not Origin.FUNCTION:
+                self._context.lost.add(Feature.TOOL_ORIGIN)
+            self._calls.add(event.call_id)
+            self._begin(part)
+        elif event.kind is PartKind.REFUSAL:
+            self._context.lost.add(Feature.REFUSAL, "told as text")
+        elif hidden:
+            self._context.lost.add(Feature.REASONING, "option reasoning")
+
+    def _piece(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
+        part = self._parts[event.part_id]
+        if not part.before:
+            if part.hidden or not event.text:
+                return
+            self._begin(part)
+        if event.text:
+            part.pieces = True
+            self._out.append(Frame(part.before + dumps(event.text) + part.after, _DELTA))
+
+    def _begin(self, part: _Part) -> None:
+        """Opens the block of a part."""
+        started, more = part.started, own(part.started.extras)
+        block: dict[str, Any]
+        match started.kind:
+            case PartKind.TOOL_CALL:
+                block = {"type": "tool_use", "id": wire_id(started.call_id or ""), "name": started.name, "input": {}}
+                words = "input_json_delta", "partial_json"
+            case PartKind.REASONING:
+                block, words = {"type": "thinking", "thinking": "", "signature": ""}, ("thinking_delta", "thinking")
+            case _:
+                block, words = {"type": "text", "text": ""}, ("text_delta", "text")
+        part.index = self._open({**more, **block})
+        part.before, part.after = block_delta(part.index, *words)
+
+    def _part_ended(self, event: ev.PartEnded) -> None:
+        part = self._parts.pop(event.part_id)
+        if part.hidden:
+            return
+        late = own(event.extras)
+        if event.signature and not part.before:
+            self._begin(part)  # thinking whose text is kept back has a signature all the same
+        if part.before:
+            if part.started.kind is PartKind.TOOL_CALL and not part.pieces:
+                self._block_delta(part.index, {"type": "input_json_delta", "partial_json": "{}"})
+            for citation in late.get("citations") or ():
+                self._block_delta(part.index, {"type": "citations_delta", "citation": citation})
+            for delta in late.get("deltas") or ():
+                self._block_delta(part.index, delta)
+            if event.signature:
+                self._block_delta(part.index, {"type": "signature_delta", "signature": event.signature})
+            self._stop(part.index)
+        if event.redacted:
+            more = {} if part.before else own(part.started.extras)
+            self._stop(self._open({**more, "type": "redacted_thinking", "data": event.redacted}))
+
+    # ------------------------------------------------------------------ whole things
+
+    def _content(self, event: ev.ContentAdded) -> None:
+        """Media and data: an answer has no blocks for them."""
+        part = event.part
+        feature = Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA
+        if self._options.media == "drop":
+            self._context.lost.add(feature)
+            return
+        self._context.lost.add(feature, "told as text")
+        self._text(as_text(part))
+
+    def _text(self, text: str) -> None:
+        self._whole({"type": "text", "text": ""}, [{"type": "text_delta", "text": text}])
+
+    def _raw(self, event: ev.Raw) -> None:
+        value = event.value
+        if event.dialect != NAME or not isinstance(value, dict):
+            self._context.lost.add(Feature.RAW, event.dialect)
+        elif isinstance(block := value.get("block"), dict):
+            self._whole(block, value.get("deltas") or [])
+        elif isinstance(wire := value.get("event"), dict):
+            self._write(str(wire.get("type")), wire)
+
+    def _whole(self, block: dict[str, Any], deltas: list[dict[str, Any]]) -> None:
+        index = self._open(block)
+        for delta in deltas:
+            self._block_delta(index, delta)
+        self._stop(index)
+
+    def _lose(self, event: Event) -> None:
+        self._context.lost.add(_LOST[type(event)])
+
+    def _interrupted(self, event: ev.Interrupted) -> None:
+        self._context.lost.add(Feature.INTERRUPT, "told as text")
+        self._asked.append(event)
+
+    def _usage_reported(self, event: ev.UsageReported) -> None:
+        self._usage = event
+
+    def _heartbeat(self, event: ev.Heartbeat) -> None:
+        if self._options.keepalive == "ping":
+            self._out.append(_PING)
+        elif self._options.keepalive == "comment":
+            self._out.append(KEEPALIVE)
+
+    # ------------------------------------------------------------------ the end
+
+    def _failed(self, event: ev.RunFailed) -> None:
+        """The error ends the stream: no `message_delta` and no `message_stop` after it."""
+        self._out.append(Frame(dumps(error_object(event.error)), "error"))
+
+    def _finished(self, event: ev.RunFinished) -> None:
+        if event.reason is FinishReason.CANCELED:
+            self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+            self._out.append(Frame(dumps(error_object(CANCELED)), "error"))
+            return
+        for asked in self._asked:
+            # A question for a person comes last; one about a call is told by that call.
+            if asked.call_id not in self._calls:
+                self._text(interrupt_text(asked))
+        known = own(event.extras)
+        word = stop_word(event.reason, bool(self._calls), known.get("stop_reason"))
+        delta = {"stop_sequence": None, **known, "stop_reason": word}
+        self._write("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
+        self._write("message_stop")
+
+
+# Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
+# stream said would stay in memory until the cycle collector comes by.
+_HANDLERS: dict[type, Callable[[MessagesEncoder, Any], None]] = {
+    ev.TextDelta: MessagesEncoder._piece,
+    ev.ReasoningDelta: MessagesEncoder._piece,
+    ev.ArgsDelta: MessagesEncoder._piece,
+    ev.RunStarted: MessagesEncoder._run_started,
+    ev.MessageStarted: MessagesEncoder._silent,
+    ev.MessageEnded: MessagesEncoder._silent,
+    ev.PartStarted: MessagesEncoder._part_started,
+    ev.PartEnded: MessagesEncoder._part_ended,
+    ev.ContentAdded: MessagesEncoder._content,
+    ev.UsageReported: MessagesEncoder._usage_reported,
+    ev.Raw: MessagesEncoder._raw,
+    ev.Heartbeat: MessagesEncoder._heartbeat,
+    ev.Interrupted: MessagesEncoder._interrupted,
+    ev.RunFailed: MessagesEncoder._failed,
+    ev.RunFinished: MessagesEncoder._finished,
+    **dict.fromkeys(_LOST, MessagesEncoder._lose),
+}

@@ -1,0 +1,188 @@
+"""Failures <-> the error object of Anthropic Messages (section 6).
+
+`{"type": "error", "error": {"type", "message"}}`, the same before a stream and inside it. Clients act on the HTTP
+status, on `error.type`, and on the beginning of one message: "prompt is too long" makes them shorten the talk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.anthropic_messages.wire import text_of
+from bridge.codec import WireResponse, json_response
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, loads
+from bridge.codec.redact import masked
+from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
+
+_REQUEST, _API = "invalid_request_error", "api_error"
+
+# Our code -> the wire's `type`.
+WORDS: dict[ErrorCode, str] = {
+    ErrorCode.INVALID_REQUEST: _REQUEST,
+    ErrorCode.UNAUTHORIZED: "authentication_error",
+    ErrorCode.FORBIDDEN: "permission_error",
+    ErrorCode.NOT_FOUND: "not_found_error",
+    ErrorCode.CONFLICT: _REQUEST,
+    ErrorCode.TOO_LARGE: "request_too_large",
+    ErrorCode.UNSUPPORTED: _REQUEST,
+    ErrorCode.RATE_LIMITED: "rate_limit_error",
+    ErrorCode.OVERLOADED: "overloaded_error",
+    ErrorCode.CONTEXT_LENGTH: _REQUEST,
+    ErrorCode.CONTENT_FILTER: _REQUEST,
+    ErrorCode.BACKEND_AUTH: _API,
+    ErrorCode.BACKEND_UNAVAILABLE: _API,
+    ErrorCode.BACKEND_TIMEOUT: "timeout_error",
+    ErrorCode.BACKEND_ERROR: _API,
+    ErrorCode.BACKEND_PROTOCOL: _API,
+    ErrorCode.TRUNCATED_STREAM: _API,
+    ErrorCode.CANCELED: _API,
+    ErrorCode.RUN_LOST: _API,
+    ErrorCode.RUN_TIMEOUT: "timeout_error",
+    ErrorCode.STORE_UNAVAILABLE: _API,
+    ErrorCode.INTERNAL: _API,
+}
+
+# The wire's `type` -> our code, said by a backend: what it says of keys and bills is about the bridge's.
+_CODES: dict[str, ErrorCode] = {
+    "authentication_error": ErrorCode.BACKEND_AUTH,
+    "permission_error": ErrorCode.BACKEND_AUTH,
+    "billing_error": ErrorCode.BACKEND_AUTH,
+    "not_found_error": ErrorCode.NOT_FOUND,
+    "request_too_large": ErrorCode.TOO_LARGE,
+    "rate_limit_error": ErrorCode.RATE_LIMITED,
+    "timeout_error": ErrorCode.BACKEND_TIMEOUT,
+    "overloaded_error": ErrorCode.OVERLOADED,
+    "api_error": ErrorCode.BACKEND_ERROR,
+    _REQUEST: ErrorCode.INVALID_REQUEST,
+}
+_OWN_CODES = frozenset(map(str, ErrorCode)) - {ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL}
+"""Words of ours that mean the same when another bridge says them: its key check and its crash are not ours."""
+
+_STATUSES = {**BY_STATUS, 402: ErrorCode.BACKEND_AUTH, 529: ErrorCode.OVERLOADED}
+_KEPT_STATUSES = frozenset({400, 404, 413, 422, 429})
+"""Statuses that tell the caller something true of this request; the client sees them as they are."""
+
+TOO_LONG = "prompt is too long"
+_LIMIT_TEXTS = (TOO_LONG, "exceed context limit", "maximum context length", "context window")
+CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
+"""What a canceled run is told as: the wire has no word for it, and `end_turn` would be a lie."""
+
+
+# ------------------------------------------------------------------ towards clients
+
+
+def error_object(failure: Failure) -> dict[str, Any]:
+    """The whole object. `code` is ours, where the wire's type says less than we know."""
+    message = masked(failure.message) or "Unknown error."
+    if failure.code is ErrorCode.CONTEXT_LENGTH and not message.lower().startswith(TOO_LONG):
+        message = f"{TOO_LONG}: {message}"
+    error = {"type": WORDS[failure.code], "message": message}
+    if _CODES.get(error["type"]) is not failure.code:
+        error["code"] = str(failure.code)
+    return {"type": "error", "error": error}
+
+
+def encode_error(failure: Failure) -> WireResponse:
+    """The whole response. The SDK repeats 408, 409, 429 and 5xx by itself, so it is told when that is pointless."""
+    # Whatever the backend's own wire says when it is overloaded, here it is 529.
+    status = 529 if failure.code is ErrorCode.OVERLOADED else failure.http_status
+    headers = dict(failure.headers)
+    if not failure.may_retry and (status in (408, 409, 429) or status >= 500):
+        headers.setdefault("x-should-retry", "false")
+    return json_response(dumps(error_object(failure)), status, headers)
+
+
+# ------------------------------------------------------------------ from backends
+
+
+def decode_error(wire: WireResponse) -> Failure:
+    """What a response with an error status means for the caller."""
+    error = error_in(read_json(wire.body))
+    headers = {k: v for k, v in wire.headers.items() if _passes(k)}
+    code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
+    if error is None and code not in _TOLD_BY_STATUS:
+        code = ErrorCode.BACKEND_ERROR  # a proxy's page says nothing of the request: wrong address, crash
+    if error is None and code is not ErrorCode.BACKEND_AUTH:
+        failure = Failure(code, f"The backend answered with status {wire.status}.")
+    else:
+        failure = failure_of(error or {}, wire.status)
+    failure.status = wire.status if wire.status in _KEPT_STATUSES and failure.code in _ABOUT_THE_REQUEST else None
+    failure.headers = headers
+    return failure
+
+
+_TOLD_BY_STATUS = frozenset(
+    {
+        ErrorCode.RATE_LIMITED, ErrorCode.OVERLOADED, ErrorCode.BACKEND_TIMEOUT, ErrorCode.TOO_LARGE,
+        ErrorCode.BACKEND_AUTH, ErrorCode.BACKEND_UNAVAILABLE,
+    }
+)  # fmt: skip
+_ABOUT_THE_REQUEST = frozenset(
+    {
+        ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.TOO_LARGE, ErrorCode.RATE_LIMITED,
+        ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER, ErrorCode.UNSUPPORTED,
+    }
+)  # fmt: skip
+
+
+def _passes(header: str) -> bool:
+    return header in ("retry-after", "retry-after-ms") or header.startswith("anthropic-ratelimit-")
+
+
+def read_json(body: bytes) -> Any:
+    """The JSON value of a body, None when it is none or too deep to be handed on."""
+    try:
+        value = loads(body)
+    except ValueError:
+        return None
+    return None if deeper_than(value, MAX_DEPTH) else value
+
+
+def error_in(value: Any) -> dict[str, Any] | None:
+    """The error that a JSON value tells of; None when it tells of none.
+
+    Seen: `{"type": "error", "error": {...}}`, without the outer type, `{"error": "text"}`, `{"detail"}` (FastAPI).
+    """
+    if not isinstance(value, dict):
+        return None
+    error = value.get("error") or value.get("detail")
+    if isinstance(error, dict):
+        return error
+    if error:
+        return {"message": value.get("message") or error}
+    return {"message": value.get("message")} if value.get("type") == "error" else None
+
+
+def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
+    """The failure that an error object means; the status decides where it is about keys or nothing else is known."""
+    message = _message(error)
+    code = _classify(text_of(error.get("type")), text_of(error.get("code")), status, message)
+    if code is ErrorCode.BACKEND_AUTH:
+        return Failure(code, KEY_REFUSED)
+    word = text_of(error.get("code"))
+    return Failure(
+        code,
+        masked(message) or "The backend reported an error without a message.",
+        backend_code=masked(word) if word and word not in _OWN_CODES else None,
+    )
+
+
+def _classify(kind: str, word: str, status: int | None, message: str) -> ErrorCode:
+    by_status = _STATUSES.get(status) if status else None
+    if by_status is ErrorCode.BACKEND_AUTH:
+        return by_status
+    if word in _OWN_CODES:
+        return ErrorCode(word)
+    found = _CODES.get(kind)
+    if found in (None, ErrorCode.INVALID_REQUEST) and any(t in message.lower() for t in _LIMIT_TEXTS):
+        return ErrorCode.CONTEXT_LENGTH
+    if found in (ErrorCode.INVALID_REQUEST, ErrorCode.BACKEND_ERROR) and by_status is not None:
+        return by_status  # the two words that servers use for everything
+    return found or by_status or ErrorCode.BACKEND_ERROR
+
+
+def _message(error: dict[str, Any]) -> str:
+    value = error.get("message")
+    if isinstance(value, (dict, list)) and value:
+        return dumps(value).decode()
+    return text_of(value)

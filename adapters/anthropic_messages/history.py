@@ -1,0 +1,242 @@
+"""Messages of the model -> `system` and `messages` for a backend (section 2).
+
+What follows each other in one role becomes one message: other dialects tell a turn in several, and the API answers
+calls only by results that stand together, first in the message after them. Nothing else is moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapters.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
+from adapters.anthropic_messages.options import BackOptions
+from adapters.anthropic_messages.wire import input_of, own, wire_id
+from bridge.codec import Context, Feature
+from bridge.errors import Unsupported
+from bridge.model import (
+    Data,
+    FileRef,
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Origin,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Url,
+    as_text,
+    json_text,
+    mime_of,
+)
+
+Block = dict[str, Any]
+
+_PDF, _PLAIN = "application/pdf", "text/plain"
+_TEXTUAL = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
+_SYSTEM = frozenset({"system", "developer"})
+_SOURCES: dict[type, str] = {Url: "by URL", Inline: "as bytes", FileRef: "by file id"}
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One message of the wire."""
+
+    role: str
+    blocks: list[Block] = field(default_factory=list)
+    extras: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        # The API takes no text without a visible character. Where that is all there is, it may say so itself.
+        blocks = [b for b in self.blocks if not _blank(b)] or self.blocks[:1]
+        # Results stand first, or the API does not take them as the answer to the calls before.
+        blocks.sort(key=lambda b: b.get("type") != "tool_result")
+        return {"role": self.role, "content": shortest(blocks), **self.extras}
+
+
+class MessageWriter:
+    """Writes the messages of one request; what cannot be said is recorded in the context."""
+
+    def __init__(self, context: Context, options: BackOptions) -> None:
+        self._lost = context.lost
+        self._options = options
+        self._turns: list[_Turn] = []
+        self._system: list[Block] = []
+
+    def write(self, messages: list[Message]) -> tuple[list[Block], list[dict[str, Any]]]:
+        """The blocks of `system`, and `messages`. Raises `Unsupported` for a medium that the wire cannot carry."""
+        for place, message in enumerate(messages):
+            path = f"messages[{place}]"
+            if message.name:
+                self._lost.add(Feature.MESSAGE_NAME)
+            if message.role in _SYSTEM:
+                self._system_message(message, path)
+            else:
+                self._message(message, path)
+        return self._system, [turn.wire for turn in self._turns] or [{"role": "user", "content": ""}]
+
+    def _turn(self, role: str) -> _Turn:
+        """The turn to which the next block of this role belongs."""
+        if not self._turns or self._turns[-1].role != role:
+            self._turns.append(_Turn(role))
+        return self._turns[-1]
+
+    def _system_message(self, message: Message, path: str) -> None:
+        blocks = [b for n, p in enumerate(message.parts) if (b := self._block(p, "system", f"{path}.content[{n}]"))]
+        stays = own(message.extras).get(INSIDE) or (self._turns and self._options.system_inside == "system")
+        if not stays:
+            self._system += [b for b in blocks if not _blank(b)]
+        elif blocks:
+            self._turn("system").blocks += blocks
+
+    def _message(self, message: Message, path: str) -> None:
+        role = "assistant" if message.role == "assistant" else "user"
+        extras = dict(own(message.extras))
+        asides = [a for a in extras.pop(ASIDES, None) or () if role == message.role]
+        came = False
+        for place, part in enumerate(message.parts):
+            came = self._asides(asides, place, role) or came
+            if isinstance(part, ToolResult):
+                self._turn("user").blocks.append(self._result(part, f"{path}.content[{place}]"))
+                continue
+            block = self._block(part, message.role, f"{path}.content[{place}]")
+            if block is not None and not (role == "assistant" and _blank(block)):
+                self._turn(role).blocks.append(block)
+                came = True
+        if self._asides(asides, len(message.parts), role) or came:
+            self._turns[-1].extras.update(extras)
+
+    def _asides(self, asides: list[list[Any]], place: int, role: str) -> bool:
+        """Puts the blocks that were set aside back where they were; whether there were any at this place."""
+        here = [dict(block) for at, block in asides if at == place]
+        if here:
+            self._turn(role).blocks += here
+        return bool(here)
+
+    # -------------------------------------------------------------- blocks
+
+    def _block(self, part: Part, role: str, path: str) -> Block | None:
+        match part:
+            case Text():
+                return {"type": "text", "text": part.text, **own(part.extras)}
+            case Refusal():
+                return {"type": "text", "text": part.text} if part.text else None
+            case Data():
+                if own(part.extras).get(BLOCK):
+                    return dict(part.value)
+                self._lost.add(Feature.DATA, "told as text")
+                return {"type": "text", "text": json_text(part.value)}
+            case Media():
+                return self._medium(part, path, spoken=role != "user")
+            case Reasoning():
+                return self._reasoning(part, role)
+            case ToolCall() if role == "assistant":
+                return self._call(part)
+            case _:
+                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a call in a message of role {role}")
+        return None
+
+    def _call(self, call: ToolCall) -> Block:
+        if call.origin is not Origin.FUNCTION:
+            self._lost.add(Feature.TOOL_ORIGIN)
+        known = {"type": "tool_use", "id": wire_id(call.call_id), "name": call.name, "input": input_of(call.arguments)}
+        return {**known, **own(call.extras)}
+
+    def _reasoning(self, part: Reasoning, role: str) -> Block | None:
+        """The API checks signatures: thinking of its own must come back, anybody else's is refused."""
+        wanted = self._options.reasoning_history
+        if role != "assistant" or wanted == "never":
+            self._lost.add(Feature.REASONING_HISTORY, f"option reasoning_history: {wanted}")
+        elif part.redacted and not part.signature:
+            if part.text:
+                self._lost.add(Feature.REASONING_HISTORY, "the text of redacted reasoning")
+            return {"type": "redacted_thinking", "data": part.redacted, **own(part.extras)}
+        elif part.signature or (wanted == "always" and part.text):
+            known = {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
+            return {**known, **own(part.extras)}
+        elif part.text:
+            self._lost.add(Feature.REASONING_HISTORY, "without a signature; option reasoning_history")
+        return None
+
+    def _result(self, result: ToolResult, path: str) -> Block:
+        blocks = [b for n, p in enumerate(result.parts) if (b := self._block(p, "user", f"{path}.content[{n}]"))]
+        wire: Block = {"type": "tool_result", "tool_use_id": wire_id(result.call_id)}
+        wire["content"] = shortest([b for b in blocks if not _blank(b)])
+        if result.is_error:
+            wire["is_error"] = True
+        return {**wire, **own(result.extras)}
+
+    def _medium(self, media: Media, path: str, *, spoken: bool) -> Block:
+        """`spoken`: in a message that can hold text only, such as an assistant's."""
+        block = None if spoken else media_block(media)
+        if block is not None:
+            return block
+        if not spoken and self._options.unsupported_media == "refuse":
+            kind = media.mime or media.kind
+            raise Unsupported(
+                f"{path}: this backend takes no {kind} {_SOURCES[type(media.source)]}. The option unsupported_media: "
+                "text sends it as text.",
+                param=path,
+            )
+        self._lost.add(_feature(media), "told as text")
+        return {"type": "text", "text": as_text(media)}
+
+
+def _feature(media: Media) -> Feature:
+    if isinstance(media.source, FileRef):
+        return Feature.FILE_REF
+    return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
+
+
+def _blank(block: Block) -> bool:
+    return block.get("type") == "text" and not str(block.get("text")).strip()
+
+
+def shortest(blocks: list[Block]) -> str | list[Block]:
+    """One plain text is written as a string, which every server knows; lists are for what needs them."""
+    if not blocks:
+        return ""
+    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+        return str(blocks[0]["text"])
+    return blocks
+
+
+def media_block(media: Media) -> Block | None:
+    """The block of the wire for a medium, None when there is no such block."""
+    mime = mime_of(media) or ""
+    if media.kind is MediaKind.IMAGE or (media.kind is MediaKind.FILE and mime.startswith("image/")):
+        return {"type": "image", "source": _source(media, mime or "image/png"), **own(media.extras)}
+    if media.kind is not MediaKind.FILE:
+        return None
+    if not isinstance(media.source, Inline) or mime == _PDF:
+        source: Block | None = _source(media, mime)
+    else:
+        source = _plain(media.source, mime)
+    named = {"title": media.filename} if media.filename else {}
+    return None if source is None else {"type": "document", "source": source, **named, **own(media.extras)}
+
+
+def _source(media: Media, mime: str) -> Block:
+    match media.source:
+        case Url(url=url):
+            return {"type": "url", "url": url}
+        case Inline(base64=data):
+            return {"type": "base64", "media_type": mime, "data": data}
+        case FileRef(file_id=file_id):
+            return {"type": "file", "file_id": file_id}
+
+
+def _plain(source: Inline, mime: str) -> Block | None:
+    """A text document, whatever kind of text; None for bytes that are no text."""
+    if not mime.startswith("text/") and mime not in _TEXTUAL:
+        return None
+    try:
+        data = source.bytes.decode()
+    except ValueError:
+        return None
+    return {"type": "text", "media_type": _PLAIN, "data": data}

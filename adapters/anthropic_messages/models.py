@@ -1,0 +1,75 @@
+"""The list of models and the count of tokens: what clients ask beside runs (section 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from adapters.anthropic_messages.errors import decode_error, read_json
+from adapters.anthropic_messages.wire import is_count, text_of
+from bridge.codec import ModelInfo, WireResponse, json_response
+from bridge.codec.jsontext import dumps
+from bridge.errors import BackendError, BridgeError, ErrorCode
+
+_FOREVER = 253_402_300_799  # 9999-12-31, the last day that the format can write
+
+
+def encode_models(infos: Sequence[ModelInfo]) -> WireResponse:
+    """All of them in one page, whatever page was asked for."""
+    data = [_model(info) for info in infos]
+    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+    return json_response(dumps({"data": data, "has_more": False, "first_id": first, "last_id": last}))
+
+
+def encode_model(info: ModelInfo) -> WireResponse:
+    return json_response(dumps(_model(info)))
+
+
+def _model(info: ModelInfo) -> dict[str, Any]:
+    """A time that nobody knows is the epoch; a model that can be asked is `active`, which the SDK's type demands."""
+    created = datetime.fromtimestamp(min(max(info.created, 0), _FOREVER), UTC)
+    return {
+        "type": "model",
+        "id": info.id,
+        "display_name": info.id,
+        "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
+    }
+
+
+def decode_models(wire: WireResponse) -> list[ModelInfo]:
+    """The models of a backend. Raises `BackendError`."""
+    if wire.status >= 400:
+        raise BridgeError.of(decode_error(wire))
+    value = read_json(wire.body)
+    data = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(data, list):
+        raise BackendError("The backend's answer is no list of models.", code=ErrorCode.BACKEND_PROTOCOL)
+    return [ModelInfo(v["id"], _unix(v), "unknown") for v in data if isinstance(v, dict) and text_of(v.get("id"))]
+
+
+def _unix(value: dict[str, Any]) -> int:
+    """Unix seconds of a `created_at`; compatible servers write `created` as a number."""
+    try:
+        created_at = datetime.fromisoformat(text_of(value.get("created_at")))
+        return max(0, int((created_at if created_at.tzinfo else created_at.replace(tzinfo=UTC)).timestamp()))
+    except (ValueError, OverflowError):
+        created = value.get("created")
+        return created if is_count(created) else 0
+
+
+def encode_count(tokens: int, estimated: bool) -> WireResponse:
+    """`estimated` stands in the body only where it is true; the SDK's type ignores it."""
+    return json_response(dumps({"input_tokens": tokens, **({"estimated": True} if estimated else {})}))
+
+
+def decode_count(wire: WireResponse) -> int:
+    """Raises `BackendError`."""
+    if wire.status >= 400:
+        raise BridgeError.of(decode_error(wire))
+    value = read_json(wire.body)
+    tokens = value.get("input_tokens") if isinstance(value, dict) else None
+    if not is_count(tokens):
+        raise BackendError("The backend's answer is no count of tokens.", code=ErrorCode.BACKEND_PROTOCOL)
+    return tokens

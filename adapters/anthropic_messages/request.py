@@ -1,0 +1,145 @@
+"""Request bodies -> `Request` (section 2), checked in the same walk.
+
+Every wrong field is a `RequestError` that names its place. Unknown fields are kept, at top level and inside messages,
+blocks and tools (`cache_control` is one of them), so that a route with this dialect on both sides loses none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.anthropic_messages.blocks import ASIDES, MessageReader, read_system
+from adapters.anthropic_messages.options import front
+from adapters.anthropic_messages.wire import NAME, noted, said
+from bridge.codec import Context, WireRequest
+from bridge.codec.check import Node, wrong
+from bridge.codec.jsontext import need_json, read_body
+from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
+
+# Fields with a place in our model; all others travel in `Request.extras`.
+_KNOWN = frozenset(
+    {
+        "model", "messages", "system", "stream", "max_tokens", "temperature", "top_p", "stop_sequences", "metadata",
+        "tools", "tool_choice",
+    }
+)  # fmt: skip
+TOOLS = "tools"
+"""Where extras keep tools with a type of their own, as pairs of a place in the list and the tool."""
+_MEDIUM, _HIGH = 4096, 16384
+"""Thinking budgets, in tokens, from which an effort is called medium and high."""
+
+
+def decode_request(wire: WireRequest, context: Context, *, counting: bool = False) -> Request:
+    """The request of a client. Raises `RequestError`. `counting`: it asks for the count of its tokens only."""
+    need_json(wire)
+    body = Node(read_body(wire.body))
+    model = body.need_string("model")
+    limit = body.integer("max_tokens", least=0)
+    if limit is None and not counting:
+        wrong("max_tokens", "a whole number", None, missing=True)
+    if not body.need_array("messages"):
+        wrong("messages", "at least one message", [])
+    reader = MessageReader()
+    messages = read_system(body)
+    for node in body.objects("messages"):
+        messages += reader.read(node)
+    metadata = body.object("metadata") or Node({}, "metadata")
+    tools, own_tools = _tools(body)
+    tool_choice, parallel = _tool_choice(body)
+    extras = said(body.rest(_KNOWN))
+    if own_tools:
+        extras[TOOLS] = own_tools
+    if reader.asides:
+        extras[ASIDES] = reader.asides
+    return Request(
+        messages=messages,
+        tools=tools,
+        tool_choice=tool_choice,
+        parallel_tool_calls=parallel,
+        model=model,
+        thread_id=_thread_id(metadata, wire),
+        user_id=metadata.string("user_id"),
+        stream=body.boolean("stream") or False,
+        history=HistoryMode.FULL,
+        sampling=Sampling(
+            temperature=body.number("temperature"),
+            top_p=body.number("top_p"),
+            max_tokens=limit,
+            stop=body.strings("stop_sequences") or None,
+        ),
+        response_format=_response_format(body),
+        reasoning_effort=_effort(body, context),
+        metadata=metadata.rest({"user_id"}),
+        extras={NAME: extras},
+    )
+
+
+def _thread_id(metadata: Node, wire: WireRequest) -> str | None:
+    """The wire has no threads; clients that have them put one into the metadata or a header."""
+    for name in ("session_id", "thread_id"):
+        value = metadata.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return wire.headers.get("x-session-id") or None
+
+
+def _response_format(body: Node) -> ResponseFormat | None:
+    """`output_config.format`; what else stands there travels as an extra."""
+    config = body.object("output_config")
+    wanted = config.object("format") if config else None
+    if wanted is None or wanted.need_string("type") != "json_schema":
+        return None
+    return ResponseFormat("json_schema", schema=wanted.need_object("schema").value)
+
+
+def _effort(body: Node, context: Context) -> str | None:
+    """How hard to think, in the word of other dialects: said itself, or by a budget of tokens."""
+    config, thinking = body.object("output_config"), body.object("thinking")
+    said_so = config.string("effort") if config else None
+    if said_so or thinking is None:
+        return said_so
+    budget = thinking.integer("budget_tokens") if thinking.need_string("type") == "enabled" else None
+    if budget is None or not front(context).thinking_effort:
+        return None
+    return "low" if budget < _MEDIUM else "medium" if budget < _HIGH else "high"
+
+
+# ------------------------------------------------------------------ tools
+
+
+def _tools(body: Node) -> tuple[list[Tool] | None, list[list[Any]]]:
+    """The tools with a schema; and those with a type of their own (`web_search_...`, `bash_...`), each with its place.
+
+    Their schemas are known to Anthropic's models only: to any other one they would be names without a meaning.
+    """
+    if body.get("tools") is None:
+        return None, []
+    tools: list[Tool] = []
+    own_tools: list[list[Any]] = []
+    for place, node in enumerate(body.objects("tools")):
+        if node.string("type") in (None, "custom"):
+            tools.append(_tool(node))
+        else:
+            own_tools.append([place, node.value])
+    return tools, own_tools
+
+
+def _tool(node: Node) -> Tool:
+    rest = said(node.rest({"name", "description", "input_schema", "strict"}))
+    name, schema = node.need_string("name"), node.need_object("input_schema").value
+    return Tool(name, node.string("description"), schema, node.boolean("strict"), noted(rest))
+
+
+_MODES = {"auto": ToolMode.AUTO, "any": ToolMode.REQUIRED, "tool": ToolMode.REQUIRED, "none": ToolMode.NONE}
+
+
+def _tool_choice(body: Node) -> tuple[ToolChoice | None, bool | None]:
+    """The choice, and whether calls may be parallel, where the client said so."""
+    node = body.object("tool_choice")
+    if node is None:
+        return None, None
+    node.need_string("type")
+    kind = node.one_of("type", _MODES) or "auto"
+    alone = node.boolean("disable_parallel_tool_use")
+    names = [node.need_string("name")] if kind == "tool" else []
+    return ToolChoice(_MODES[kind], names), None if alone is None else not alone

@@ -1,0 +1,195 @@
+"""Words and small readers that both directions of the wire share."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any, TypeGuard
+
+from bridge.codec.jsontext import dumps, loads
+from bridge.model import Extras, FinishReason, UsageReported, json_text
+
+NAME = "anthropic-messages"
+VERSION = "2023-06-01"
+VERSION_HEADER = "anthropic-version"
+
+
+def own(extras: Extras | None) -> dict[str, Any]:
+    """What this dialect noted on a part or an event; an empty dict when it noted nothing."""
+    return extras.get(NAME) or {} if extras else {}
+
+
+def noted(values: dict[str, Any]) -> Extras | None:
+    """`extras` that hold these values for this dialect, None when there are none."""
+    return {NAME: values} if values else None
+
+
+def said(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields that are not null: this wire writes null for "not there"."""
+    return {k: v for k, v in values.items() if v is not None}
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether this JSON value is a number of something."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1e15
+
+
+def text_of(value: Any) -> str:
+    """The value when it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+# ------------------------------------------------------------------ stop reasons
+
+STOP_REASONS: dict[str, FinishReason] = {
+    "tool_use": FinishReason.TOOL_CALLS,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "refusal": FinishReason.CONTENT_FILTER,
+}
+"""Stop reasons of backends; every other word (`end_turn`, `stop_sequence`, `pause_turn`) is a normal end."""
+
+_WORDS = {FinishReason.LENGTH: "max_tokens", FinishReason.CONTENT_FILTER: "refusal"}
+
+
+def reason_of(word: str) -> FinishReason:
+    return STOP_REASONS.get(word, FinishReason.STOP)
+
+
+def stop_word(reason: FinishReason | None, has_calls: bool, known: Any = None) -> str:
+    """The wire's word, never null. `known` is the backend's own, which is kept where it means the same.
+
+    `end_turn` after calls would stop the client's agent loop. A run that waits for a person ends as after its calls.
+    """
+    word = _WORDS.get(reason) if reason else None
+    word = word or ("tool_use" if has_calls else "end_turn")
+    return known if isinstance(known, str) and known and reason_of(known) is reason_of(word) else word
+
+
+# ------------------------------------------------------------------ tool calls
+
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_ESCAPED = "toolx_"
+
+
+def wire_id(call_id: str) -> str:
+    """A call id as this wire takes it, `[a-zA-Z0-9_-]+`. `call_id_of` undoes it."""
+    if _ID.fullmatch(call_id) and not call_id.startswith(_ESCAPED):
+        return call_id
+    return _ESCAPED + base64.urlsafe_b64encode(call_id.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def call_id_of(wire: str) -> str:
+    """The call id that `wire_id` made this of; any other id is itself."""
+    if not wire.startswith(_ESCAPED):
+        return wire
+    text = wire.removeprefix(_ESCAPED)
+    try:
+        call_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "surrogatepass")
+    except ValueError:
+        return wire
+    return call_id if wire_id(call_id) == wire else wire
+
+
+_INVALID = "INVALID_JSON"
+
+
+def input_of(arguments: str) -> dict[str, Any]:
+    """The `input` object for an arguments string. What is no JSON object goes under a key of its own, unchanged.
+
+    The key is the one that Anthropic's page on fine-grained tool streaming names for this case.
+    """
+    if not arguments.strip():
+        return {}
+    try:
+        value = loads(arguments)
+    except ValueError:
+        return {_INVALID: arguments}
+    return value if isinstance(value, dict) else {_INVALID: arguments}
+
+
+def arguments_of(value: Any) -> str:
+    """The arguments string for an `input`; `input_of` undoes it."""
+    if isinstance(value, dict) and value.keys() == {_INVALID} and isinstance(value[_INVALID], str):
+        return str(value[_INVALID])
+    return json_text(value)
+
+
+# ------------------------------------------------------------------ usage
+
+
+class UsageReader:
+    """Adds up what `message_start` and `message_delta` say: later values replace earlier ones, absent ones do not."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._rest: dict[str, Any] = {}
+        self._told = False
+
+    def feed(self, usage: Any, *, at_end: bool) -> None:
+        """`at_end`: this one stands in a `message_delta` or a whole message, where zeros are meant."""
+        if not isinstance(usage, dict):
+            return
+        for name, value in usage.items():
+            if name in _COUNTS:
+                if is_count(value):
+                    self._counts[name] = value
+            elif value is not None and at_end:
+                self._rest[name] = value  # what else the start says goes out with the start again
+        self._told = self._told or (at_end and is_count(usage.get("input_tokens")))
+
+    def report(self) -> UsageReported | None:
+        """The totals; None when the wire only had the zeros that its shape demands (`write_usage`)."""
+        counts = self._counts
+        if not self._told and not any(counts.values()):
+            return None
+        read = counts.get("cache_read_input_tokens")
+        made = counts.get("cache_creation_input_tokens")
+        rest = dict(self._rest)
+        details = rest.get("output_tokens_details")
+        thought = details.get("thinking_tokens") if isinstance(details, dict) else None
+        if made:
+            rest["cache_creation_input_tokens"] = made
+        return UsageReported(
+            input=counts.get("input_tokens", 0) + (read or 0) + (made or 0),
+            output=counts.get("output_tokens", 0),
+            cached=read,
+            reasoning=thought if is_count(thought) else None,
+            extras=noted(rest),
+        )
+
+
+_COUNTS = frozenset({"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
+NO_USAGE = {"input_tokens": 0, "output_tokens": 0}
+"""What a message starts with: clients demand both counts, which are known at its end only."""
+
+
+def write_usage(usage: UsageReported | None) -> dict[str, Any]:
+    """The cumulative usage at the end of a message. `output_tokens` is never absent; alone it says "not known".
+
+    The wire's `input_tokens` leaves out what the cache was used for; ours holds it.
+    """
+    if usage is None:
+        return {"output_tokens": 0}
+    total, rest = usage.input or 0, own(usage.extras)
+    read = min(usage.cached or 0, total)
+    made = rest.get("cache_creation_input_tokens")
+    made = min(made, total - read) if is_count(made) else 0
+    out: dict[str, Any] = {
+        "input_tokens": total - read - made,
+        "cache_creation_input_tokens": made,
+        "cache_read_input_tokens": read,
+        "output_tokens": usage.output or 0,
+    }
+    if usage.reasoning is not None:
+        out["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    return {**{k: v for k, v in rest.items() if k not in out}, **out}
+
+
+# ------------------------------------------------------------------ writing
+
+
+def block_delta(index: int, kind: str, field: str) -> tuple[bytes, bytes]:
+    """The bytes of a `content_block_delta` before and after its piece of text."""
+    head = dumps({"type": "content_block_delta", "index": index, "delta": {"type": kind}})
+    return head[:-2] + f',"{field}":'.encode(), b"}}"
