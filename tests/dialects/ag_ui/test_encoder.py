@@ -33,7 +33,6 @@ from bridge.model import (
     StepEnded,
     StepStarted,
     Text,
-    TextDelta,
     ToolCall,
     Url,
     UsageReported,
