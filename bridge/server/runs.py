@@ -135,7 +135,8 @@ class RunHandler:
             response = self._refused(error.failure, context)
             report.status, report.http = str(error.code), response.status
         except asyncio.CancelledError:
-            report.status = "canceled"
+            # A client that has all of its answer may leave while the run is put away: that is none that was canceled.
+            report.status = report.status or "canceled"
             if not self._cutting:
                 raise
             response = self._refused(_stopping(), context)

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from bridge.engine import Bridge
+from bridge.pipeline import Run
 from bridge.server import make_app
 from tests.server.harness import Exchange, ask, fake_backend, free_port, post, serving
 
@@ -465,6 +466,24 @@ async def test_one_log_line_for_each_run(caplog: pytest.LogCaptureFixture) -> No
     assert (lines[0]["route"], lines[0]["front"], lines[0]["back"]) == ("/toy", "toy", "it")
     assert (lines[0]["tokens_in"], lines[0]["tokens_out"]) == (12, 34)
     assert lines[0]["first_ms"] <= lines[0]["total_ms"]
+
+
+async def test_who_leaves_with_the_whole_answer_has_canceled_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Putting a run away may take a moment, in which the client closes its connection."""
+    close = Run.close
+
+    async def closed(run: Run) -> None:
+        await close(run)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(Run, "close", closed)
+    with caplog.at_level(logging.INFO, "bridge.access"):
+        async with serving(config()) as base:
+            assert (await post(f"{base}/toy/ask", {"ask": "Hi"})).status == 200
+    lines = [record.facts for record in caplog.records if record.name == "bridge.access"]
+    assert [line["status"] for line in lines] == ["stop"]
 
 
 async def test_an_open_stream_may_finish_while_the_server_stops() -> None:
