@@ -122,7 +122,6 @@ async def test_reasoning(frontend: MakeFrontend, agent: Agent, tmp_path: Path) -
 
 
 async def test_encrypted_reasoning_goes_back(frontend: MakeFrontend, tmp_path: Path) -> None:
-    """By clients of 1.0; older ones are not told."""
     agent = AGENTS["ag-ui"]
     secret = {"type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", "entityId": "th", "encryptedValue": "s3cret"}
     async with fake_backend() as backend, serving(agent.config(backend, tmp_path)) as base:
@@ -131,7 +130,7 @@ async def test_encrypted_reasoning_goes_back(frontend: MakeFrontend, tmp_path: P
         await client.say("Weather?")
         await client.say("And tomorrow?")
         (thought,) = (m for m in backend.seen[1].json["messages"] if m["role"] == "reasoning")
-        assert thought.get("encryptedValue") == ("s3cret" if client.new else None)
+        assert thought["encryptedValue"] == "s3cret"
 
 
 async def test_what_a_client_gives_along(frontend: MakeFrontend, tmp_path: Path) -> None:
@@ -302,9 +301,9 @@ async def test_usage(frontend: MakeFrontend, agent: Agent, tmp_path: Path) -> No
         backend.streams(*agent.say("Hello"))
         view = await client.say("Hi")
         started, finished = view.events[0], view.last
+        (usage,) = finished["usage"]
+        assert (usage["inputTokens"], usage["outputTokens"], usage["totalTokens"]) == (9, 4, 13)
         if client.new:
-            (usage,) = finished["usage"]
-            assert (usage["inputTokens"], usage["outputTokens"], usage["totalTokens"]) == (9, 4, 13)
             assert (started["protocolVersion"], finished["outcome"]) == ("1.0", {"type": "success"})
         else:
-            assert {"protocolVersion", "outcome", "usage"}.isdisjoint({*started, *finished})
+            assert {"protocolVersion", "outcome"}.isdisjoint({*started, *finished})
