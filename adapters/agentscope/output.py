@@ -50,6 +50,8 @@ class Output:
         """Opens a message of its own, after closing the one that was open."""
         self.close()
         message = self.message = WireMessage(self._new_id(owner), kind, role, owner)
+        if kind == "reasoning" and self.form.types.get(kind):
+            self._lost.add(Feature.REASONING, "as text")
         self.note(note or {})
         self.write(message.opening(self.next()))
         return message

@@ -298,7 +298,7 @@ def test_options_of_this_form() -> None:
     ctx = context(options=options)
     final = payloads(encode(events, ctx, front=java))[-1]
     assert [m["type"] for m in final["output"]] == ["MESSAGE", "PLUGIN_CALL"]
-    assert ctx.lost.names == ["tool_origin"]
+    assert ctx.lost.names == ["reasoning", "tool_origin"]
 
 
 def test_a_function_that_the_python_form_called_a_plugin_is_a_function_here() -> None:
