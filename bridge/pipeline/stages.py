@@ -17,7 +17,6 @@ from bridge.errors import ConfigError
 from bridge.model import (
     ArgsDelta,
     Event,
-    Interrupted,
     Message,
     MessageEnded,
     MessageStarted,
@@ -95,12 +94,6 @@ class WithholdServerTools:
                 self._ends[event.message_id] = event
             case ToolResulted():
                 self._ran(event, out)
-            case Interrupted() if event.call_id in self._calls:
-                # The call that waits for a person: it is the question.
-                part_id = self._calls.pop(event.call_id)
-                out.extend(self._held.pop(part_id))
-                self._end_messages(out)
-                out.append(event)
             case RunFinished() | RunFailed():
                 self._release(out, finished=isinstance(event, RunFinished))
                 out.append(event)

@@ -41,9 +41,10 @@ def comparable(out: Outline) -> tuple[Any, ...]:
     results = sorted((i for i in out.items if i[0] == "tool_result"), key=repr)
     items: list[tuple[Any, ...]] = []
     for item in (i for i in out.items if i[0] != "tool_result"):
-        joins = items and items[-1][0] == item[0] in ("text", "refusal") and len(item) == 2
+        # What stood on both sides of a result goes on, as `outline` has it; behind a signature something new begins.
+        joins = items and items[-1][0] == item[0] in ("text", "refusal", "reasoning") and not any(items[-1][2:])
         if joins:
-            items[-1] = (item[0], items[-1][1] + item[1])
+            items[-1] = (item[0], items[-1][1] + item[1], *item[2:])
         else:
             items.append(item)
     return items, results, out.usage, out.error is not None, out.reason
