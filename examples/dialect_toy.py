@@ -10,23 +10,7 @@ by `{"say": "text", "end": "stop"}`; a failure is `{"wrong": "why"}`. A test cla
     python examples/dialect_toy.py
 """
 
-from bridge import (
-    ErrorCode,
-    Failure,
-    FinishReason,
-    Heartbeat,
-    Message,
-    PartKind,
-    Request,
-    RequestError,
-    RunFailed,
-    RunFinished,
-    Text,
-    TextDelta,
-    decode,
-    pretty,
-    translate,
-)
+from bridge import ErrorCode, Failure, RequestError, decode, pretty, translate
 from bridge.codec import (
     ANSWER_FEATURES,
     KEEPALIVE,
@@ -42,7 +26,18 @@ from bridge.codec import (
 )
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, need_json, read_body
-from bridge.model import result_text
+from bridge.model import (
+    FinishReason,
+    Heartbeat,
+    Message,
+    PartKind,
+    Request,
+    RunFailed,
+    RunFinished,
+    Text,
+    TextDelta,
+    result_text,
+)
 
 NO_PLACE = "this wire has text and an end, nothing else"
 UNSAID = set(ANSWER_FEATURES) - {Feature.TEXT, Feature.REFUSAL, Feature.FINISH_LENGTH}
