@@ -40,9 +40,7 @@ _PIECES = {
     "input_json_delta": (PartKind.TOOL_CALL, "partial_json"),
 }
 _FIELDS = frozenset({"text", "thinking", "partial_json"})
-_MESSAGE_FIELDS = frozenset(
-    {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"}
-)  # fmt: skip
+_MESSAGE_FIELDS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
 _BLOCK_FIELDS = frozenset({"type", "text", "thinking", "signature", "id", "name", "input", "citations"})
 
 

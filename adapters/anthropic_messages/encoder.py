@@ -7,6 +7,7 @@ begins (docs/architecture.md).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ _LOST: dict[type, Feature] = {
 # These write nothing in the middle of a message, or nothing that has a place in it.
 _FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted, *_LOST)
 _DELTA = "content_block_delta"
+_EVENT_NAME = re.compile(r"[\w.-]+", re.ASCII)  # it stands on a line of its own, which nothing may end early
 _PING = Frame(b'{"type":"ping"}', "ping")
 
 
@@ -211,7 +213,11 @@ class MessagesEncoder:
         elif isinstance(block := value.get("block"), dict):
             self._whole(block, value.get(UNREAD) or [])
         elif isinstance(wire := value.get("event"), dict):
-            self._write(str(wire.get("type")), wire)
+            name = wire.get("type")
+            if isinstance(name, str) and _EVENT_NAME.fullmatch(name):
+                self._write(name, wire)
+            else:
+                self._context.lost.add(Feature.RAW, "an event whose name is none")
 
     def _whole(self, block: dict[str, Any], deltas: list[dict[str, Any]]) -> None:
         index = self._open(block)
