@@ -15,7 +15,9 @@ from typing import Any
 
 from adapters.anthropic_messages.errors import error_in, failure_of
 from adapters.anthropic_messages.wire import (
+    CITATIONS,
     NAME,
+    UNREAD,
     UsageReader,
     arguments_of,
     noted,
@@ -38,9 +40,7 @@ _PIECES = {
     "input_json_delta": (PartKind.TOOL_CALL, "partial_json"),
 }
 _FIELDS = frozenset({"text", "thinking", "partial_json"})
-_MESSAGE_FIELDS = frozenset(
-    {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"}
-)  # fmt: skip
+_MESSAGE_FIELDS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
 _BLOCK_FIELDS = frozenset({"type", "text", "thinking", "signature", "id", "name", "input", "citations"})
 
 
@@ -262,9 +262,9 @@ class MessagesDecoder:
             self._builder.ragged(index, arguments_of(block.input))
         extras: dict[str, Any] = {}
         if block.citations:
-            extras["citations"] = block.citations
+            extras[CITATIONS] = block.citations
         if block.deltas:
-            extras["deltas"] = block.deltas
+            extras[UNREAD] = block.deltas
         self._builder.end_part(index, signature=block.signature, extras=noted(extras))
 
     def _whole_block(self, block: _Block) -> None:
@@ -274,7 +274,7 @@ class MessagesDecoder:
             self._builder.open_part(key, _MESSAGE, PartKind.REASONING, extras=noted(rest))
             self._builder.end_part(key, redacted=text_of(block.start.get("data")) or None)
             return
-        self._builder.emit(Raw(NAME, {"block": block.start, **({"deltas": block.deltas} if block.deltas else {})}))
+        self._builder.emit(Raw(NAME, {"block": block.start, **({UNREAD: block.deltas} if block.deltas else {})}))
 
     # -------------------------------------------------------------- the end
 

@@ -7,12 +7,23 @@ begins (docs/architecture.md).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from adapters.anthropic_messages.errors import CANCELED, error_object
 from adapters.anthropic_messages.options import front
-from adapters.anthropic_messages.wire import NAME, NO_USAGE, block_delta, own, stop_word, wire_id, write_usage
+from adapters.anthropic_messages.wire import (
+    CITATIONS,
+    NAME,
+    NO_USAGE,
+    UNREAD,
+    block_delta,
+    own,
+    stop_word,
+    wire_id,
+    write_usage,
+)
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.order import DELTAS, Order
@@ -30,6 +41,7 @@ _LOST: dict[type, Feature] = {
 # These write nothing in the middle of a message, or nothing that has a place in it.
 _FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted, *_LOST)
 _DELTA = "content_block_delta"
+_EVENT_NAME = re.compile(r"[\w.-]+", re.ASCII)  # it stands on a line of its own, which nothing may end early
 _PING = Frame(b'{"type":"ping"}', "ping")
 
 
@@ -168,9 +180,9 @@ class MessagesEncoder:
         if part.before:
             if part.started.kind is PartKind.TOOL_CALL and not part.pieces:
                 self._block_delta(part.index, {"type": "input_json_delta", "partial_json": "{}"})
-            for citation in late.get("citations") or ():
+            for citation in late.get(CITATIONS) or ():
                 self._block_delta(part.index, {"type": "citations_delta", "citation": citation})
-            for delta in late.get("deltas") or ():
+            for delta in late.get(UNREAD) or ():
                 self._block_delta(part.index, delta)
             if event.signature:
                 self._block_delta(part.index, {"type": "signature_delta", "signature": event.signature})
@@ -199,9 +211,13 @@ class MessagesEncoder:
         if event.dialect != NAME or not isinstance(value, dict):
             self._context.lost.add(Feature.RAW, event.dialect)
         elif isinstance(block := value.get("block"), dict):
-            self._whole(block, value.get("deltas") or [])
+            self._whole(block, value.get(UNREAD) or [])
         elif isinstance(wire := value.get("event"), dict):
-            self._write(str(wire.get("type")), wire)
+            name = wire.get("type")
+            if isinstance(name, str) and _EVENT_NAME.fullmatch(name):
+                self._write(name, wire)
+            else:
+                self._context.lost.add(Feature.RAW, "an event whose name is none")
 
     def _whole(self, block: dict[str, Any], deltas: list[dict[str, Any]]) -> None:
         index = self._open(block)

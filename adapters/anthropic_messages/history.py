@@ -11,7 +11,7 @@ from typing import Any
 
 from adapters.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
 from adapters.anthropic_messages.options import BackOptions
-from adapters.anthropic_messages.wire import input_of, own, wire_id
+from adapters.anthropic_messages.wire import UNREAD, input_of, own, wire_id
 from bridge.codec import Context, Feature
 from bridge.errors import Unsupported
 from bridge.model import (
@@ -123,7 +123,7 @@ class MessageWriter:
     def _block(self, part: Part, role: str, path: str) -> Block | None:
         match part:
             case Text():
-                return {"type": "text", "text": part.text, **own(part.extras)}
+                return {"type": "text", "text": part.text, **_fields(part)}
             case Refusal():
                 return {"type": "text", "text": part.text} if part.text else None
             case Data():
@@ -145,7 +145,7 @@ class MessageWriter:
         if call.origin is not Origin.FUNCTION:
             self._lost.add(Feature.TOOL_ORIGIN)
         known = {"type": "tool_use", "id": wire_id(call.call_id), "name": call.name, "input": input_of(call.arguments)}
-        return {**known, **own(call.extras)}
+        return {**known, **_fields(call)}
 
     def _reasoning(self, part: Reasoning, role: str) -> Block | None:
         """The API checks signatures: thinking of its own must come back, anybody else's is refused."""
@@ -155,10 +155,10 @@ class MessageWriter:
         elif part.redacted and not part.signature:
             if part.text:
                 self._lost.add(Feature.REASONING_HISTORY, "the text of redacted reasoning")
-            return {"type": "redacted_thinking", "data": part.redacted, **own(part.extras)}
+            return {"type": "redacted_thinking", "data": part.redacted, **_fields(part)}
         elif part.signature or (wanted == "always" and part.text):
             known = {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
-            return {**known, **own(part.extras)}
+            return {**known, **_fields(part)}
         elif part.text:
             self._lost.add(Feature.REASONING_HISTORY, "without a signature; option reasoning_history")
         return None
@@ -191,6 +191,11 @@ def _feature(media: Media) -> Feature:
     if isinstance(media.source, FileRef):
         return Feature.FILE_REF
     return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
+
+
+def _fields(part: Text | ToolCall | Reasoning) -> dict[str, Any]:
+    """Fields that only this dialect knows; the pieces in which some of them came are no field of a request."""
+    return {name: value for name, value in own(part.extras).items() if name != UNREAD}
 
 
 def _blank(block: Block) -> bool:

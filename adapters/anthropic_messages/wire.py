@@ -12,6 +12,8 @@ from bridge.model import Extras, FinishReason, UsageReported, json_text
 NAME = "anthropic-messages"
 VERSION = "2023-06-01"
 VERSION_HEADER = "anthropic-version"
+CITATIONS, UNREAD = "citations", "deltas"
+"""Where an answer's part keeps its citations, and the deltas of its block that nobody here knows."""
 
 
 def own(extras: Extras | None) -> dict[str, Any]:

@@ -294,7 +294,9 @@ async def anthropic_client(
     asked: dict[str, Any] = {"model": "m", "max_tokens": 1000, "messages": anthropic_talk(messages), **more}
     if tools:
         asked["tools"] = tools
-    async with anthropic.AsyncAnthropic(base_url=f"{base}/claude", api_key="client-key", max_retries=0) as client:
+    async with anthropic.AsyncAnthropic(
+        base_url=f"{base}/claude", api_key="client-key", max_retries=0, timeout=60
+    ) as client:
         try:
             if stream:
                 await _anthropic_stream(client, asked, seen)
@@ -309,7 +311,10 @@ async def anthropic_client(
 
 async def _anthropic_stream(client: anthropic.AsyncAnthropic, asked: dict[str, Any], seen: Seen) -> None:
     async with client.messages.stream(**asked) as running:
+        pieces: dict[int, str] = {}
         async for event in running:
+            if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
+                pieces[event.index] = pieces.get(event.index, "") + event.delta.partial_json
             if event.type == "text":
                 seen.text += event.text
             elif event.type == "thinking":
@@ -320,6 +325,9 @@ async def _anthropic_stream(client: anthropic.AsyncAnthropic, asked: dict[str, A
     text, reasoning = seen.text, seen.reasoning
     _anthropic_message(final, seen)
     assert (seen.text, seen.reasoning) == (text, reasoning)
+    for call, arguments in zip(seen.calls, pieces.values(), strict=True):
+        assert orjson.loads(arguments) == orjson.loads(call.arguments)
+        call.arguments = arguments
 
 
 def _anthropic_message(message: Any, seen: Seen) -> None:

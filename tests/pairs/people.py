@@ -12,7 +12,7 @@ import orjson
 from ag_ui.core import Event as AguiEvent
 from pydantic import TypeAdapter
 
-from tests.pairs.clients import Call, Seen, agentscope_client, openai_client
+from tests.pairs.clients import Call, Seen, agentscope_client, anthropic_client, openai_client
 
 Wire = dict[str, Any]
 _EVENTS: TypeAdapter[Any] = TypeAdapter(AguiEvent)
@@ -66,6 +66,7 @@ class ChatPerson(Person):
     dialect = "openai-chat"
     knows_interrupts = False
     named = False
+    client = staticmethod(openai_client)
 
     def __init__(self, base: str, thread: str, tools: tuple[str, ...] = ()) -> None:
         super().__init__(base, thread, tools)
@@ -90,7 +91,7 @@ class ChatPerson(Person):
         if self.named:
             more["metadata"] = {"thread_id": self.thread}
         self.seen = seen = Seen()
-        await openai_client(self.base, list(self.messages), seen=seen, **more)
+        await self.client(self.base, list(self.messages), seen=seen, **more)
         if seen.error is None and (seen.text or seen.calls):
             calls = [
                 {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
@@ -104,6 +105,14 @@ class ChatPerson(Person):
 
 class NamedChatPerson(ChatPerson):
     named = True
+
+
+class ClaudePerson(ChatPerson):
+    """The `anthropic` SDK: the whole talk every time. `messages` are kept as chat writes them."""
+
+    route = "/claude/v1"
+    dialect = "anthropic-messages"
+    client = staticmethod(anthropic_client)
 
 
 class ScopePerson(Person):
@@ -408,6 +417,7 @@ class Kit2Person(AguiPerson):
 PEOPLE: dict[str, type[Person]] = {
     "openai-chat": ChatPerson,
     "openai-chat named": NamedChatPerson,
+    "anthropic-messages": ClaudePerson,
     "agentscope": ScopePerson,
     "ag-kit": KitPerson,
     "ag-kit-2": Kit2Person,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
-import httpx2
 import pydantic
 from anthropic.types import Message, RawMessageStreamEvent
 
@@ -18,6 +17,7 @@ from bridge.codec import Context, Frame, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Request, fold, verify
+from tests.replay import replaying
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "anthropic-messages"
 INDEX: list[dict[str, Any]] = json.loads((CAPTURES / "index.json").read_text())["captures"]
@@ -272,25 +272,7 @@ def sent(wanted: Request, options: dict[str, Any] | None = None, context: Contex
 # ---------------------------------------------------------------------- the SDK
 
 
-class _Bytes(httpx2.SyncByteStream):
-    """A response body in pieces."""
-
-    def __init__(self, pieces: list[bytes]) -> None:
-        self._pieces = pieces
-
-    def __iter__(self) -> Any:
-        return iter(self._pieces)
-
-
 def sdk(data: bytes | WireResponse, pieces: int = 1) -> anthropic.Anthropic:
     """The real client, which gets these bytes whatever it asks."""
-
-    def handle(wire: httpx2.Request) -> httpx2.Response:
-        if isinstance(data, WireResponse):
-            return httpx2.Response(data.status, headers=data.headers, content=data.body)
-        size = max(1, len(data) // pieces)
-        stream = _Bytes([data[i : i + size] for i in range(0, len(data), size)])
-        return httpx2.Response(200, headers={"content-type": "text/event-stream; charset=utf-8"}, stream=stream)
-
-    client = httpx2.Client(transport=httpx2.MockTransport(handle))
+    client = replaying(data, pieces)
     return anthropic.Anthropic(api_key="none", base_url="http://bridge.test", http_client=client, max_retries=0)

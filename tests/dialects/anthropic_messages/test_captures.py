@@ -157,6 +157,14 @@ def test_unknown_things_keep_their_place_and_fields() -> None:
     assert values[8]["delta"]["verdict"] == "fine"
 
 
+@pytest.mark.parametrize("name", ["a\n\ndata: {}", "a b", "é", "x:"])
+def test_a_name_that_would_break_its_line_is_not_written(name: str) -> None:
+    context = front()
+    data = encode(decode([capture("text").replace(b'"type":"ping"', b'"type":' + json.dumps(name).encode())]), context)
+    judge(data)
+    assert context.lost.names == ["raw"]
+
+
 @pytest.mark.parametrize("entry", REFUSALS, ids=names(REFUSALS))
 def test_refusals(entry: dict[str, Any]) -> None:
     wanted = entry["expect"]["error"]

@@ -376,6 +376,13 @@ def test_a_talk_told_in_many_messages() -> None:
     assert _talk_fault([{**said, "content": said["content"][1:]}, answered, done, last]) is None
 
 
+def test_an_answer_that_was_kept_goes_back_as_a_request_may() -> None:
+    """With its citations, and without the pieces of a block that nobody here knows."""
+    cited = Text("x", {dialect.name: {"citations": [{"type": "char_location"}], "deltas": [{"type": "tone_delta"}]}})
+    body = sent(foreign(Message("user", [Text("x")]), Message("assistant", [cited])))
+    assert body["messages"][1]["content"] == [text("x", citations=[{"type": "char_location"}])]
+
+
 def test_instructions_on_the_way_may_stay_there() -> None:
     talk = foreign(Message("user", [Text("x")]), Message("system", [Text("Be brief.")]))
     body = sent(talk, {"system_inside": "system"})

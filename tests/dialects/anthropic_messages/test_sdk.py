@@ -139,6 +139,20 @@ async def test_text_over_a_messages_model(stream: bool) -> None:
         assert seen.json["top_k"] == 5
 
 
+async def test_the_beta_client() -> None:
+    """It adds `?beta=true`, its betas as a header, and fields of theirs."""
+    async with bridge() as (sdk, backend, _):
+        edits: Any = {"edits": []}
+        said = await sdk.beta.messages.create(
+            model="claude-x", max_tokens=9, messages=USER, betas=["b-1"], context_management=edits
+        )
+        assert said.content[0].text == "You said: Hello"
+        async with sdk.beta.messages.stream(model="claude-x", max_tokens=9, messages=USER, betas=["b-1"]) as running:
+            assert await running.get_final_text() == "You said: Hello"
+        assert [s.headers["anthropic-beta"] for s in backend.seen] == ["b-1", "b-1"]
+        assert backend.seen[0].json["context_management"] == edits
+
+
 async def test_the_text_arrives_while_the_backend_still_speaks() -> None:
     async with bridge() as (sdk, backend, _):
         begun, rest = streamed(message([{"type": "text", "text": "Hello"}]))[:4], []
