@@ -54,7 +54,7 @@ CONFIG = {
     "server": {"port": int(os.environ.get("PORT", "8080"))},
     "stores": {"history": "off"},  # the chain gets what each client sends
     "backends": {"chain": {"dialect": "python", "target": f"{__name__}:run"}},
-    "routes": [{"dialect": name, "path": f"/{name}", "backend": "chain"} for name in registry.names()],
+    "routes": [{"dialect": name, "path": f"/{name}/v1", "backend": "chain"} for name in registry.names()],
 }
 
 
