@@ -325,7 +325,8 @@ async def _anthropic_stream(client: anthropic.AsyncAnthropic, asked: dict[str, A
     text, reasoning = seen.text, seen.reasoning
     _anthropic_message(final, seen)
     assert (seen.text, seen.reasoning) == (text, reasoning)
-    for call, arguments in zip(seen.calls, pieces.values(), strict=True):
+    said = [pieces[n] for n, block in enumerate(final.content) if block.type == "tool_use"]
+    for call, arguments in zip(seen.calls, said, strict=True):
         assert orjson.loads(arguments) == orjson.loads(call.arguments)
         call.arguments = arguments
 
