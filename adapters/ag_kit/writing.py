@@ -7,12 +7,13 @@ from urllib.parse import quote
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
+from bridge.codec.tools import sayable
 from bridge.errors import Unsupported
 from bridge.model import Request, Resume, Tool, ToolMode, json_text
 
 from .history import Writer
 from .options import BackOptions, back
-from .wire import EMPTY_SCHEMA, own, unknown
+from .wire import EMPTY_SCHEMA, NAME, own, unknown
 
 HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
 
@@ -82,7 +83,7 @@ def _tools(request: Request) -> list[dict[str, Any]] | None:
     """Absent, empty and filled lists mean three things: keep the last list, offer none, offer these."""
     if request.tools is None or (request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE):
         return None
-    return [_tool(t) for t in request.tools]
+    return [_tool(t) for t in sayable(request.tools, NAME)]
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

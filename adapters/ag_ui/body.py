@@ -10,6 +10,7 @@ from adapters.ag_ui.props import write_props
 from adapters.ag_ui.wire import NAME, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
+from bridge.codec.tools import sayable
 from bridge.model import Request, Resume, Tool
 
 # Whoever takes `*/*` may be answered in protobuf by the TypeScript encoder.
@@ -25,7 +26,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         "runId": request.run_id or context.run_id,
         "state": {} if request.state is None else request.state,
         "messages": MessageWriter(context, options).write(request),
-        "tools": [_tool(tool, options) for tool in request.tools or ()],
+        "tools": [_tool(tool, options) for tool in sayable(request.tools, NAME)],
         "context": [_entry(entry) for entry in request.context],
         "forwardedProps": _props(request, context, options),
     }

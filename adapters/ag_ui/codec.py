@@ -24,7 +24,7 @@ from bridge.codec import (
     WireRequest,
     WireResponse,
 )
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import dumps, read_json
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 
@@ -89,7 +89,7 @@ class AGUI(Dialect):
             lines = wire.body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
             events = decoder.feed([line[5:].strip() for line in lines if line.startswith(b"data:")])
             return events + decoder.close()
-        value = errors.read_json(wire.body)
+        value = read_json(wire.body)
         values = value if isinstance(value, list) else [value]
         if values and all(isinstance(v, dict) and isinstance(v.get("type"), str) for v in values):
             return decoder.feed([dumps(v) for v in values]) + decoder.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 from adapters.ag_ui.wire import OURS, camel, text_of
 from bridge.codec import WireResponse, json_response
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, loads
+from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.redact import masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
@@ -139,15 +139,6 @@ def decode_error(wire: WireResponse) -> Failure:
         code = ErrorCode.BACKEND_ERROR  # a wrong address says nothing of the request
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
     return Failure(code, message, backend_code=_foreign(word), headers=headers, details=details)
-
-
-def read_json(body: bytes) -> Any:
-    """The JSON value of a body, None when it is none or too deep to be handed on."""
-    try:
-        value = loads(body)
-    except ValueError:
-        return None
-    return None if deeper_than(value, MAX_DEPTH) else value
 
 
 def error_in(value: Any) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adapters.ag_ui.options import FrontOptions
-from adapters.ag_ui.wire import REDACTED
-from bridge.model import PartEnded
+from bridge.model import PartEnded, seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +23,8 @@ class ReasoningWords:
 
     @staticmethod
     def secret(event: PartEnded) -> str | None:
-        """The opaque value that must come back with this reasoning; a signature goes before encrypted text."""
-        if event.signature:
-            return event.signature
-        return f"{REDACTED}{event.redacted}" if event.redacted else None
+        """The opaque value that must come back with this reasoning."""
+        return seal(event.signature, event.redacted)
 
 
 _WORDS: dict[str, ReasoningWords] = {

@@ -6,6 +6,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, Losses, WireRequest
 from bridge.codec.jsontext import dumps
+from bridge.codec.tools import sayable
 from bridge.errors import Unsupported
 from bridge.model import (
     Message,
@@ -26,7 +27,7 @@ from .approvals import answer_data
 from .calls import call_data, call_type, origin_note, output_data, output_of
 from .contents import content_of
 from .forms import PYTHON, Form
-from .notes import own, reasoning_note
+from .notes import NAME, own, reasoning_note
 from .options import BackOptions, back
 
 _SAMPLING = ("top_p", "temperature", "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed")
@@ -108,7 +109,7 @@ def _tools(request: Request, form: Form) -> list[dict[str, Any]] | None:
         barred = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
         return [_tool(t, strict=False) for t in request.tools or ()] or None if not barred else None
     others = own(request.extras).get("tools")
-    tools = [_tool(t) for t in request.tools or ()] + (others if isinstance(others, list) else [])
+    tools = [_tool(t) for t in sayable(request.tools, NAME)] + (others if isinstance(others, list) else [])
     return tools or None
 
 

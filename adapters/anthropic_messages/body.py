@@ -11,6 +11,7 @@ from adapters.anthropic_messages.request import TOOLS
 from adapters.anthropic_messages.wire import NAME, VERSION_HEADER, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
+from bridge.codec.tools import sayable
 from bridge.model import Request, Tool, ToolMode
 
 _HELD = ("context", "state", "resume")
@@ -55,7 +56,7 @@ def _body(request: Request, context: Context, options: BackOptions, own_tools: l
     """The fields that the request says something about; only the limit is made up, since the wire demands one."""
     sampling = request.sampling
     system, messages = MessageWriter(context, options).write(request.messages)
-    tools = [_tool(t) for t in request.tools or ()]
+    tools = [_tool(t) for t in sayable(request.tools, NAME)]
     for place, tool in own_tools:
         tools.insert(place, tool)
     fields = {

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.openai_chat.decoder import ChatDecoder
-from adapters.openai_chat.errors import decode_error, encode_error, error_in, failure_of, read_json
 from adapters.openai_chat.options import BackOptions, FrontOptions
 from adapters.openai_chat.shape import CANCELED, audio_of, feature_of, finish_word, first_keys, id_of, model_of
 from adapters.openai_chat.wire import NAME, merge, own, write_usage
-from bridge.codec import Context, Feature, Frame, FrameLike, WireResponse, json_response
-from bridge.codec.jsontext import dumps
+from bridge.codec import Context, Feature, WireResponse, json_response
+from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
+from bridge.codec.wire import holds_events, payloads_in
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,
@@ -238,17 +238,15 @@ class _Assembler:
 
 # ------------------------------------------------------------------ from backends
 
-_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
-"""How an event stream begins, whatever its content type says."""
-
 
 def parse_response(wire: WireResponse, context: Context, options: BackOptions) -> list[Event]:
     """The run that a response with a body in one piece tells of; what is no completion is a run that failed."""
     if wire.status >= 400:
         return _failed(decode_error(wire), context)
     value = read_json(wire.body)
-    if value is None and (wire.content_type == "text/event-stream" or _EVENTS.match(wire.body)):
-        return _collected(wire.body, context, options)
+    if value is None and holds_events(wire):
+        decoder = ChatDecoder(context, options)
+        return decoder.feed(payloads_in(wire.body)) + decoder.close()
     if isinstance(value, dict):
         choices = value.get("choices")
         if isinstance(choices, list) and any(isinstance(c, dict) for c in choices):
@@ -264,16 +262,3 @@ def _failed(failure: Failure, context: Context) -> list[Event]:
     builder = context.builder()
     builder.fail(failure)
     return builder.take()
-
-
-def _collected(body: bytes, context: Context, options: BackOptions) -> list[Event]:
-    """An event stream in answer to `stream: false` is seen too. Its lines are all here, so splitting them is simple."""
-    decoder = ChatDecoder(context, options)
-    frames: list[FrameLike] = []
-    text = body.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    for block in text.split(b"\n\n"):
-        lines = block.split(b"\n")
-        if data := [line[5:].strip() for line in lines if line.startswith(b"data:")]:
-            failed = b"event: error" in lines or b"event:error" in lines
-            frames.append(Frame(b"\n".join(data), "error" if failed else None))
-    return decoder.feed(frames) + decoder.close()

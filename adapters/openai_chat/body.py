@@ -9,10 +9,12 @@ from adapters.openai_chat.options import BackOptions
 from adapters.openai_chat.wire import NAME, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
+from bridge.codec.openai import SHARED, fits_metadata, from_sibling
+from bridge.codec.tools import sayable
 from bridge.errors import Unsupported
 from bridge.model import Request, ResponseFormat, Tool, ToolChoice, ToolMode
 
-_METADATA_PAIRS = 16
+SIBLING = "openai-responses"
 _HELD = ("context", "state")
 
 
@@ -32,6 +34,10 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     if request.stream and options.include_usage:
         asked = stream_options if isinstance(stream_options, dict) else {}
         body["stream_options"] = {**asked, "include_usage": True}
+    sibling = request.extra(SIBLING)
+    text = sibling.get("text")
+    # The other API says the verbosity inside of `text`
+    body.update(from_sibling({**sibling, **(text if isinstance(text, dict) else {})}))
     _record_losses(request, context)
     body.update(extras)
     accept = "text/event-stream" if request.stream else "application/json"
@@ -41,7 +47,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
 
 def _set(body: dict[str, Any], request: Request, options: BackOptions) -> None:
     """The fields that the request says something about; nothing is invented for the others."""
-    sampling = request.sampling
+    sampling, tools = request.sampling, sayable(request.tools, NAME)
     fields = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -52,9 +58,9 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions) -> None:
         "frequency_penalty": sampling.frequency_penalty,
         options.max_tokens_field: sampling.max_tokens,
         # An empty list is refused by OpenAI, and so are the two fields about tools without any.
-        "tools": [_tool(t) for t in request.tools] if request.tools else None,
-        "tool_choice": _tool_choice(request.tool_choice, request.tools or []) if request.tools else None,
-        "parallel_tool_calls": request.parallel_tool_calls if request.tools else None,
+        "tools": [_tool(t) for t in tools] or None,
+        "tool_choice": _tool_choice(request.tool_choice, tools) if tools else None,
+        "parallel_tool_calls": request.parallel_tool_calls if tools else None,
         "response_format": _response_format(request.response_format),
         "reasoning_effort": request.reasoning_effort,
         "user": request.user_id,
@@ -67,11 +73,10 @@ def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> N
     metadata = request.metadata
     if not metadata:
         return
-    fits = len(metadata) <= _METADATA_PAIRS and all(isinstance(v, str) for v in metadata.values())
-    if fits or NAME in (request.extras or {}):
+    if fits_metadata(metadata) or NAME in (request.extras or {}):
         body["metadata"] = metadata
     else:
-        context.lost.add(Feature.METADATA, f"only {_METADATA_PAIRS} pairs of strings can be sent")
+        context.lost.add(Feature.METADATA, "only 16 pairs of strings can be sent")
 
 
 def _record_losses(request: Request, context: Context) -> None:
@@ -80,7 +85,7 @@ def _record_losses(request: Request, context: Context) -> None:
             context.lost.add(Feature(name))
     if request.thread_id is not None and request.thread_id not in request.metadata.values():
         context.lost.add(Feature.THREAD_ID)
-    if any(name != NAME and fields for name, fields in (request.extras or {}).items()):
+    if any(name != NAME and not SHARED.issuperset(fields) for name, fields in (request.extras or {}).items()):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from adapters.openai_chat import answer, body, errors, models, request
+from adapters.openai_chat import answer, body, request
 from adapters.openai_chat.card import CARD
 from adapters.openai_chat.decoder import ChatDecoder
 from adapters.openai_chat.encoder import ChatEncoder
@@ -18,31 +18,28 @@ from adapters.openai_chat.wire import NAME
 from bridge.codec import (
     Context,
     Decoder,
-    Dialect,
     Encoder,
     Endpoint,
-    ModelInfo,
     Operation,
     Options,
     WireRequest,
     WireResponse,
 )
 from bridge.codec.jsontext import dumps
-from bridge.errors import Failure
+from bridge.codec.openai import MODELS, OpenAIDialect
 from bridge.model import Event, Request
 
 _O = TypeVar("_O", bound=Options)
 
 
-class OpenAIChat(Dialect):
+class OpenAIChat(OpenAIDialect):
     """Both sides of chat completions."""
 
     name = NAME
     card = CARD
     surface = (
         Endpoint("POST", "/chat/completions", Operation.RUN),
-        Endpoint("GET", "/models", Operation.MODELS),
-        Endpoint("GET", "/models/{id:.+}", Operation.MODELS),
+        *MODELS,
     )
     front_options = FrontOptions
     back_options = BackOptions
@@ -57,15 +54,6 @@ class OpenAIChat(Dialect):
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         return answer.assemble(events, context, _options(context.options, FrontOptions))
-
-    def encode_error(self, failure: Failure) -> WireResponse:
-        return errors.encode_error(failure)
-
-    def encode_models(self, infos: Sequence[ModelInfo]) -> WireResponse:
-        return models.encode_models(infos)
-
-    def encode_model(self, model: ModelInfo) -> WireResponse:
-        return models.encode_model(model)
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         message = {"role": "user", "content": text}
@@ -82,15 +70,6 @@ class OpenAIChat(Dialect):
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         return answer.parse_response(wire, context, _options(context.options, BackOptions))
-
-    def decode_error(self, wire: WireResponse) -> Failure:
-        return errors.decode_error(wire)
-
-    def models_request(self) -> WireRequest | None:
-        return WireRequest("GET", "/models", {"accept": "application/json"})
-
-    def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
-        return models.decode_models(wire)
 
 
 def _options(given: Any, kind: type[_O]) -> _O:

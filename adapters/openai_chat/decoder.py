@@ -11,21 +11,21 @@ from typing import Any
 
 from adapters.openai_chat.audio import audio_from
 from adapters.openai_chat.calls import Calls
-from adapters.openai_chat.errors import error_in, failure_of, mended_body
 from adapters.openai_chat.options import BackOptions
 from adapters.openai_chat.repeat import Repeat
 from adapters.openai_chat.think import ThinkSplitter
 from adapters.openai_chat.wire import (
     FINISH,
+    HALVES,
     NAME,
     REASONING_FIELDS,
-    is_number,
     noted,
     read_usage,
     without_empty,
 )
 from bridge.codec import Context, FrameLike
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, may_nest
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, is_number, loads, loads_mended, may_nest
+from bridge.codec.openai import error_in, failure_of
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
 
@@ -150,7 +150,7 @@ class ChatDecoder:
         if not text:
             return
         try:
-            chunk = mended_body(data)
+            chunk = loads_mended(data, HALVES)
         except ValueError:
             if event == "error":
                 self._no_chunk(text.decode("utf-8", "replace"), event)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.openai_chat.errors import error_object
 from adapters.openai_chat.options import FrontOptions
 from adapters.openai_chat.shape import (
     CANCELED,
@@ -25,6 +24,7 @@ from adapters.openai_chat.shape import (
 from adapters.openai_chat.wire import NAME, own, write_usage
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
+from bridge.codec.openai import error_object
 from bridge.model import (
     ArgsDelta,
     ContentAdded,

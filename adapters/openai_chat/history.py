@@ -12,6 +12,7 @@ from typing import Any
 from adapters.openai_chat.options import BackOptions
 from adapters.openai_chat.wire import NAME, merge, own
 from bridge.codec import Context, Feature
+from bridge.codec.openai import audio_format, feature_of, picture_url, source_words
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
@@ -30,13 +31,10 @@ from bridge.model import (
     Url,
     as_text,
     json_text,
-    mime_of,
     url_of,
 )
 
 Wire = dict[str, Any]
-
-_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
 
 
 class MessageWriter:
@@ -137,7 +135,7 @@ class MessageWriter:
         if (kept := _kept(part)) is not None:
             return kept
         if isinstance(part, Media):
-            self._lost.add(_feature(part), "in an assistant's message, told as text")
+            self._lost.add(feature_of(part), "in an assistant's message, told as text")
         return {"type": "text", "text": as_text(part), **(own(part.extras) if isinstance(part, Text) else {})}
 
     def _call(self, call: ToolCall) -> Wire:
@@ -198,22 +196,13 @@ class MessageWriter:
 
     def _refuse(self, media: Media, path: str) -> Wire:
         if self._options.unsupported_media == "text":
-            self._lost.add(_feature(media), "told as text")
+            self._lost.add(feature_of(media), "told as text")
             return {"type": "text", "text": as_text(media)}
         raise Unsupported(
-            f"{path}: this backend takes no {media.kind} {_SOURCES[type(media.source)]}. The option "
+            f"{path}: this backend takes no {media.kind} {source_words(media.source)}. The option "
             "unsupported_media: text sends it as text.",
             param=path,
         )
-
-
-_SOURCES: dict[type, str] = {Url: "by URL", Inline: "as bytes", FileRef: "by file id"}
-
-
-def _feature(media: Media) -> Feature:
-    if isinstance(media.source, FileRef):
-        return Feature.FILE_REF
-    return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
 
 
 def _kept(part: Part) -> Wire | None:
@@ -230,16 +219,12 @@ def _media(media: Media) -> Wire | None:
     extras.pop("odd_place", None)
     marked = extras.pop("type", None)
     if media.kind is MediaKind.IMAGE and not isinstance(media.source, FileRef):
-        # A data URL without its media type is refused by most servers.
-        url = url_of(media, mime_of(media) or "image/png")
-        return _wire_part("image_url", {"url": url}, extras)
+        return _wire_part("image_url", {"url": picture_url(media)}, extras)
     if marked in ("audio_url", "video_url"):
         return _wire_part(marked, {"url": url_of(media)}, extras)
     if media.kind is MediaKind.AUDIO and (isinstance(media.source, Inline) or marked == "input_audio"):
-        mime = media.mime or "audio/wav"
-        audio_format = _FORMATS.get(mime) or mime.partition("/")[2] or mime
         data = media.source.base64 if isinstance(media.source, Inline) else url_of(media)
-        return _wire_part("input_audio", {"data": data, "format": audio_format}, extras)
+        return _wire_part("input_audio", {"data": data, "format": audio_format(media.mime)}, extras)
     if media.kind is MediaKind.FILE:
         return _file(media, marked, extras)
     return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from adapters.openai_chat.wire import REASONING_FIELDS, noted, own
 from bridge.codec.check import Node, wrong
+from bridge.codec.openai import audio_type, bytes_or_url
 from bridge.model import (
     Data,
     FileRef,
@@ -18,7 +18,6 @@ from bridge.model import (
     Part,
     Reasoning,
     Refusal,
-    Source,
     Text,
     ToolCall,
     ToolResult,
@@ -28,7 +27,6 @@ from bridge.model import (
 )
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-_MIMES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
 class MessageReader:
@@ -196,12 +194,12 @@ def _input_audio(node: Node) -> Part:
     extras: dict[str, Any] = node.rest({"type", "input_audio"})
     if more := inner.rest({"data", "format"}):
         extras["input_audio"] = more
-    source, mime = _bytes_or_url(data)
-    if _URL.match(data):
+    source, mime = bytes_or_url(data)
+    if source != Inline(data):
         # DashScope wants `data:;base64,...` here and takes addresses, OpenAI neither: it goes back as it came
         extras = {**extras, "type": "input_audio", "input_audio": {**more, "data": data}}
     if audio_format:
-        mime = _MIMES.get(audio_format, f"audio/{audio_format}")
+        mime = audio_type(audio_format)
     return Media(MediaKind.AUDIO, source, mime, extras=noted(extras))
 
 
@@ -219,18 +217,10 @@ def _file(node: Node) -> Part:
     data = inner.string("file_data")
     if not data:
         wrong(inner.at("file_data"), "file_id or file_data", data, missing=True)
-    source, mime = _bytes_or_url(data)
+    source, mime = bytes_or_url(data)
     if isinstance(source, Url):
         extras["type"] = "file_data"
     return Media(MediaKind.FILE, source, mime, filename, noted(extras))
-
-
-_URL = re.compile("data:|https?://", re.IGNORECASE)
-
-
-def _bytes_or_url(data: str) -> tuple[Source, str | None]:
-    """What should be base64, but may be a `data:` URL or an address (OpenRouter, DashScope)."""
-    return source_of(data) if _URL.match(data) else (Inline(data), None)
 
 
 _READERS: dict[str, Callable[[Node], Part]] = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any
 
+from bridge.codec.jsontext import is_number
 from bridge.model import Extras, FinishReason, UsageReported
 
 NAME = "openai-chat"
@@ -35,11 +36,6 @@ def noted(values: dict[str, Any]) -> Extras | None:
 def without_empty(values: dict[str, Any]) -> dict[str, Any]:
     """The fields that say something: null, empty strings, lists and objects are left out, 0 and false are kept."""
     return {k: v for k, v in values.items() if v is not None and v != "" and v != [] and v != {}}
-
-
-def is_number(value: Any) -> TypeGuard[int | float]:
-    """Whether this JSON value is a number that arithmetic can be trusted with."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
 
 
 # ------------------------------------------------------------------ usage
@@ -97,8 +93,8 @@ def write_usage(usage: UsageReported) -> dict[str, Any]:
 # ------------------------------------------------------------------ JSON from servers
 
 
-PIECES = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text", "thinking"})
-"""Members whose texts come in pieces: the builder joins the halves of a surrogate pair in them."""
+HALVES = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text", "thinking"})
+"""Fields that hold pieces of a text, in which a surrogate pair may be cut in two."""
 
 
 def merge(total: dict[str, Any], delta: dict[str, Any]) -> None:

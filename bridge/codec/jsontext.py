@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from math import isfinite
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -63,6 +63,31 @@ def _finite(digits: str) -> float:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def loads_mended(data: bytes, halves: Collection[str] = ()) -> Any:
+    """As `loads_ragged`, made fit to be handed on: see `mended`. Raises `ValueError`, also for what is too deep."""
+    value = loads_ragged(data)
+    if deeper_than(value, MAX_DEPTH):
+        raise ValueError("nested too deep")
+    return mended(value, halves)
+
+
+def read_json(body: bytes) -> Any:
+    """The JSON value of a backend's body, None when it is none or too deep to be handed on."""
+    try:
+        value = loads(body)
+    except ValueError:
+        try:
+            return loads_mended(body)
+        except ValueError:
+            return None
+    return None if deeper_than(value, MAX_DEPTH) else value
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether this JSON value is a number that arithmetic can be trusted with."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
 
 
 def dumps(value: Any) -> bytes:

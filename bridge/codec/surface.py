@@ -38,13 +38,16 @@ class Endpoint:
     """One row: `path` is relative to the mount path and may hold `{name}` or `{name:.+}` pieces.
 
     `header`: lets two dialects share one path. Where they do, requests that carry this header are meant, and the
-    endpoint without one gets the others; an endpoint that shares its path with no other gets all.
+    endpoint without one gets the others; an endpoint that shares its path with no other gets all. `shared`: dialects
+    with this endpoint answer it alike, so that their routes may stand at one path; clients are told what all of them
+    have to tell.
     """
 
     method: str
     path: str
     operation: Operation
     header: str | None = None
+    shared: bool = False
 
 
 Surface = tuple[Endpoint, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -54,6 +55,27 @@ class WireResponse:
     def content_type(self) -> str:
         """The media type without parameters, lower-case; empty when there is none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+_STARTS = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+"""How an event stream begins, whatever its content type says."""
+
+
+def holds_events(wire: WireResponse) -> bool:
+    """Whether a body in one piece is an event stream that is all there."""
+    return wire.content_type == "text/event-stream" or bool(_STARTS.match(wire.body))
+
+
+def payloads_in(body: bytes) -> list[FrameLike]:
+    """The frames of an event stream that is all there; its lines are complete, so that splitting them is simple."""
+    frames: list[FrameLike] = []
+    text = body.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    for block in text.split(b"\n\n"):
+        lines = block.split(b"\n")
+        if data := [line[5:].strip() for line in lines if line.startswith(b"data:")]:
+            names = [line[6:].strip() for line in lines if line.startswith(b"event:")]
+            frames.append(Frame(b"\n".join(data), names[-1].decode("utf-8", "replace") if names else None))
+    return frames
 
 
 def json_response(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> WireResponse:

@@ -85,19 +85,19 @@ def _health(config: Config) -> Iterator[Problem]:
 def _collisions(config: Config, show: Show) -> Iterator[Problem]:
     """One problem for each pair of routes that share an endpoint, naming the first one they share."""
     health = config.server.health
-    owners: dict[tuple[str, str, str], str] = {
-        ("GET", health.live, ""): _HEALTH[0],
-        ("GET", health.ready, ""): _HEALTH[1],
+    owners: dict[tuple[str, str, str], tuple[str, bool]] = {
+        ("GET", health.live, ""): (_HEALTH[0], False),
+        ("GET", health.ready, ""): (_HEALTH[1], False),
     }
     for index, route in enumerate(config.routes):
         told: set[str] = set()
         mine = f"routes[{index}] ({route.dialect})"
         for path, endpoint in route.endpoints():
             key = (endpoint.method.upper(), _VARIABLE.sub("{", path), (endpoint.header or "").lower())
-            owner = owners.setdefault(key, mine)
+            owner, shared = owners.setdefault(key, (mine, endpoint.shared))
             if owner in _HEALTH and endpoint.operation is Operation.HEALTH:
                 continue  # both say that the process lives; the server's own answer is given
-            if owner != mine and owner not in told:
+            if owner != mine and owner not in told and not (shared and endpoint.shared):
                 told.add(owner)
                 place: Path = ("routes", index, "path")
                 yield Problem(place, f"{key[0]} {show(place, path)} is already served by {owner}")

@@ -49,7 +49,9 @@ from bridge.model.parts import (
     ToolResult,
     Url,
     mime_of,
+    seal,
     source_of,
+    unseal,
     url_of,
 )
 from bridge.model.pretty import pretty
@@ -131,8 +133,10 @@ __all__ = [
     "mime_of",
     "pretty",
     "result_text",
+    "seal",
     "source_of",
     "unfold",
+    "unseal",
     "url_of",
     "verify",
 ]

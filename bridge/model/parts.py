@@ -175,6 +175,22 @@ def parse_data_url(url: str) -> tuple[str | None, str] | None:
     return mime or None, body
 
 
+REDACTED = "redacted:"
+"""Marks an opaque value that stands for reasoning sent encrypted only, so that it goes back as what it is."""
+
+
+def seal(signature: str | None, redacted: str | None) -> str | None:
+    """The one opaque value of a reasoning, for wires with one field for it; a signature goes before encrypted text."""
+    return signature or (f"{REDACTED}{redacted}" if redacted else None)
+
+
+def unseal(value: str | None) -> tuple[str | None, str | None]:
+    """`(signature, redacted)` of what `seal` wrote; a value that it did not write is a signature."""
+    if value and value.startswith(REDACTED):
+        return None, value.removeprefix(REDACTED)
+    return value or None, None
+
+
 def source_of(url: str) -> tuple[Source, str | None]:
     """The source that a URL string on a wire stands for, and its media type when the URL itself says it."""
     parsed = parse_data_url(url)

@@ -43,13 +43,18 @@ class Sampling:
 
 @dataclass(slots=True)
 class Tool:
-    """A tool the model may call. `parameters` is a JSON Schema object, None when the wire gave none."""
+    """A tool the model may call. `parameters` is a JSON Schema object, None when the wire gave none.
+
+    `kind` is the wire's word for what it is. Anything but a function (a search that the provider runs, a tool whose
+    input is free text) can be said by the dialect alone that noted it in `extras`.
+    """
 
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
     extras: Extras | None = None
+    kind: str = "function"
 
 
 @dataclass(slots=True)

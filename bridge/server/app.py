@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from bridge.codec import Context, Dialect, Endpoint, Operation
+from bridge.codec import Context, Dialect, Endpoint, ModelInfo, Operation
 from bridge.engine import Bridge, Caller, Route
-from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
+from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.pipeline import trouble
 from bridge.server.access import Gate, Key, Keys
 from bridge.server.runs import Rules, RunHandler
@@ -122,8 +122,11 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
             path = route.path.rstrip("/") + endpoint.path
             if endpoint.operation is Operation.HEALTH and (endpoint.method, path) in own:
                 continue
+            choices = table.setdefault((endpoint.method, path or "/"), [])
+            if endpoint.shared and any(known.shared for known, _ in choices):
+                continue  # the first route there answers for all of them
             handler = _guarded(make(), route, state)
-            table.setdefault((endpoint.method, path or "/"), []).append((endpoint, handler))
+            choices.append((endpoint, handler))
             if not endpoint.path and path:
                 # Where the mount path is the endpoint, clients write it with and without a slash at its end.
                 table.setdefault((endpoint.method, f"{path}/"), []).append((endpoint, handler))
@@ -156,7 +159,7 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         return handler
 
     async def models(http: web.Request) -> web.StreamResponse:
-        listed = await route.list_models()
+        listed = await _models_at(route, state)
         wanted = http.match_info.get("id")
         if wanted is None:
             return response_of(route.dialect.encode_models(listed))
@@ -191,6 +194,30 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         Operation.COUNT: lambda: count,
         Operation.HEALTH: lambda: health,
     }
+
+
+async def _models_at(route: Route, state: State) -> list[ModelInfo]:
+    """The models of a route, and those of all routes that share its list. Raises `BackendError` when nobody has any."""
+    found: dict[str, ModelInfo] = {}
+    refused: BackendError | None = None
+    asked: list[tuple[object, object]] = []
+    for other in [route, *(r for r in state.bridge.routes if r is not route and _share_models(route, r))]:
+        if (other.backends, other.models) in asked:
+            continue
+        asked.append((other.backends, other.models))
+        try:
+            for info in await other.list_models():
+                found.setdefault(info.id, info)
+        except BackendError as error:
+            refused = error
+    if refused is not None and not found:
+        raise refused
+    return list(found.values())
+
+
+def _share_models(one: Route, other: Route) -> bool:
+    shares = [any(e.shared and e.operation is Operation.MODELS for e in r.dialect.surface) for r in (one, other)]
+    return one.path == other.path and all(shares)
 
 
 def _guarded(handler: Handler, route: Route, state: State) -> Handler:

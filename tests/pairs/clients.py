@@ -14,6 +14,9 @@ import aiohttp
 import anthropic
 import openai
 import orjson
+from openai.types.responses import Response
+
+from tests.responses_judge import judge
 
 TOOL = {
     "type": "function",
@@ -345,10 +348,109 @@ def _anthropic_message(message: Any, seen: Seen) -> None:
         seen.usage = (usage.input_tokens + read, usage.output_tokens)
 
 
+# ---------------------------------------------------------------------- openai-responses, by the openai SDK
+
+
+def responses_input(messages: Messages) -> list[dict[str, Any]]:
+    """Chat messages as a Responses client would send the same talk."""
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        content = message.get("content")
+        if message["role"] == "tool":
+            out.append({"type": "function_call_output", "call_id": message["tool_call_id"], "output": content})
+            continue
+        if content:
+            parts = content if isinstance(content, str) else [_input_part(p) for p in content]
+            out.append({"role": message["role"], "content": parts})
+        for call in message.get("tool_calls") or []:
+            out.append({"type": "function_call", "call_id": call["id"], **call["function"]})
+    return out
+
+
+def _input_part(part: dict[str, Any]) -> dict[str, Any]:
+    if part["type"] == "text":
+        return {"type": "input_text", "text": part["text"]}
+    return {"type": "input_image", "detail": "auto", "image_url": part["image_url"]["url"]}
+
+
+async def responses_client(
+    base: str, messages: Messages, *, stream: bool = True, seen: Seen | None = None, **more: Any
+) -> Seen:
+    """Through the real `openai` package; every event and every answer is judged by its types, strictly."""
+    seen = seen or Seen()
+    more.pop("n", None)  # there is one answer only
+    asked: dict[str, Any] = {"model": "m", "input": responses_input(messages), **more}
+    if "tools" in more:
+        asked["tools"] = [{"type": "function", "strict": False, **t["function"]} for t in more["tools"]]
+    async with openai.AsyncOpenAI(base_url=f"{base}/responses/v1", api_key="client-key", max_retries=0) as client:
+        try:
+            if stream:
+                await _responses_stream(client, asked, seen)
+            else:
+                whole = await client.responses.create(**asked)
+                _responses_end(Response.model_validate(whole.to_dict(), strict=True), seen)
+        except openai.APIStatusError as error:
+            seen.status, seen.error, seen.error_code = error.status_code, error.message, error.code
+            seen.headers = dict(error.response.headers)
+    return seen
+
+
+async def _responses_stream(client: openai.AsyncOpenAI, asked: dict[str, Any], seen: Seen) -> None:
+    """What came in pieces is what the pieces say; the last event must repeat it."""
+    events: list[Any] = []
+    async for event in await client.responses.create(**asked, stream=True):
+        events.append(event)
+        match event.type:
+            case "response.output_text.delta":
+                seen.text += event.delta
+            case "response.refusal.delta":
+                seen.refusal += event.delta
+            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
+                seen.reasoning += event.delta
+            case "response.reasoning_summary_part.added" if seen.reasoning:
+                seen.reasoning += "\n\n"
+            case "response.function_call_arguments.done":
+                assert event.arguments
+        if event.type.endswith(".delta"):
+            seen.started.set()
+    judge([e.to_dict() for e in events])
+    whole = Seen()
+    _responses_end(events[-1].response, whole)
+    assert (whole.text, whole.refusal, whole.reasoning) == (seen.text, seen.refusal, seen.reasoning)
+    seen.calls, seen.usage, seen.finish = whole.calls, whole.usage, whole.finish
+    seen.error, seen.error_code = whole.error, whole.error_code
+
+
+_CUT = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+def _responses_end(response: Response, seen: Seen) -> None:
+    for item in response.output:
+        if item.type == "message":
+            seen.text += "".join(p.text for p in item.content if p.type == "output_text")
+            seen.refusal += "".join(p.refusal for p in item.content if p.type == "refusal")
+        elif item.type == "reasoning":
+            seen.reasoning += "\n\n".join(part.text for part in [*item.summary, *(item.content or [])])
+        elif item.type == "function_call":
+            seen.calls.append(Call(item.call_id, item.name, item.arguments))
+    if response.usage is not None:
+        seen.usage = (response.usage.input_tokens, response.usage.output_tokens)
+    if response.error is not None:
+        assert response.status == "failed"
+        seen.error, seen.error_code = response.error.message, response.error.type
+    elif response.status == "incomplete":
+        assert response.incomplete_details is not None
+        seen.finish = _CUT[response.incomplete_details.reason or ""]
+    else:
+        assert response.status == "completed"
+        seen.finish = "tool_calls" if seen.calls else "stop"
+
+
 CLIENTS: dict[str, Client] = {
     "openai-chat": openai_client,
     "agentscope": agentscope_client,
     "anthropic-messages": anthropic_client,
+    "openai-responses": responses_client,
 }
 
 
@@ -360,5 +462,6 @@ def routes(backend: str, url: str, **section: Any) -> dict[str, Any]:
             {"dialect": "openai-chat", "path": "/chat/v1", "backend": "it"},
             {"dialect": "agentscope", "path": "/scope", "backend": "it"},
             {"dialect": "anthropic-messages", "path": "/claude/v1", "backend": "it"},
+            {"dialect": "openai-responses", "path": "/responses/v1", "backend": "it"},
         ],
     }

@@ -12,7 +12,7 @@ import orjson
 from ag_ui.core import Event as AguiEvent
 from pydantic import TypeAdapter
 
-from tests.pairs.clients import Call, Seen, agentscope_client, anthropic_client, openai_client
+from tests.pairs.clients import Call, Client, Seen, agentscope_client, anthropic_client, openai_client, responses_client
 
 Wire = dict[str, Any]
 _EVENTS: TypeAdapter[Any] = TypeAdapter(AguiEvent)
@@ -66,7 +66,7 @@ class ChatPerson(Person):
     dialect = "openai-chat"
     knows_interrupts = False
     named = False
-    client = staticmethod(openai_client)
+    client: Client = staticmethod(openai_client)
 
     def __init__(self, base: str, thread: str, tools: tuple[str, ...] = ()) -> None:
         super().__init__(base, thread, tools)
@@ -113,6 +113,14 @@ class ClaudePerson(ChatPerson):
     route = "/claude/v1"
     dialect = "anthropic-messages"
     client = staticmethod(anthropic_client)
+
+
+class ResponsesPerson(ChatPerson):
+    """The same SDK's other API: the whole talk every time, as items."""
+
+    route = "/responses/v1"
+    dialect = "openai-responses"
+    client: Client = staticmethod(responses_client)
 
 
 class ScopePerson(Person):
@@ -418,6 +426,7 @@ PEOPLE: dict[str, type[Person]] = {
     "openai-chat": ChatPerson,
     "openai-chat named": NamedChatPerson,
     "anthropic-messages": ClaudePerson,
+    "openai-responses": ResponsesPerson,
     "agentscope": ScopePerson,
     "ag-kit": KitPerson,
     "ag-kit-2": Kit2Person,

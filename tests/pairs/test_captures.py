@@ -86,14 +86,19 @@ async def test_openai_chat_capture(front: str, mode: str, capture: dict[str, Any
             # An answer in one piece is all or nothing: the text that came is not told beside the error.
             expect = {**expect, "text": ""}
         check_error(seen, expect)
-        if front == "openai-chat":
-            check_chat_status(seen, capture, streamed=mode == "streamed")
+        if front != "agentscope":
+            check_status(seen, capture, streamed=mode == "streamed")
+        return
+    if front == "openai-responses" and "audio" in expect:
+        assert seen.text == f"[audio](data:application/octet-stream;base64,{expect['audio']['data']})"
         return
     check_completed(seen, expect, front, mode)
 
 
-def check_chat_status(seen: Seen, capture: dict[str, Any], *, streamed: bool) -> None:
+def check_status(seen: Seen, capture: dict[str, Any], *, streamed: bool) -> None:
     error = capture["expect"]["error"]
+    if error["where"] == "any":
+        return
     if error["where"] == "stream" and streamed:
         assert seen.status == 200
     elif "status" in error:
@@ -132,6 +137,38 @@ def check_completed(seen: Seen, expect: dict[str, Any], front: str, mode: str) -
         assert seen.usage is None
     if front == "openai-chat" and "choices" in expect:
         assert seen.choices == {c["index"]: c["text"] for c in expect["choices"]}
+
+
+# ---------------------------------------------------------------------- openai-responses as the backend
+
+RESPONSES = json.loads((CAPTURES / "openai-responses/index.json").read_text())["captures"]
+
+
+@pytest.mark.parametrize("mode", ["streamed", "whole"])
+@pytest.mark.parametrize("front", CLIENTS)
+@pytest.mark.parametrize("capture", RESPONSES, ids=lambda c: c["name"])
+async def test_openai_responses_capture(front: str, mode: str, capture: dict[str, Any]) -> None:
+    stream = mode == "streamed"
+    data = (CAPTURES / "openai-responses" / capture["file"]).read_bytes()
+    async with fake_backend() as backend, serving(routes("openai-responses", f"{backend.url}/v1")) as base:
+        backend.plays(replay(capture, data))
+        seen = await CLIENTS[front](base, HELLO, stream=stream)
+        assert backend.seen[0].path == "/v1/responses"
+        assert backend.seen[0].json["store"] is False
+    expect = capture["expect"]
+    for secret in capture.get("must_not_contain", []):
+        assert secret not in (seen.error or "")
+    if expect["outcome"] == "error":
+        check_error(seen, expect if stream or front == "agentscope" else {**expect, "text": ""})
+        if front != "agentscope":
+            check_status(seen, capture, streamed=stream)
+        return
+    if front == "openai-responses" or "media" not in expect:
+        check_completed(seen, expect, front, mode)
+    elif front == "agentscope":
+        assert seen.media == expect["media"]
+    else:
+        assert seen.text == "".join(f"![image]({url})" for url in expect["media"]) + expect["text"]
 
 
 # ---------------------------------------------------------------------- agentscope as the backend

@@ -174,6 +174,7 @@ TOOLS: list[tuple[Tool, list[Any]]] = [
         Tool("f", "does", {"type": ["T", "x"]}, False, {"d": {}}),
         ["W", "f", "does", {"type": ["T", "x"]}, False, {"d": {}}],
     ),
+    (Tool("s", kind="search"), ["W", "s", None, None, None, None, "search"]),
 ]  # fmt: skip
 
 

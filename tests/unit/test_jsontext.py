@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bridge.codec.jsontext import MAX_DEPTH, dumps, kind_of, loads, loads_ragged, mended, read_body
+from bridge.codec.jsontext import (
+    MAX_DEPTH,
+    dumps,
+    is_number,
+    kind_of,
+    loads,
+    loads_mended,
+    loads_ragged,
+    mended,
+    read_body,
+    read_json,
+)
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import json_text
 from tests.strategies import json_objects, json_values
@@ -154,3 +165,31 @@ def test_lone_surrogates_are_mended_but_for_pieces() -> None:
     assert mended(value) == {"a\ufffd": ["x\ufffd", {"text": "\ufffd", "b": "\U0001f600"}], "text": 5, "n": None}
     kept = {"a\ufffd": ["x\ufffd", {"text": "\ud83d", "b": "\U0001f600"}], "text": 5, "n": None}
     assert mended(value, {"text"}) == kept
+
+
+class TestFitToBeHandedOn:
+    def test_lone_surrogates_are_replaced_everywhere_but_in_halves(self) -> None:
+        value = {"k\ud83d": ["a\ud83d", {"delta": "b\ud83d"}], "delta": {"x": "\ude00"}, "n": 1}
+        assert mended(value) == {"k\ufffd": ["a\ufffd", {"delta": "b\ufffd"}], "delta": {"x": "\ufffd"}, "n": 1}
+        kept = mended(value, ("delta",))
+        assert kept["k\ufffd"] == ["a\ufffd", {"delta": "b\ud83d"}]
+        assert kept["delta"] == {"x": "\ufffd"}
+
+    @given(json_values())
+    def test_what_is_whole_stays_as_it_is(self, value: Any) -> None:
+        assert mended(value) == value
+        assert read_json(dumps(value)) == value
+
+    def test_a_body_is_read_or_is_none(self) -> None:
+        assert read_json(b'{"a": "\\ud83d"}') == {"a": "\ufffd"}
+        assert read_json(b"<html>") is None
+        assert read_json(nested(MAX_DEPTH + 2)) is None
+        ragged = nested(MAX_DEPTH + 2)[:-1] + b',"b":"\\ud83d"}'
+        assert read_json(ragged) is None
+        with pytest.raises(ValueError):
+            loads_mended(ragged)
+
+
+def test_numbers_that_can_be_counted_with() -> None:
+    assert all(is_number(v) for v in (0, 1, -0.5))
+    assert not any(is_number(v) for v in (True, "1", None, 1e300, [1]))

@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from bridge.model import FileRef, Inline, Media, MediaKind, Request, Source, Url, mime_of, source_of, url_of
+from bridge.model import (
+    FileRef,
+    Inline,
+    Media,
+    MediaKind,
+    Request,
+    Source,
+    Url,
+    mime_of,
+    seal,
+    source_of,
+    unseal,
+    url_of,
+)
 from bridge.model.parts import parse_data_url
 from tests.strategies import media, requests
 
@@ -97,3 +110,17 @@ def test_extras_of_a_dialect(request: Request) -> None:
 )
 def test_the_type_of_a_medium_as_said_or_as_its_bytes_tell(made: Media, mime: str | None) -> None:
     assert mime_of(made) == mime
+
+
+@pytest.mark.parametrize(
+    ("signature", "redacted"), [(None, None), ("c2ln", None), (None, "c2VjcmV0"), (None, "redacted:x"), ("sig:1", None)]
+)
+def test_one_value_stands_for_a_signature_or_for_encrypted_reasoning(
+    signature: str | None, redacted: str | None
+) -> None:
+    assert unseal(seal(signature, redacted)) == (signature, redacted)
+
+
+def test_a_signature_goes_before_encrypted_reasoning() -> None:
+    assert seal("c2ln", "c2VjcmV0") == "c2ln"
+    assert unseal("") == (None, None)

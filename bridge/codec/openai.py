@@ -1,4 +1,4 @@
-"""Failures <-> the error object of chat completions (section 7).
+"""What the APIs of OpenAI have in common: the error body, the list of models, how media and metadata are written.
 
 `{"error": {"message", "type", "param", "code"}}`. Clients act on the HTTP status and on `code`, so the backend's own
 are kept where they are about the request, and hidden where they are about the bridge's key.
@@ -6,13 +6,19 @@ are kept where they are about the request, and hidden where they are about the b
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
-from adapters.openai_chat.wire import PIECES
-from bridge.codec import WireResponse, json_response
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, loads, loads_ragged, mended
-from bridge.codec.redact import masked
-from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
+from bridge.errors import BY_STATUS, KEY_REFUSED, BackendError, BridgeError, ErrorCode, Failure
+from bridge.model import FileRef, Inline, Media, Source, Url, source_of, url_of
+
+from .card import Feature
+from .dialect import Dialect, ModelInfo
+from .jsontext import dumps, is_number, read_json
+from .redact import masked
+from .surface import Endpoint, Operation, Surface
+from .wire import WireRequest, WireResponse, json_response
 
 _REQUEST, _SERVER, _UPSTREAM = "invalid_request_error", "server_error", "upstream_error"
 
@@ -113,26 +119,6 @@ def _passes(header: str) -> bool:
     return header in ("retry-after", "retry-after-ms") or header.startswith("x-ratelimit-")
 
 
-def read_json(body: bytes) -> Any:
-    """The JSON value of a body, None when it is none or too deep to be handed on."""
-    try:
-        value = loads(body)
-    except ValueError:
-        try:
-            value = mended_body(body)
-        except ValueError:
-            return None
-    return None if deeper_than(value, MAX_DEPTH) else value
-
-
-def mended_body(data: bytes) -> Any:
-    """JSON with lone surrogates, which orjson refuses. Raises `ValueError` for what is not JSON or too deep."""
-    value = loads_ragged(data)
-    if deeper_than(value, MAX_DEPTH):
-        raise ValueError("nested too deep")
-    return mended(value, PIECES)
-
-
 def error_in(value: Any) -> dict[str, Any] | None:
     """The error that a JSON value tells of, in one shape; None when it tells of none.
 
@@ -208,3 +194,135 @@ def _as_status(code: Any) -> int | None:
 def _word(code: Any) -> str | None:
     """The backend's code when it is a word: numbers repeat the status and mean nothing to clients."""
     return masked(code) if isinstance(code, str) and code and not code.isdecimal() else None
+
+
+# ------------------------------------------------------------------ models
+
+
+MODELS: Surface = (
+    Endpoint("GET", "/models", Operation.MODELS, shared=True),
+    Endpoint("GET", "/models/{id:.+}", Operation.MODELS, shared=True),
+)
+
+
+def encode_models(infos: Sequence[ModelInfo]) -> WireResponse:
+    return json_response(dumps({"object": "list", "data": [_model(i) for i in infos]}))
+
+
+def encode_model(info: ModelInfo) -> WireResponse:
+    return json_response(dumps(_model(info)))
+
+
+def _model(info: ModelInfo) -> dict[str, Any]:
+    return {"id": info.id, "object": "model", "created": info.created, "owned_by": info.owned_by}
+
+
+def decode_models(wire: WireResponse) -> list[ModelInfo]:
+    """The models of a backend: `{"data": [...]}`, a bare list (Together), or `{"models": [...]}`."""
+    if wire.status >= 400:
+        raise BridgeError.of(decode_error(wire))
+    value = read_json(wire.body)
+    if isinstance(value, dict) and ("data" in value or "models" in value):
+        value = value.get("data") or value.get("models") or []  # null when there are none (Ollama)
+    if not isinstance(value, list):
+        raise BackendError("The backend's answer is no list of models.", code=ErrorCode.BACKEND_PROTOCOL)
+    return [_info(v) for v in value if isinstance(v, dict) and isinstance(v.get("id"), str) and v["id"]]
+
+
+def _info(value: dict[str, Any]) -> ModelInfo:
+    created, owner = value.get("created"), value.get("owned_by")
+    return ModelInfo(
+        value["id"],
+        int(created) if is_number(created) else 0,
+        owner if isinstance(owner, str) and owner else "unknown",
+    )
+
+
+# ------------------------------------------------------------------ requests
+
+
+_MOST_PAIRS = 16
+_URL = re.compile("data:|https?://", re.IGNORECASE)
+_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
+_AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
+# The first bytes of pictures, base64-encoded: a data URL without its media type is refused by most servers.
+_PICTURES = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+
+
+def bytes_or_url(data: str) -> tuple[Source, str | None]:
+    """What should be base64, but may be a `data:` URL or an address (OpenRouter, DashScope); and its media type."""
+    return source_of(data) if _URL.match(data) else (Inline(data), None)
+
+
+def audio_type(audio_format: str) -> str:
+    """The media type of the `format` of an `input_audio`."""
+    return _AUDIO_TYPES.get(audio_format, f"audio/{audio_format}")
+
+
+def audio_format(mime: str | None) -> str:
+    """The `format` of an `input_audio` for a media type; what says nothing is taken for WAV."""
+    mime = mime or "audio/wav"
+    return _FORMATS.get(mime) or mime.partition("/")[2] or mime
+
+
+def picture_url(media: Media) -> str | None:
+    """The URL string of a picture, whose bytes tell the media type where nobody said it; None for a file id."""
+    guess = "image/png"
+    if isinstance(media.source, Inline):
+        starts = (mime for start, mime in _PICTURES.items() if media.source.base64.startswith(start))
+        guess = next(starts, guess)
+    return url_of(media, guess)
+
+
+def feature_of(media: Media) -> Feature:
+    """The feature of the card for a medium in a request."""
+    if isinstance(media.source, FileRef):
+        return Feature.FILE_REF
+    return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
+
+
+def source_words(source: Source) -> str:
+    """How a medium is given, for error messages."""
+    return _SOURCES[type(source)]
+
+
+_SOURCES: dict[type, str] = {Url: "by URL", Inline: "as bytes", FileRef: "by file id"}
+
+
+SHARED = frozenset({"service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity"})
+"""Request fields without a place in the model that every API of OpenAI has, under the name that chat gives them."""
+
+
+def from_sibling(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a client of another API of OpenAI said that this one can say as well."""
+    return {name: value for name, value in fields.items() if name in SHARED and value is not None}
+
+
+def fits_metadata(metadata: Mapping[str, Any]) -> TypeGuard[Mapping[str, str]]:
+    """Whether OpenAI takes this as `metadata`: 16 pairs of strings."""
+    return len(metadata) <= _MOST_PAIRS and all(isinstance(v, str) for v in metadata.values())
+
+
+# ------------------------------------------------------------------ the dialect
+
+
+class OpenAIDialect(Dialect):
+    """What every API of OpenAI answers alike, and asks alike of its backends."""
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return encode_error(failure)
+
+    def encode_models(self, models: Sequence[ModelInfo]) -> WireResponse:
+        return encode_models(models)
+
+    def encode_model(self, model: ModelInfo) -> WireResponse:
+        return encode_model(model)
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return decode_error(wire)
+
+    def models_request(self) -> WireRequest | None:
+        return WireRequest("GET", "/models", {"accept": "application/json"})
+
+    def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
+        return decode_models(wire)

@@ -1,0 +1,45 @@
+"""Whole answers: events -> one response object, and one response object -> events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adapters.openai_responses.decoder import ResponsesDecoder
+from adapters.openai_responses.encoder import ResponsesEncoder
+from adapters.openai_responses.wire import CANCELED
+from bridge.codec import Context, Feature, WireResponse, json_response
+from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
+from bridge.codec.wire import holds_events, payloads_in
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, FinishReason, RunFailed, RunFinished
+
+
+def assemble(events: Sequence[Event], context: Context) -> WireResponse:
+    """The response that the last event of the stream would show; a run that failed or was canceled is its error."""
+    end = events[-1] if events else None
+    if isinstance(end, RunFailed):
+        return encode_error(end.error)
+    if isinstance(end, RunFinished) and end.reason is FinishReason.CANCELED:
+        context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+        return encode_error(CANCELED)
+    encoder = ResponsesEncoder(context)
+    encoder.encode(events)
+    return json_response(dumps(encoder.final))
+
+
+def parse_response(wire: WireResponse, context: Context) -> list[Event]:
+    """The run that a response with a body in one piece tells of; what is no response object is a run that failed."""
+    decoder = ResponsesDecoder(context)
+    if wire.status >= 400:
+        return decoder.close(decode_error(wire))
+    value = read_json(wire.body)
+    if value is None and holds_events(wire):
+        return decoder.feed(payloads_in(wire.body)) + decoder.close()
+    if isinstance(value, dict) and isinstance(value.get("output"), list):
+        return decoder.whole(value)
+    error = error_in(value)
+    if error is not None:
+        return decoder.close(failure_of(error))
+    text = "The backend's answer is neither a response object nor an error object."
+    return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))

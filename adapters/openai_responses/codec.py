@@ -1,0 +1,63 @@
+"""The dialect `openai-responses`: the Responses API of OpenAI, and of the servers that offer it too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adapters.openai_responses import answer, body, request
+from adapters.openai_responses.card import CARD
+from adapters.openai_responses.decoder import ResponsesDecoder
+from adapters.openai_responses.encoder import ResponsesEncoder
+from adapters.openai_responses.options import BackOptions, FrontOptions
+from adapters.openai_responses.wire import NAME
+from bridge.codec import (
+    Context,
+    Decoder,
+    Encoder,
+    Endpoint,
+    Operation,
+    WireRequest,
+    WireResponse,
+)
+from bridge.codec.jsontext import dumps
+from bridge.codec.openai import MODELS, OpenAIDialect
+from bridge.model import Event, Request
+
+
+class OpenAIResponses(OpenAIDialect):
+    """Both sides of the Responses API."""
+
+    name = NAME
+    card = CARD
+    surface = (Endpoint("POST", "/responses", Operation.RUN), *MODELS)
+    front_options = FrontOptions
+    back_options = BackOptions
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, context)
+
+    def encoder(self, context: Context) -> Encoder:
+        return ResponsesEncoder(context)
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        return answer.assemble(events, context)
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        value = {"model": "default", "input": text, "stream": stream}
+        return WireRequest("POST", "/responses", {"content-type": "application/json"}, body=dumps(value))
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, wanted: Request, context: Context) -> WireRequest:
+        return body.encode_request(wanted, context)
+
+    def decoder(self, context: Context) -> Decoder:
+        return ResponsesDecoder(context)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        return answer.parse_response(wire, context)
+
+
+dialect = OpenAIResponses()

@@ -1,0 +1,313 @@
+"""Events of a backend -> events of the model. Accepts more than the official wire and never raises on wire data.
+
+The stream is over with `response.completed`, `.incomplete`, `.failed` or `error`; anything else is truncation. The last
+event repeats the whole answer, so that what was never streamed is taken from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adapters.openai_responses.errors import failure_in
+from adapters.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
+from adapters.openai_responses.response import OURS
+from adapters.openai_responses.wire import (
+    CONTENT,
+    HALVES,
+    NAME,
+    SUMMARY,
+    dict_of,
+    dicts_in,
+    noted,
+    read_usage,
+    text_of,
+)
+from bridge.codec import Context, FrameLike
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, is_number, loads, loads_mended, may_nest
+from bridge.codec.openai import error_in, failure_of
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, FinishReason, PartKind, Raw
+
+_QUIET = frozenset({"keepalive", "ping"})
+_WAITING = ("queued", "in_progress")
+
+
+class ResponsesDecoder:
+    """One per run."""
+
+    def __init__(self, context: Context) -> None:
+        self._builder = context.builder()
+        self._items = Items(self._builder)
+        self._head: Wire = {}
+        self._spot: tuple[Any, Any, Any] | None = None
+        self._key: Key = (-1, "", 0)
+
+    # ------------------------------------------------------------------ the contract
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        builder = self._builder
+        for frame in frames:
+            if builder.done:
+                break
+            if type(frame) is bytes:
+                self._payload(frame, None)
+            else:
+                self._payload(frame.data, frame.event)  # type: ignore[union-attr]
+        return builder.take()
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        self._builder.close(failure)
+        return self._builder.take()
+
+    def whole(self, response: Wire) -> list[Event]:
+        """The events of a response in one piece."""
+        self._begun({"response": response})
+        status = response.get("status")
+        if status in _WAITING:
+            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, f"The backend's answer is not finished, but {status}."))
+        else:
+            self._over({"type": "", "response": response})
+        return self._builder.take()
+
+    # ------------------------------------------------------------------ frames
+
+    def _payload(self, data: bytes, name: str | None) -> None:
+        try:
+            event = loads(data)
+        except ValueError:
+            self._odd(data, name)
+            return
+        if may_nest(data) and deeper_than(event, MAX_DEPTH):
+            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
+        else:
+            self._event(event, name)
+
+    def _odd(self, data: bytes, name: str | None) -> None:
+        """What is not JSON for orjson: nothing, another protocol's end mark, lone surrogates - or no JSON at all."""
+        text = data.strip()
+        if text in (b"", b"[DONE]"):
+            return
+        try:
+            event = loads_mended(data, HALVES)
+        except ValueError:
+            if name == "error":
+                self._fail(failure_in(text.decode("utf-8", "replace")))
+            else:
+                self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
+            return
+        self._items.ragged = True
+        self._event(event, name)
+        self._items.ragged = False
+
+    def _event(self, event: Any, name: str | None) -> None:
+        if type(event) is not dict:
+            if name == "error":
+                self._fail(failure_in(event))
+            return
+        kind = event.get("type")
+        if type(kind) is not str:
+            kind = name
+        if kind is None or (kind not in _HANDLERS and not kind.startswith("response.")):
+            self._stranger(event, kind)
+            return
+        _HANDLERS.get(kind, ResponsesDecoder._unknown)(self, event)
+
+    def _stranger(self, event: Wire, kind: str | None) -> None:
+        """Something that is no event of a response: an error of another shape, or nothing that concerns us."""
+        error = error_in(event)
+        if error is not None:
+            self._fail(failure_of(error))
+        elif kind is not None and kind not in _QUIET:
+            self._unknown(event)
+
+    def _unknown(self, event: Wire) -> None:
+        self._builder.emit(Raw(NAME, event))
+
+    # ------------------------------------------------------------------ the response
+
+    def _begun(self, event: Wire) -> None:
+        """Id, model and time; the rest of the object is for clients of this dialect."""
+        if self._head:
+            return
+        response = self._head = response_in(event)
+        created, model = response.get("created_at"), response.get("model")
+        more = {k: v for k, v in response.items() if k not in OURS} if "response" in event else {}
+        self._builder.begin(
+            model=model if isinstance(model, str) and model else None,
+            created_at=float(created) if is_number(created) and created > 0 else None,
+            extras=noted(id=text_of(response.get("id")), response=more),
+        )
+
+    def _over(self, event: Wire) -> None:
+        """The last event, with the whole answer. What its status says goes before the name of the event."""
+        response = response_in(event)
+        self._begun(event)
+        for index, value in enumerate(dicts_in(response.get("output"))):
+            self._items.end(self._items.same(value, index) or self._items.add(value, index), value)
+        usage = read_usage(response.get("usage"))
+        if usage is not None:
+            self._builder.usage(usage)
+        status = text_of(response.get("status")) or text_of(event.get("type")).removeprefix("response.")
+        self._end(status, response)
+
+    def _end(self, status: str, response: Wire) -> None:
+        details = dict_of(response.get("incomplete_details"))
+        more = {k: v for k, v in response.items() if k not in OURS and self._head.get(k) != v}
+        extras = noted(response=more, incomplete_details=details)
+        if status == "failed":
+            self._builder.fail(failure_in(response.get("error")), extras)
+            return
+        reason = FinishReason.STOP
+        if status == "incomplete":
+            filtered = details.get("reason") == "content_filter"
+            reason = FinishReason.CONTENT_FILTER if filtered else FinishReason.LENGTH
+        elif status in ("cancelled", "canceled"):
+            reason = FinishReason.CANCELED
+        self._builder.finish(reason, extras)
+        self._builder.end()
+
+    def _failed(self, event: Wire) -> None:
+        """`response.failed`, whatever status stands in it."""
+        response = response_in(event)
+        self._over({**event, "response": {**response, "status": "failed"}})
+
+    def _error(self, event: Wire) -> None:
+        self._fail(failure_in(event))
+
+    def _fail(self, failure: Failure) -> None:
+        self._builder.fail(failure)
+
+    # ------------------------------------------------------------------ items
+
+    def _added(self, event: Wire) -> None:
+        value = dict_of(event.get("item"))
+        if not value:
+            return
+        self._items.add(value, event.get("output_index"))
+        if not is_known(value) or value["type"] == "image_generation_call":
+            self._unknown(event)
+
+    def _done(self, event: Wire) -> None:
+        value = dict_of(event.get("item"))
+        if not value:
+            return
+        item = self._items.same(value, event.get("output_index"))
+        self._items.end(item or self._items.add(value, event.get("output_index")), value)
+
+    def _part_added(self, event: Wire) -> None:
+        item = self._items.find(event)
+        kind = KINDS.get(text_of(dict_of(event.get("part")).get("type")))
+        if item is not None and kind is not None and item.kind == "message":
+            self._items.open_text(item, event.get("content_index"), kind)
+
+    def _part_done(self, event: Wire) -> None:
+        item = self._items.find(event)
+        if item is not None and item.kind == "message" and not item.over:
+            self._items.end_text(item, event.get("content_index"), dict_of(event.get("part")))
+
+    # ------------------------------------------------------------------ pieces
+
+    def _text(self, event: Wire) -> None:
+        """The hot path: a piece of the text that the last piece was of, and nothing beside it."""
+        text = event.get("delta")
+        spot = (event.get("item_id"), event.get("output_index"), event.get("content_index"))
+        if (
+            spot == self._spot
+            and type(text) is str
+            and not event.get("logprobs")
+            and self._items.go_on(self._key, text)
+        ):
+            return
+        key = self._say(event, PartKind.TEXT, text)
+        if key is not None:
+            self._spot, self._key = spot, key
+
+    def _refusal(self, event: Wire) -> None:
+        self._say(event, PartKind.REFUSAL, event.get("delta"))
+
+    def _say(self, event: Wire, kind: PartKind, text: Any) -> Key | None:
+        """The key of the part that this was a piece of, None when it was nothing."""
+        if type(text) is not str or not text:
+            return None
+        item = self._items.find(event)
+        if item is None or item.kind != "message":
+            # Text without its item: a server that leaves out what comes before it
+            item = self._items.add({"type": "message", "id": event.get("item_id")}, event.get("output_index"))
+        if item.over:
+            return None
+        return self._items.text(item, event.get("content_index"), kind, text, event.get("logprobs"))
+
+    def _text_done(self, event: Wire) -> None:
+        item = self._items.find(event)
+        if item is not None and item.kind == "message" and not item.over:
+            kind = PartKind.TEXT if "text" in event else PartKind.REFUSAL
+            text = text_of(event.get("text") or event.get("refusal"))
+            self._items.whole_text(item, event.get("content_index"), kind, text, event.get("logprobs"))
+
+    def _annotation(self, event: Wire) -> None:
+        item = self._items.find(event)
+        if item is not None and item.kind == "message" and not item.over:
+            self._items.annotate(item, event.get("content_index"), event.get("annotation"))
+
+    def _arguments(self, event: Wire) -> None:
+        item, text = self._items.find(event), event.get("delta")
+        if item is not None and item.kind == "function_call" and not item.over and type(text) is str and text:
+            self._items.arguments(item, text)
+
+    def _arguments_done(self, event: Wire) -> None:
+        item = self._items.find(event)
+        if item is not None and item.kind == "function_call" and not item.over:
+            self._items.whole_arguments(item, text_of(event.get("arguments")))
+
+    def _thought(self, event: Wire) -> None:
+        self._think(event, CONTENT, "content_index", event.get("delta"))
+
+    def _summary(self, event: Wire) -> None:
+        self._think(event, SUMMARY, "summary_index", event.get("delta"))
+
+    def _think(self, event: Wire, form: str, index: str, text: Any) -> None:
+        if type(text) is not str or not text:
+            return
+        item = self._items.find(event)
+        if item is None or item.kind != "reasoning":
+            item = self._items.add({"type": "reasoning", "id": event.get("item_id")}, event.get("output_index"))
+        if not item.over:
+            self._items.thought(item, form, event.get(index), text)
+
+    def _thought_done(self, event: Wire) -> None:
+        item = self._items.find(event)
+        form, index = (SUMMARY, "summary_index") if "summary_index" in event else (CONTENT, "content_index")
+        if item is not None and item.kind == "reasoning" and not item.over:
+            self._items.whole_thought(item, form, event.get(index), text_of(event.get("text")))
+
+    def _pass(self, event: Wire) -> None:
+        """Says nothing that other events do not say."""
+
+
+_HANDLERS: dict[str, Callable[[ResponsesDecoder, Wire], None]] = {
+    "response.output_text.delta": ResponsesDecoder._text,
+    "response.function_call_arguments.delta": ResponsesDecoder._arguments,
+    "response.reasoning_text.delta": ResponsesDecoder._thought,
+    "response.reasoning_summary_text.delta": ResponsesDecoder._summary,
+    "response.refusal.delta": ResponsesDecoder._refusal,
+    "response.created": ResponsesDecoder._begun,
+    "response.queued": ResponsesDecoder._begun,
+    "response.in_progress": ResponsesDecoder._begun,
+    "response.output_item.added": ResponsesDecoder._added,
+    "response.output_item.done": ResponsesDecoder._done,
+    "response.content_part.added": ResponsesDecoder._part_added,
+    "response.content_part.done": ResponsesDecoder._part_done,
+    "response.output_text.done": ResponsesDecoder._text_done,
+    "response.refusal.done": ResponsesDecoder._text_done,
+    "response.output_text.annotation.added": ResponsesDecoder._annotation,
+    "response.function_call_arguments.done": ResponsesDecoder._arguments_done,
+    "response.reasoning_text.done": ResponsesDecoder._thought_done,
+    "response.reasoning_summary_text.done": ResponsesDecoder._thought_done,
+    "response.reasoning_summary_part.added": ResponsesDecoder._pass,
+    "response.reasoning_summary_part.done": ResponsesDecoder._pass,
+    "response.completed": ResponsesDecoder._over,
+    "response.incomplete": ResponsesDecoder._over,
+    "response.failed": ResponsesDecoder._failed,
+    "error": ResponsesDecoder._error,
+}

@@ -1,0 +1,428 @@
+"""Events -> the stream of a response: items one after another, each with its whole life, every event numbered.
+
+Clients refuse an event too few, an index used twice, an id that changes: each item gets the next index, and the last
+event repeats all of them. Per token only the text is dumped; the bytes around it are made when the part begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adapters.openai_responses.errors import stream_error
+from adapters.openai_responses.options import front
+from adapters.openai_responses.output import (
+    ARGUMENTS,
+    MESSAGE,
+    REFUSAL,
+    SUMMARY_TEXT,
+    TEXT,
+    THOUGHT,
+    Item,
+    Wire,
+    Writing,
+    call_item,
+    message_item,
+    reasoning_item,
+    text_part,
+)
+from adapters.openai_responses.raw import RawItems
+from adapters.openai_responses.response import new_response
+from adapters.openai_responses.wire import CANCELED, CONTENT, NAME, SUMMARY, dict_of, own, write_usage
+from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec.jsontext import dumps
+from bridge.codec.order import DELTAS, Order
+from bridge.errors import Failure
+from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text, seal
+from bridge.model import events as ev
+from bridge.model.events import Event
+
+# These carry no place in the answer.
+_FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
+_LOST: dict[type, Feature] = {
+    ev.ToolResulted: Feature.TOOL_RESULT,
+    ev.StateChanged: Feature.STATE,
+    ev.StepStarted: Feature.STEP,
+    ev.StepEnded: Feature.STEP,
+    ev.Custom: Feature.CUSTOM,
+}
+_CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
+
+
+class ResponsesEncoder:
+    """One per run. `final` is the response object of the last event, None before it."""
+
+    def __init__(self, context: Context) -> None:
+        self.final: Wire | None = None
+        self._context = context
+        self._options = front(context)
+        self._order = Order(context.lost, _FREE)
+        self._out: list[FrameLike] = []
+        self._number = 0
+        self._response: Wire = {}
+        self._output: dict[int, Wire] = {}
+        self._count = 0
+        self._ids: set[str] = set()
+        self._raw = RawItems()
+        self._messages: dict[str, ev.MessageStarted] = {}
+        self._item: Item | None = None
+        self._started: ev.PartStarted | None = None
+        self._writing: Writing | None = None
+        self._usage: ev.UsageReported | None = None
+        self._called: set[str | None] = set()
+        self._asked: list[ev.Interrupted] = []
+
+    # ------------------------------------------------------------------ the contract
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        out = self._out = []
+        order = self._order
+        for event in events:
+            kind = type(event)
+            if kind in DELTAS and not order.busy:
+                _HANDLERS[kind](self, event)
+                continue
+            for placed in order.feed(event):
+                _HANDLERS[type(placed)](self, placed)
+        return out
+
+    def close(self) -> list[FrameLike]:
+        """Nothing follows the last event: there is no `[DONE]` here."""
+        return []
+
+    # ------------------------------------------------------------------ per token
+
+    def _delta(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> None:
+        writing = self._writing
+        if event.extras and self._noted(event):
+            return
+        if not event.text:
+            return
+        if writing is None:
+            writing = self._begin_thought()
+        writing.pieces.append(event.text)
+        number = self._number
+        self._number = number + 1
+        data = b"%b%d%b%b%b" % (writing.head, number, writing.before, dumps(event.text), writing.after)
+        self._out.append(Frame(data, writing.words.delta))
+
+    def _noted(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> bool:
+        """A piece of this dialect's own with more than text; whether all of it is said by now."""
+        notes, writing = own(event.extras), self._writing
+        if border := notes.get("border"):
+            self._end_thought()
+            self._begin_thought(str(border))
+            return True
+        logprobs = notes.get("logprobs")
+        if not logprobs or writing is None or not event.text:
+            return False
+        writing.pieces.append(event.text)
+        writing.logprobs += logprobs
+        self._write(writing.words.delta, {**writing.place, "delta": event.text, "logprobs": logprobs})
+        return True
+
+    # ------------------------------------------------------------------ writing
+
+    def _write(self, kind: str, fields: Wire) -> None:
+        event = {"type": kind, "sequence_number": self._number, **fields}
+        self._number += 1
+        self._out.append(Frame(dumps(event), kind))
+
+    def _open(self, value: Wire, owner: str = "") -> Item:
+        """Opens an item, after closing the one that was open."""
+        self._close_item()
+        item = self._item = Item(self._count, value, owner)
+        self._count += 1
+        self._raw.note(value["id"], None, item.index)
+        self._write("response.output_item.added", {"output_index": item.index, "item": value})
+        return item
+
+    def _close_item(self, status: str = "completed") -> None:
+        item, self._item = self._item, None
+        if item is None:
+            return
+        if item.value.get("status") == "in_progress":
+            item.value["status"] = status
+        self._output[item.index] = item.value
+        self._write("response.output_item.done", {"output_index": item.index, "item": item.value})
+
+    def _new_id(self, prefix: str, wanted: Any = None) -> str:
+        chosen = wanted if isinstance(wanted, str) and wanted else self._context.make_id(prefix)
+        while chosen in self._ids:
+            chosen = self._context.make_id(prefix)
+        self._ids.add(chosen)
+        return chosen
+
+    # ------------------------------------------------------------------ messages and their parts
+
+    def _message_started(self, event: ev.MessageStarted) -> None:
+        self._messages[event.message_id] = event
+
+    def _message_ended(self, event: ev.MessageEnded) -> None:
+        item = self._item
+        if item is not None and item.owner == event.message_id:
+            item.value.update(own(event.extras).get("item", {}))
+            self._close_item("completed" if event.status is MessageStatus.COMPLETED else "incomplete")
+
+    def _join(self, owner: str) -> Item:
+        """The open message item when it is this message's, otherwise a new one."""
+        item = self._item
+        if item is not None and item.value["type"] == MESSAGE and item.owner == owner:
+            return item
+        notes = own(self._messages[owner].extras)
+        wanted = notes.get("id") or (owner if owner.startswith("msg_") else None)
+        return self._open(message_item(self._new_id("msg", wanted), notes.get("item", {})), owner)
+
+    def _part_started(self, event: ev.PartStarted) -> None:
+        self._started = event
+        if event.kind is PartKind.TOOL_CALL:
+            self._call_started(event)
+        elif event.kind is not PartKind.REASONING:
+            self._begin_text(self._join(event.message_id), event.kind)
+
+    def _begin_text(self, item: Item, kind: PartKind) -> None:
+        words, part = TEXT, text_part("", [])
+        if kind is PartKind.REFUSAL:
+            words, part = REFUSAL, {"type": "refusal", "refusal": ""}
+        writing = self._writing = Writing.of(item, words, len(item.value["content"]))
+        self._write("response.content_part.added", {**writing.place, "part": part})
+
+    def _end_text(self, more: Wire) -> None:
+        """`more`: the fields of the part that only this dialect knows; its annotations are told one by one."""
+        writing, self._writing = self._writing, None
+        assert writing is not None
+        if writing.words is REFUSAL:
+            said: Wire = {"refusal": writing.text}
+            part = {"type": "refusal", **said, **more}
+        else:
+            said = {"text": writing.text, "logprobs": writing.logprobs}
+            part = {**text_part(writing.text, writing.logprobs), **more}
+        self._write(writing.words.done, {**writing.place, **said})
+        annotations = more.get("annotations")
+        for number, annotation in enumerate(annotations if isinstance(annotations, list) else []):
+            fields = {**writing.place, "annotation_index": number, "annotation": annotation}
+            self._write("response.output_text.annotation.added", fields)
+        self._write("response.content_part.done", {**writing.place, "part": part})
+        writing.item.value["content"].append(part)
+
+    def _part_ended(self, event: ev.PartEnded) -> None:
+        started, self._started = self._started, None
+        assert started is not None
+        notes = own(event.extras) or own(started.extras)
+        if started.kind is PartKind.TOOL_CALL:
+            self._call_ended(notes)
+        elif started.kind is PartKind.REASONING:
+            self._reasoning_ended(started, event, notes)
+        else:
+            self._end_text(notes.get("part", {}))
+
+    # ------------------------------------------------------------------ calls
+
+    def _call_started(self, event: ev.PartStarted) -> None:
+        if event.origin is not Origin.FUNCTION:
+            self._context.lost.add(Feature.TOOL_ORIGIN)
+        notes = own(event.extras)
+        self._called.add(event.call_id)
+        wire_id = self._new_id("fc", notes.get("id"))
+        value = call_item(wire_id, event.call_id or "", event.name or "", notes.get("item", {}))
+        self._writing = Writing.of(self._open(value), ARGUMENTS)
+
+    def _call_ended(self, notes: Wire) -> None:
+        writing, item = self._writing, self._item
+        assert writing is not None
+        assert item is not None
+        if not writing.pieces:  # clients parse the arguments, and "" is no JSON
+            writing.pieces.append("{}")
+            self._write(ARGUMENTS.delta, {**writing.place, "delta": "{}"})
+        item.value["arguments"] = writing.text
+        self._write(ARGUMENTS.done, {**writing.place, "name": item.value["name"], "arguments": writing.text})
+        item.value.update(notes.get("item", {}))
+        self._writing = None
+        self._close_item()
+
+    # ------------------------------------------------------------------ reasoning
+
+    def _reasoning_open(self) -> Item:
+        item, started = self._item, self._started
+        assert started is not None
+        if item is None or item.owner != started.part_id:
+            notes = own(started.extras)
+            wire_id = self._new_id("rs", notes.get("id"))
+            item = self._open(reasoning_item(wire_id, notes.get("item", {})), started.part_id)
+        return item
+
+    def _begin_thought(self, form: str | None = None) -> Writing:
+        """The first piece of reasoning, or of its next part."""
+        assert self._started is not None
+        item = self._reasoning_open()
+        form = form or own(self._started.extras).get("form") or self._options.reasoning
+        if form != SUMMARY:
+            self._writing = Writing.of(item, THOUGHT, len(item.value.setdefault(CONTENT, [])))
+            return self._writing
+        writing = self._writing = Writing.of(item, SUMMARY_TEXT, len(item.value[SUMMARY]))
+        part = {"type": "summary_text", "text": ""}
+        self._write("response.reasoning_summary_part.added", {**writing.place, "part": part})
+        return writing
+
+    def _end_thought(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        self._write(writing.words.done, {**writing.place, "text": writing.text})
+        if writing.words is THOUGHT:
+            writing.item.value[CONTENT].append({"type": "reasoning_text", "text": writing.text})
+            return
+        part = {"type": "summary_text", "text": writing.text}
+        self._write("response.reasoning_summary_part.done", {**writing.place, "part": part})
+        writing.item.value[SUMMARY].append(part)
+
+    def _reasoning_ended(self, started: ev.PartStarted, event: ev.PartEnded, notes: Wire) -> None:
+        """An empty one leaves no trace, unless something of it must come back."""
+        self._started = started
+        self._end_thought()
+        secret = seal(event.signature, event.redacted)
+        if event.signature and event.redacted:
+            self._context.lost.add(Feature.REASONING_SIGNATURE, "one of two opaque values")
+        if secret or notes.get("id"):
+            self._reasoning_open()
+        item, self._started = self._item, None
+        if item is not None and item.owner == started.part_id:
+            item.value.update(notes.get("item", {}))
+            if secret:
+                item.value["encrypted_content"] = secret
+            self._close_item()
+
+    # ------------------------------------------------------------------ whole things
+
+    def _content(self, event: ev.ContentAdded) -> None:
+        part = event.part
+        if whole := own(part.extras).get("whole"):
+            self._whole_item(whole)
+            return
+        feature = Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA
+        if self._options.media == "drop":
+            self._context.lost.add(feature)
+            return
+        self._context.lost.add(feature, "told as text")
+        self._tell(self._join(event.message_id), as_text(part))
+
+    def _tell(self, item: Item, text: str) -> None:
+        """A text that is known whole, as a part of its own."""
+        self._begin_text(item, PartKind.TEXT)
+        self._delta(ev.TextDelta("", text))
+        self._end_text({})
+
+    def _whole_item(self, value: Wire) -> None:
+        """An item that other dialects are told as a medium, and its own clients as it came."""
+        index = self._raw.index_of(value.get("id"))
+        if index is None:
+            self._close_item()
+            index = self._take_index(value)
+            self._write("response.output_item.added", {"output_index": index, "item": value})
+        self._output[index] = value
+        self._write("response.output_item.done", {"output_index": index, "item": value})
+
+    def _take_index(self, item: Wire, theirs: Any = None) -> int:
+        index, self._count = self._count, self._count + 1
+        self._raw.note(item.get("id"), theirs, index)
+        return index
+
+    def _raw_event(self, event: ev.Raw) -> None:
+        """An event of this dialect's own, as it came, with this stream's numbers."""
+        value = event.value
+        if event.dialect != NAME or not isinstance(value, dict) or not isinstance(value.get("type"), str):
+            self._context.lost.add(Feature.RAW, event.dialect)
+            return
+        fields = {k: v for k, v in value.items() if k not in ("type", "sequence_number")}
+        item = dict_of(value.get("item"))
+        if "output_index" in value:
+            index = self._raw.index_of(item.get("id") or value.get("item_id"), value["output_index"])
+            if index is None and item:
+                self._close_item()
+                index = self._take_index(item, value["output_index"])
+            if index is not None:
+                fields["output_index"] = index
+                if value["type"] == "response.output_item.done":
+                    self._output[index] = item
+        self._write(value["type"], fields)
+
+    # ------------------------------------------------------------------ the rest
+
+    def _run_started(self, event: ev.RunStarted) -> None:
+        self._response = new_response(event, self._context)
+        for kind in ("response.created", "response.in_progress"):
+            self._write(kind, {"response": self._response})
+
+    def _usage_reported(self, event: ev.UsageReported) -> None:
+        self._usage = event
+
+    def _lose(self, event: Event) -> None:
+        self._context.lost.add(_LOST[type(event)])
+
+    def _interrupted(self, event: ev.Interrupted) -> None:
+        self._context.lost.add(Feature.INTERRUPT, "told as text")
+        self._asked.append(event)
+
+    def _ask(self) -> None:
+        """Questions for a person come last, each in a message; one about a call is told by that call."""
+        for event in self._asked:
+            if event.call_id not in self._called:
+                self._tell(self._open(message_item(self._new_id("msg"), {})), interrupt_text(event))
+
+    def _heartbeat(self, event: ev.Heartbeat) -> None:
+        if self._options.keepalive == "comment":
+            self._out.append(KEEPALIVE)
+
+    # ------------------------------------------------------------------ the end
+
+    def _finished(self, event: ev.RunFinished) -> None:
+        notes = own(event.extras)
+        more = dict_of(notes.get("response"))
+        if event.reason is FinishReason.CANCELED:
+            self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+            self._end("failed", more, CANCELED)
+            return
+        self._ask()
+        if event.reason in _CUT:
+            details = notes.get("incomplete_details") or {"reason": _CUT[event.reason]}
+            self._end("incomplete", {**more, "incomplete_details": details})
+        else:
+            ended = {} if event.ended_at is None else {"completed_at": int(event.ended_at)}
+            self._end("completed", {**more, **ended})
+
+    def _failed(self, event: ev.RunFailed) -> None:
+        self._end("failed", dict_of(own(event.extras).get("response")), event.error)
+
+    def _end(self, status: str, more: Wire, failure: Failure | None = None) -> None:
+        self._close_item("completed" if status == "completed" else "incomplete")
+        self.final = {
+            **self._response,
+            **more,
+            "status": status,
+            "error": None if failure is None else stream_error(failure),
+            "output": [self._output[index] for index in sorted(self._output)],
+            "usage": None if self._usage is None else write_usage(self._usage),
+        }
+        self._write(f"response.{status}", {"response": self.final})
+
+
+# Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
+# stream said would stay in memory until the cycle collector comes by.
+_HANDLERS: dict[type, Callable[[ResponsesEncoder, Any], None]] = {
+    ev.TextDelta: ResponsesEncoder._delta,
+    ev.ReasoningDelta: ResponsesEncoder._delta,
+    ev.ArgsDelta: ResponsesEncoder._delta,
+    ev.RunStarted: ResponsesEncoder._run_started,
+    ev.MessageStarted: ResponsesEncoder._message_started,
+    ev.MessageEnded: ResponsesEncoder._message_ended,
+    ev.PartStarted: ResponsesEncoder._part_started,
+    ev.PartEnded: ResponsesEncoder._part_ended,
+    ev.ContentAdded: ResponsesEncoder._content,
+    ev.UsageReported: ResponsesEncoder._usage_reported,
+    ev.Interrupted: ResponsesEncoder._interrupted,
+    ev.Raw: ResponsesEncoder._raw_event,
+    ev.Heartbeat: ResponsesEncoder._heartbeat,
+    ev.RunFailed: ResponsesEncoder._failed,
+    ev.RunFinished: ResponsesEncoder._finished,
+    **dict.fromkeys(_LOST, ResponsesEncoder._lose),
+}

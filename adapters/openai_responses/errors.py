@@ -1,0 +1,75 @@
+"""Failures <-> the error inside a stream; the body of an HTTP error is that of every API of OpenAI.
+
+`response.failed` carries `response.error`: its `code` is one of a closed list, so our own word stands in its `type`.
+The `error` event is flat.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.openai_responses.wire import dict_of
+from bridge.codec.openai import WORDS, error_object, failure_of
+from bridge.errors import ErrorCode, Failure
+
+_CODES = frozenset(
+    {
+        "server_error",
+        "rate_limit_exceeded",
+        "invalid_prompt",
+        "data_residency_mismatch",
+        "bio_policy",
+        "misalignment_policy_violation",
+        "vector_store_timeout",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_base64_image",
+        "invalid_image_url",
+        "image_too_large",
+        "image_too_small",
+        "image_parse_error",
+        "image_content_policy_violation",
+        "invalid_image_mode",
+        "image_file_too_large",
+        "unsupported_image_media_type",
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_file_not_found",
+    }
+)
+"""The words that typed clients take for `code`."""
+
+_COARSE = (None, "server_error", "invalid_prompt")
+_OURS = frozenset(word for _, word in WORDS.values() if word)
+_INVALID = frozenset(
+    {ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED, ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER}
+)
+
+
+def stream_error(failure: Failure) -> dict[str, Any]:
+    """The `error` of a failed response object."""
+    told = error_object(failure)
+    word = told["code"] or str(failure.code)
+    if word in _CODES:
+        code = word
+    elif failure.code is ErrorCode.RATE_LIMITED:
+        code = "rate_limit_exceeded"
+    else:
+        code = "invalid_prompt" if failure.code in _INVALID else "server_error"
+    param = {"param": failure.param} if failure.param else {}
+    return {"code": code, "message": told["message"], "type": word, **param}
+
+
+def failure_in(error: Any) -> Failure:
+    """What the `error` of a failed response, or an `error` event, means; it may be nested or a plain text."""
+    said = dict_of(error) if not isinstance(error, str) else {"message": error}
+    said = {**said, **dict_of(said.get("error"))}
+    code, kind = said.get("code"), said.get("type")
+    if kind == "error":
+        kind = None  # the name of the event
+    if code in _COARSE and kind in _OURS:
+        code, kind = kind, None
+    failure = failure_of({**said, "code": code, "type": kind})
+    if failure.code is ErrorCode.BACKEND_ERROR and code == "invalid_prompt":
+        failure.code = ErrorCode.INVALID_REQUEST
+    return failure

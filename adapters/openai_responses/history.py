@@ -1,0 +1,215 @@
+"""Messages of the model -> input items for a backend.
+
+What a message says becomes items in the order of its parts: texts that follow each other are one message item, a call,
+a result and a reasoning are items of their own. Items of this dialect keep their ids and all that only it understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adapters.openai_responses.options import BackOptions
+from adapters.openai_responses.wire import SUMMARY, own
+from bridge.codec import Context, Feature
+from bridge.codec.openai import audio_format, feature_of, picture_url, source_words
+from bridge.errors import Unsupported
+from bridge.model import (
+    Data,
+    FileRef,
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Origin,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Url,
+    as_text,
+    json_text,
+    result_text,
+    seal,
+    url_of,
+)
+
+Item = dict[str, Any]
+
+
+class ItemWriter:
+    """Writes the items of one request; what cannot be said is recorded in the context."""
+
+    def __init__(self, context: Context, options: BackOptions) -> None:
+        self._lost = context.lost
+        self._make_id: Callable[[str], str] = context.make_id
+        self._options = options
+
+    def write(self, messages: list[Message]) -> list[Item]:
+        """Raises `Unsupported` for a medium that this wire cannot carry."""
+        return [item for place, message in enumerate(messages) for item in self._message(message, f"messages[{place}]")]
+
+    def _message(self, message: Message, path: str) -> list[Item]:
+        if message.name and message.role != "tool":
+            self._lost.add(Feature.MESSAGE_NAME)
+        out: list[Item] = []
+        said: list[tuple[str, Part]] = []
+        for place, part in enumerate(message.parts):
+            item = self._item(part, message.role, f"{path}.content[{place}]")
+            if item is None:
+                said.append((f"{path}.content[{place}]", part))
+                continue
+            out += [*self._said(message, said), *item]
+            said = []
+        out += self._said(message, said)
+        if not message.parts and message.role in ("user", "assistant"):
+            out.append({"type": "message", "role": message.role, "content": ""})
+        return out
+
+    # -------------------------------------------------------------- items
+
+    def _item(self, part: Part, role: str, path: str) -> list[Item] | None:
+        """The items of a part that is one by itself; None for what belongs into a message."""
+        match part:
+            case ToolCall():
+                return [self._call(part)]
+            case ToolResult():
+                return [self._result(part, path)]
+            case Reasoning():
+                return self._reasoning(part)
+            case Data() if role in ("assistant", "tool") and own(part.extras).get("whole"):
+                return [dict(part.value)]
+            case _ if role == "tool":
+                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a {type(part).__name__} that is no result")
+                return []
+        return None
+
+    def _call(self, call: ToolCall) -> Item:
+        if call.origin is not Origin.FUNCTION:
+            self._lost.add(Feature.TOOL_ORIGIN)
+        head = {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
+        return {**head, **_kept(call)}
+
+    def _result(self, result: ToolResult, path: str) -> Item:
+        if result.is_error:
+            self._lost.add(Feature.TOOL_HISTORY, "that a result is an error")
+        output: str | list[Item] = result_text(result.parts)
+        if any(isinstance(p, Media) or own(p.extras) for p in result.parts):
+            output = [self._part(p, "user", f"{path}.output[{n}]") for n, p in enumerate(result.parts)]
+        return {"type": "function_call_output", "call_id": result.call_id, "output": output, **_kept(result)}
+
+    def _reasoning(self, part: Reasoning) -> list[Item]:
+        """Reasoning of this dialect, where it says itself what was thought: its id means nothing when nobody stored it.
+
+        Backends take no reasoning that others made. What a client of this dialect sends goes on as it came.
+        """
+        notes = own(part.extras)
+        if "whole" in notes:
+            return [dict(notes["whole"])]
+        item: Item = {"type": "reasoning", "id": notes.get("id"), "summary": []}
+        if part.text and notes.get("form") == SUMMARY:
+            item["summary"] = [{"type": "summary_text", "text": part.text}]
+        elif part.text:
+            item["content"] = [{"type": "reasoning_text", "text": part.text}]
+        if value := seal(part.signature, part.redacted):
+            item["encrypted_content"] = value
+        if not item["id"] or not ("content" in item or "encrypted_content" in item):
+            self._lost.add(Feature.REASONING_HISTORY, "reasoning that backends of this dialect could not read")
+            return []
+        return [{**item, **notes.get("item", {})}]
+
+    # -------------------------------------------------------------- messages
+
+    def _said(self, message: Message, parts: list[tuple[str, Part]]) -> list[Item]:
+        if not parts:
+            return []
+        if message.role == "assistant":
+            return [self._answer(message, [part for _, part in parts])]
+        content = [self._part(part, message.role, path) for path, part in parts]
+        return [{"type": "message", "role": message.role, "content": _shortest(content), **_kept(message)}]
+
+    def _answer(self, message: Message, parts: list[Part]) -> Item:
+        """What the assistant said. With an id it is an output item, whose parts and status must be there."""
+        content = [self._spoken(part) for part in parts]
+        item: Item = {"type": "message", "role": "assistant"}
+        plain = all(part.keys() == {"type", "text"} for part in content)
+        wire_id = own(message.extras).get("id")
+        if plain and not wire_id:
+            return {**item, "content": "".join(part["text"] for part in content), **_kept(message)}
+        for part in content:
+            if part["type"] == "output_text":
+                part.setdefault("annotations", [])
+        wire_id = wire_id or self._make_id("msg")
+        return {**item, "id": wire_id, "status": "completed", "content": content, **_kept(message)}
+
+    def _spoken(self, part: Part) -> Item:
+        """Assistants can only have spoken text here; a picture they made is told as our own frontend tells it."""
+        more = own(part.extras).get("part", {})
+        if isinstance(part, Refusal):
+            return {"type": "refusal", "refusal": part.text, **more}
+        if isinstance(part, Media):
+            self._lost.add(feature_of(part), "in an assistant's message, told as text")
+        return {"type": "output_text", "text": as_text(part), **(more if isinstance(part, Text) else {})}
+
+    # -------------------------------------------------------------- parts of users, systems and results
+
+    def _part(self, part: Part, role: str, path: str) -> Item:
+        notes = own(part.extras)
+        match part:
+            case Text():
+                return {"type": "input_text", "text": part.text, **notes.get("part", {})}
+            case Data():
+                if notes.get("whole"):
+                    return dict(part.value)
+                self._lost.add(Feature.DATA, "told as text")
+                return {"type": "input_text", "text": json_text(part.value)}
+            case Media():
+                wire = _media(part) if role == "user" or notes else None
+                return {**wire, **notes.get("part", {})} if wire is not None else self._refuse(part, path)
+            case _:
+                return {"type": "input_text", "text": as_text(part)}
+
+    def _refuse(self, media: Media, path: str) -> Item:
+        if self._options.unsupported_media == "text":
+            self._lost.add(feature_of(media), "told as text")
+            return {"type": "input_text", "text": as_text(media)}
+        raise Unsupported(
+            f"{path}: this backend takes no {media.kind} {source_words(media.source)}. The option "
+            "unsupported_media: text sends it as text.",
+            param=path,
+        )
+
+
+def _kept(said: Message | ToolCall | ToolResult) -> Item:
+    """The id and the fields that a client or backend of this dialect gave this item."""
+    notes = own(said.extras)
+    named = {"id": notes["id"]} if notes.get("id") else {}
+    return {**named, **notes.get("item", {})}
+
+
+def _media(media: Media) -> Item | None:
+    """The part of the wire for a medium, None when there is no such part."""
+    match media.kind, media.source:
+        case MediaKind.IMAGE, FileRef(file_id=file_id):
+            return {"type": "input_image", "detail": "auto", "file_id": file_id}
+        case MediaKind.IMAGE, _:
+            return {"type": "input_image", "detail": "auto", "image_url": picture_url(media)}
+        case MediaKind.AUDIO, Inline(base64=data):
+            return {"type": "input_audio", "input_audio": {"data": data, "format": audio_format(media.mime)}}
+        case MediaKind.FILE, FileRef(file_id=file_id):
+            return {"type": "input_file", "file_id": file_id}
+        case MediaKind.FILE, Url(url=url):
+            return {"type": "input_file", "file_url": url}
+        case MediaKind.FILE, _:
+            # The API wants a name beside bytes and takes the type from it
+            return {"type": "input_file", "filename": media.filename or "file", "file_data": url_of(media)}
+    return None
+
+
+def _shortest(parts: list[Item]) -> str | list[Item]:
+    """One plain text is written as a string, which every server knows; lists are for what needs them."""
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+        return str(parts[0]["text"])
+    return parts

@@ -1,0 +1,63 @@
+"""What may be configured on a route (front) or a backend (back) of this dialect."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from bridge.codec import Context, Options
+
+
+class FrontOptions(Options):
+    """Options of a route whose clients speak Responses."""
+
+    reasoning: Literal["content", "summary"] = Field(
+        "content", description="How clients get the reasoning of other dialects: as reasoning_text or as its summary."
+    )
+    hosted_tools: Literal["keep", "drop"] = Field(
+        "keep",
+        description="Tools that are no functions (web_search, mcp, custom): sent on, which only backends of this "
+        "dialect take, or left out.",
+    )
+    stored: Literal["refuse", "backend"] = Field(
+        "refuse",
+        description="previous_response_id, conversation, item_reference and store: refused, or left to the backend, "
+        "which must be of this dialect.",
+    )
+    keepalive: Literal["comment", "off"] = Field(
+        "comment", description="What keeps a silent stream warm: an SSE comment, or nothing."
+    )
+    media: Literal["text", "drop"] = Field(
+        "text", description="Pictures, files and data in an answer: told as Markdown or JSON text, or left out."
+    )
+    server_tools: Literal["drop", "text", "reasoning"] = Field(
+        "drop", description="Tools that the backend ran itself: withheld, or told as text or as reasoning."
+    )
+
+    @field_validator("keepalive", mode="before")
+    @classmethod
+    def _yaml_off(cls, value: Any) -> Any:
+        """YAML reads a bare `off` as false."""
+        return "off" if value is False else value
+
+
+class BackOptions(Options):
+    """Options of a backend that speaks Responses."""
+
+    instructions: Literal["field", "message"] = Field(
+        "field", description="Where the first system message of other dialects goes: instructions, or the input."
+    )
+    unsupported_media: Literal["refuse", "text"] = Field(
+        "refuse", description="Media that this wire cannot carry: refuse the request, or tell it as text."
+    )
+
+
+def front(context: Context) -> FrontOptions:
+    """The front's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
+
+
+def back(context: Context) -> BackOptions:
+    """The back's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, BackOptions) else BackOptions()

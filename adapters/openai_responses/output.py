@@ -1,0 +1,101 @@
+"""Items and parts while they are written: what a client has been told of them, and the bytes around their pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.codec.jsontext import dumps
+
+Wire = dict[str, Any]
+
+MESSAGE, FUNCTION_CALL, REASONING = "message", "function_call", "reasoning"
+
+
+@dataclass(slots=True)
+class Item:
+    """An output item that is open. `value` is what its end will say; `owner` the message whose texts it takes."""
+
+    index: int
+    value: Wire
+    owner: str = ""
+
+    @property
+    def place(self) -> Wire:
+        """How events name this item."""
+        return {"item_id": self.value["id"], "output_index": self.index}
+
+
+@dataclass(slots=True)
+class Words:
+    """The events of one kind of part. `field` is its text's name in the last of them, `index` that of its number."""
+
+    delta: str
+    done: str
+    field: str
+    index: str = ""
+
+
+TEXT = Words("response.output_text.delta", "response.output_text.done", "text", "content_index")
+REFUSAL = Words("response.refusal.delta", "response.refusal.done", "refusal", "content_index")
+ARGUMENTS = Words("response.function_call_arguments.delta", "response.function_call_arguments.done", "arguments")
+THOUGHT = Words("response.reasoning_text.delta", "response.reasoning_text.done", "text", "content_index")
+SUMMARY_TEXT = Words(
+    "response.reasoning_summary_text.delta", "response.reasoning_summary_text.done", "text", "summary_index"
+)
+
+
+@dataclass(slots=True)
+class Writing:
+    """A part whose pieces are coming. A delta is `head`, its number, `before`, the piece, `after`."""
+
+    item: Item
+    words: Words
+    number: int
+    head: bytes
+    before: bytes
+    after: bytes
+    pieces: list[str] = field(default_factory=list)
+    logprobs: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, item: Item, words: Words, number: int = 0) -> Writing:
+        """`number`: which part of its item this is, counted from 0 for each kind."""
+        named = {words.index: number} if words.index else {}
+        place = dumps({**item.place, **named})[1:-1]
+        head = b'{"type":"%b","sequence_number":' % words.delta.encode()
+        after = b',"logprobs":[]}' if words is TEXT else b"}"
+        return cls(item, words, number, head, b"," + place + b',"delta":', after)
+
+    @property
+    def place(self) -> Wire:
+        named = {self.words.index: self.number} if self.words.index else {}
+        return {**self.item.place, **named}
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+def message_item(wire_id: str, more: Wire) -> Wire:
+    return {"id": wire_id, "type": MESSAGE, "status": "in_progress", "role": "assistant", "content": [], **more}
+
+
+def call_item(wire_id: str, call_id: str, name: str, more: Wire) -> Wire:
+    return {
+        "id": wire_id,
+        "type": FUNCTION_CALL,
+        "status": "in_progress",
+        "arguments": "",
+        "call_id": call_id,
+        "name": name,
+        **more,
+    }
+
+
+def reasoning_item(wire_id: str, more: Wire) -> Wire:
+    return {"id": wire_id, "type": REASONING, "summary": [], **more}
+
+
+def text_part(text: str, logprobs: list[Any]) -> Wire:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}

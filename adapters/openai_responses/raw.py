@@ -1,0 +1,26 @@
+"""Items that only this dialect knows (`web_search_call` and its like): which index of ours stands for the backend's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RawItems:
+    """What clients were told of such items: by id, else by the index that the backend gave them."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, int] = {}
+        self._by_theirs: dict[int, int] = {}
+
+    def note(self, item_id: Any, theirs: Any, index: int) -> None:
+        """`theirs`: the backend's index, where it said one."""
+        if isinstance(item_id, str):
+            self._by_id[item_id] = index
+        if isinstance(theirs, int):
+            self._by_theirs[theirs] = index
+
+    def index_of(self, item_id: Any, theirs: Any = None) -> int | None:
+        """Our index of the item, None when it is not known."""
+        if isinstance(item_id, str) and item_id in self._by_id:
+            return self._by_id[item_id]
+        return self._by_theirs.get(theirs) if isinstance(theirs, int) else None

@@ -1,0 +1,286 @@
+"""Output items of a backend -> facts for the builder, whether they come in pieces or whole.
+
+An item is known by its id, else by its index: some servers give every item the same index, others a new id in every
+event. What was said in pieces is not said again by the texts that repeat it whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapters.openai_responses.wire import (
+    CONTENT,
+    NAME,
+    PARAGRAPH,
+    SUMMARY,
+    dict_of,
+    dicts_in,
+    noted,
+    rest,
+    text_of,
+)
+from bridge.model import (
+    Builder,
+    Extras,
+    Inline,
+    Media,
+    MediaKind,
+    MessageStatus,
+    PartKind,
+    Raw,
+    unseal,
+)
+
+Wire = dict[str, Any]
+Key = tuple[int, str, int]
+
+KINDS = {"output_text": PartKind.TEXT, "text": PartKind.TEXT, "refusal": PartKind.REFUSAL}
+_MESSAGE = frozenset({"type", "id", "status", "role", "content"})
+_CALL = frozenset({"type", "id", "status", "call_id", "name", "arguments"})
+_REASONING = frozenset({"type", "id", "summary", "content", "encrypted_content"})
+_PART = frozenset({"type", "text", "refusal"})
+_STATUSES = {"incomplete": MessageStatus.INCOMPLETE, "failed": MessageStatus.FAILED}
+
+
+@dataclass(slots=True)
+class Item:
+    """An item of the answer. `number` is its name with the builder, `said` what came of it so far.
+
+    `kind` is empty for what has no place in the model.
+    """
+
+    number: int
+    kind: str
+    value: Wire
+    index: Any = None
+    over: bool = False
+    said: set[Key] = field(default_factory=set)
+    ended: set[Key] = field(default_factory=set)
+    annotations: dict[Key, list[Any]] = field(default_factory=dict)
+    held: list[str] = field(default_factory=list)
+    spot: Key | None = None
+
+    @property
+    def id(self) -> str:
+        return text_of(self.value.get("id"))
+
+
+class Items:
+    """All items of one answer, in order."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._all: list[Item] = []
+        self._by_id: dict[str, Item] = {}
+        self._by_index: dict[int, Item] = {}
+        self.ragged = False
+
+    # ------------------------------------------------------------------ which one
+
+    def find(self, event: Wire) -> Item | None:
+        """The item that an event speaks of: that of its id, else the last one with its index, else the last one."""
+        wanted, index = event.get("item_id"), event.get("output_index")
+        found = self._by_id.get(wanted) if type(wanted) is str else None
+        if found is not None:
+            return found
+        if type(index) is int:
+            return self._by_index.get(index)
+        return self._all[-1] if self._all else None
+
+    def same(self, value: Wire, index: Any) -> Item | None:
+        """The item that this finished one is: by its id, else one of its kind that stood at its index."""
+        found = self._by_id.get(text_of(value.get("id")))
+        if found is not None:
+            return found
+        kind = value.get("type")
+        return next((i for i in self._all[::-1] if i.index == index and i.value.get("type") == kind), None)
+
+    # ------------------------------------------------------------------ life
+
+    def add(self, value: Wire, index: Any) -> Item:
+        """A new item."""
+        item = Item(len(self._all), text_of(value.get("type")) if is_known(value) else "", value, index)
+        self._all.append(item)
+        if item.id:
+            self._by_id.setdefault(item.id, item)
+        if type(index) is int:
+            self._by_index[index] = item
+        if item.kind == "message":
+            extras = noted(id=item.id, item=rest(value, _MESSAGE))
+            self._builder.message(item.number, message_id=item.id or None, extras=extras)
+        elif item.kind == "function_call" and value.get("name"):
+            self._open_call(item)
+        return item
+
+    def end(self, item: Item, value: Wire) -> None:
+        """The item is over, and this is all of it."""
+        if item.over:
+            return
+        item.value = {**item.value, **value}
+        match item.kind:
+            case "message":
+                for place, part in enumerate(dicts_in(item.value.get("content"))):
+                    self.end_text(item, place, part)
+            case "function_call":
+                self._end_call(item)
+            case "reasoning":
+                self._end_reasoning(item)
+            case "image_generation_call":
+                self._image(item)
+            case _:
+                self._pass_on(item)
+        item.over = True
+        status = text_of(item.value.get("status"))
+        self._builder.end_message(item.number, _STATUSES.get(status, MessageStatus.COMPLETED))
+
+    def _pass_on(self, item: Item) -> None:
+        """The item as it came, for clients of this dialect."""
+        fields = {"type": "response.output_item.done", "output_index": item.index, "item": item.value}
+        self._builder.emit(Raw(NAME, fields))
+
+    # ------------------------------------------------------------------ pieces
+
+    def _put(self, key: Key, text: str, extras: Extras | None = None) -> None:
+        write = self._builder.ragged if self.ragged else self._builder.delta
+        write(key, text, extras)
+
+    def open_text(self, item: Item, place: Any, kind: PartKind) -> Key:
+        """The key of a text or refusal, which is open after this."""
+        key = (item.number, kind.value, _number(place))
+        self._builder.open_part(key, item.number, kind)
+        return key
+
+    def text(self, item: Item, place: Any, kind: PartKind, text: str, logprobs: Any = None) -> Key:
+        """A piece of a text or refusal; the key of that part."""
+        key = self.open_text(item, place, kind)
+        item.said.add(key)
+        self._put(key, text, noted(logprobs=dicts_in(logprobs)) if logprobs else None)
+        return key
+
+    def go_on(self, key: Key, text: str) -> bool:
+        """A further piece of the part `key`; False when that one is over."""
+        if self._builder.part(key) is None:
+            return False
+        self._put(key, text)
+        return True
+
+    def whole_text(self, item: Item, place: Any, kind: PartKind, text: str, logprobs: Any = None) -> None:
+        """All of a text: said only where no piece of it came."""
+        if text and (item.number, str(kind), _number(place)) not in item.said:
+            self.text(item, place, kind, text, logprobs)
+
+    def end_text(self, item: Item, place: Any, part: Wire) -> None:
+        """The end of a text or refusal, with all of it; a part of another kind is no text."""
+        kind = KINDS.get(text_of(part.get("type")))
+        key = (item.number, str(kind), _number(place))
+        if kind is None or key in item.ended:
+            return
+        item.ended.add(key)
+        self.open_text(item, place, kind)
+        self.whole_text(item, place, kind, text_of(part.get("text") or part.get("refusal")), part.get("logprobs"))
+        more = {k: v for k, v in rest(part, _PART).items() if v != []}
+        if key in item.annotations:
+            more.setdefault("annotations", item.annotations[key])
+        self._builder.end_part(key, extras=noted(part=more))
+
+    def annotate(self, item: Item, place: Any, annotation: Any) -> None:
+        key = self.open_text(item, place, PartKind.TEXT)
+        item.annotations.setdefault(key, []).append(annotation)
+
+    def whole_arguments(self, item: Item, text: str) -> None:
+        if text and (item.number, "call", 0) not in item.said:
+            self.arguments(item, text)
+
+    def arguments(self, item: Item, text: str) -> None:
+        """A piece of a call's arguments; kept back as long as the call has no name."""
+        key = (item.number, "call", 0)
+        item.said.add(key)
+        if self._builder.part(key) is None:
+            item.held.append(text)
+        else:
+            self._put(key, text)
+
+    def thought(self, item: Item, form: str, place: Any, text: str) -> None:
+        """A piece of reasoning. The parts of an item are one text for other dialects, a paragraph each."""
+        key, spot = self._open_reasoning(item, form), (item.number, form, _number(place))
+        if item.spot is not None and item.spot != spot:
+            self._builder.delta(key, PARAGRAPH, noted(border=form))
+        item.spot = spot
+        item.said.add(spot)
+        self._put(key, text)
+
+    def whole_thought(self, item: Item, form: str, place: Any, text: str) -> None:
+        if text and (item.number, form, _number(place)) not in item.said:
+            self.thought(item, form, place, text)
+
+    # ------------------------------------------------------------------ ends
+
+    def _open_call(self, item: Item) -> None:
+        value = item.value
+        self._builder.open_part(
+            (item.number, "call", 0),
+            item.number,
+            PartKind.TOOL_CALL,
+            call_id=text_of(value.get("call_id")) or item.id or None,
+            name=text_of(value.get("name")),
+            extras=noted(id=item.id, item=rest(value, _CALL)),
+        )
+
+    def _end_call(self, item: Item) -> None:
+        key = (item.number, "call", 0)
+        if self._builder.part(key) is None:
+            self._open_call(item)
+            for piece in item.held:
+                self._put(key, piece)
+        if key not in item.said:
+            self._put(key, text_of(item.value.get("arguments")))
+        more = rest(item.value, _CALL)
+        if item.value.get("status") == "incomplete":
+            more["status"] = "incomplete"
+        self._builder.end_part(key, extras=noted(id=item.id, item=more))
+
+    def _open_reasoning(self, item: Item, form: str) -> Key:
+        key = (item.number, "reasoning", 0)
+        extras = noted(id=item.id, form=form, item=rest(item.value, _REASONING))
+        self._builder.open_part(key, item.number, PartKind.REASONING, extras=extras)
+        return key
+
+    def _end_reasoning(self, item: Item) -> None:
+        for form in (SUMMARY, CONTENT):
+            for place, part in enumerate(dicts_in(item.value.get(form))):
+                self.whole_thought(item, form, place, text_of(part.get("text")))
+        form = item.spot[1] if item.spot else SUMMARY
+        key = self._open_reasoning(item, form)
+        signature, redacted = unseal(text_of(item.value.get("encrypted_content")))
+        extras = noted(id=item.id, form=form, item=rest(item.value, _REASONING))
+        self._builder.end_part(key, signature=signature, redacted=redacted, extras=extras)
+
+    def _image(self, item: Item) -> None:
+        """A picture that a tool of the backend made; its own clients get the item."""
+        data = text_of(item.value.get("result"))
+        said = text_of(item.value.get("output_format")) or "png"
+        if data:
+            picture = Media(MediaKind.IMAGE, Inline(data), f"image/{said}", extras=noted(whole=item.value))
+            self._builder.add(item.number, picture)
+        else:
+            self._pass_on(item)
+
+
+def is_known(value: Wire) -> bool:
+    """Whether an item has a place in the model; all others are passed on as they came."""
+    match value.get("type"):
+        case "message":
+            return bool(value.get("role", "assistant") == "assistant")
+        case "function_call" | "reasoning" | "image_generation_call":
+            return True
+    return False
+
+
+def _number(place: Any) -> int:
+    return place if isinstance(place, int) else 0
+
+
+def response_in(event: Wire) -> Wire:
+    """The response object of an event of its life; some servers put its fields into the event itself."""
+    return dict_of(event.get("response")) or event

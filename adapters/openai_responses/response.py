@@ -1,0 +1,80 @@
+"""The response object: what it echoes of the request, and how it looks at each stage of its life."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.openai_responses.tools import write_format, write_tool, write_tool_choice
+from adapters.openai_responses.wire import NAME, dict_of, own
+from bridge.codec import Context
+from bridge.model import Request, RunStarted, Text, ToolChoice, ToolMode
+
+_AUTO = ToolChoice(ToolMode.AUTO)
+# Top-level fields of requests that only this dialect knows and that answers repeat.
+_ECHOED = (
+    "max_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "safety_identifier",
+    "service_tier",
+    "top_logprobs",
+    "truncation",
+)
+OURS = frozenset(
+    {"id", "object", "created_at", "model", "status", "output", "usage", "error", "incomplete_details", "completed_at"}
+)
+"""Fields of which the bridge has its own facts; all others of a backend's response are passed on as they came."""
+
+
+def new_response(started: RunStarted, context: Context) -> dict[str, Any]:
+    """The object at the start of a run, with every field that strict clients miss when it is not there."""
+    notes = own(started.extras)
+    known = notes.get("id")
+    asked = context.request.model if context.request else None
+    return {
+        # The backend's id, so that its operators find the answer again; else one made of the run's.
+        "id": known if isinstance(known, str) and known else f"resp_{started.run_id}",
+        "object": "response",
+        "created_at": int(started.created_at),
+        "status": "in_progress",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "model": started.model or context.model or asked or "",
+        "output": [],
+        **_echo(context.request or Request([])),
+        "usage": None,
+        **dict_of(notes.get("response")),
+    }
+
+
+def _echo(request: Request) -> dict[str, Any]:
+    """What the client asked for; where it said nothing, the API's own defaults."""
+    extras = request.extra(NAME)
+    more: dict[str, Any] = {"top_logprobs": 0, "truncation": "disabled", "max_tool_calls": None}
+    more.update((name, extras[name]) for name in _ECHOED if extras.get(name) is not None)
+    more.setdefault("previous_response_id", None)
+    parallel = request.parallel_tool_calls
+    text = {"format": write_format(request.response_format) or {"type": "text"}, **dict_of(extras.get("text"))}
+    return {
+        "instructions": _instructions(request),
+        "max_output_tokens": request.sampling.max_tokens,
+        "metadata": request.metadata,
+        "parallel_tool_calls": True if parallel is None else parallel,
+        "reasoning": {"effort": request.reasoning_effort, "summary": None, **dict_of(extras.get("reasoning"))},
+        "store": extras.get("store") is True,
+        "temperature": request.sampling.temperature,
+        "text": text,
+        "tool_choice": extras.get("tool_choice") or write_tool_choice(request.tool_choice or _AUTO),
+        "tools": [write_tool(tool, ours=True) for tool in request.tools or ()],
+        "top_p": request.sampling.top_p,
+        "user": request.user_id,
+        **more,
+    }
+
+
+def _instructions(request: Request) -> str | None:
+    first = request.messages[0] if request.messages else None
+    if first is None or not own(first.extras).get("instructions"):
+        return None
+    return "".join(part.text for part in first.parts if isinstance(part, Text))

@@ -1,0 +1,134 @@
+"""Tools, tool choice and text format: read from requests, and written into requests and response objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.openai_responses.wire import noted, own
+from bridge.codec.check import Node, wrong
+from bridge.codec.tools import FUNCTION
+from bridge.model import ResponseFormat, Tool, ToolChoice, ToolMode
+
+_MODES = {str(mode): mode for mode in ToolMode}
+_FUNCTION_KEYS = frozenset({"type", "name", "description", "parameters", "strict"})
+_FORMAT_KEYS = frozenset({"type", "name", "schema", "strict", "description"})
+
+
+# ------------------------------------------------------------------ read
+
+
+def read_tools(body: Node) -> list[Tool] | None:
+    return None if body.get("tools") is None else [_tool(node) for node in body.objects("tools")]
+
+
+def _tool(node: Node) -> Tool:
+    """A function, or any other kind (`web_search`, `mcp`, `custom`), which only this dialect can say."""
+    kind = node.need_string("type")
+    if kind != FUNCTION:
+        name, description = node.get("name"), node.get("description")
+        return Tool(
+            name if isinstance(name, str) and name else kind,
+            description if isinstance(description, str) else None,
+            extras=noted(whole=node.value),
+            kind=kind,
+        )
+    parameters = node.object("parameters")
+    return Tool(
+        node.need_string("name"),
+        node.string("description"),
+        parameters.value if parameters else None,
+        node.boolean("strict"),
+        noted(item=node.rest(_FUNCTION_KEYS)),
+    )
+
+
+def read_tool_choice(body: Node, extras: dict[str, Any]) -> ToolChoice | None:
+    """What has no word in the model (`mcp`, hosted tools) also travels on as it is."""
+    value = body.get("tool_choice")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return ToolChoice(_MODES[body.one_of("tool_choice", _MODES) or "auto"])
+    if not isinstance(value, dict):
+        wrong("tool_choice", "none, auto, required or an object", value)
+    node = Node(value, "tool_choice")
+    kind = node.need_string("type")
+    if kind == FUNCTION:
+        return ToolChoice(ToolMode.REQUIRED, [node.need_string("name")])
+    extras["tool_choice"] = value
+    if kind != "allowed_tools":
+        return ToolChoice(ToolMode.REQUIRED, [node.string("name") or kind])
+    mode = node.one_of("mode", ("auto", "required")) or "auto"
+    node.need_array("tools")
+    names = [tool.string("name") or tool.need_string("type") for tool in node.objects("tools")]
+    return ToolChoice(_MODES[mode], names)
+
+
+def read_text(body: Node, extras: dict[str, Any]) -> ResponseFormat | None:
+    """`text`: the format; everything else of it (`verbosity`) travels on."""
+    text = body.object("text")
+    if text is None:
+        return None
+    node = text.object("format")
+    kind = node.need_string("type") if node else "text"
+    known = kind in ("text", "json_object", "json_schema")
+    more = text.rest({"format"} if known else set())
+    if more:
+        extras["text"] = more
+    if node is None or not known:
+        return None
+    if kind != "json_schema":
+        return ResponseFormat("json" if kind == "json_object" else "text")
+    return ResponseFormat(
+        "json_schema",
+        node.need_string("name"),
+        node.need_object("schema").value,
+        node.boolean("strict"),
+        node.string("description"),
+    )
+
+
+# ------------------------------------------------------------------ written
+
+
+def write_tool(tool: Tool, *, ours: bool) -> dict[str, Any]:
+    """A tool of the wire. `ours`: a client of this dialect said it, and what it left out stays out.
+
+    Functions are strict here unless they say otherwise; in other dialects it is the other way round.
+    """
+    notes = own(tool.extras)
+    if "whole" in notes:
+        return dict(notes["whole"])
+    wire: dict[str, Any] = {"type": FUNCTION, "name": tool.name}
+    if tool.description is not None:
+        wire["description"] = tool.description
+    if tool.parameters is not None or not ours:
+        wire["parameters"] = {"type": "object", "properties": {}} if tool.parameters is None else tool.parameters
+    if tool.strict is not None or not ours:
+        wire["strict"] = bool(tool.strict)
+    return {**wire, **notes.get("item", {})}
+
+
+def write_tool_choice(choice: ToolChoice | None) -> str | dict[str, Any] | None:
+    if choice is None:
+        return None
+    if not choice.names or choice.mode is ToolMode.NONE:
+        return str(choice.mode)
+    if choice.mode is ToolMode.REQUIRED and len(choice.names) == 1:
+        return {"type": FUNCTION, "name": choice.names[0]}
+    named = [{"type": FUNCTION, "name": name} for name in choice.names]
+    return {"type": "allowed_tools", "mode": str(choice.mode), "tools": named}
+
+
+def write_format(wanted: ResponseFormat | None) -> dict[str, Any] | None:
+    if wanted is None:
+        return None
+    if wanted.kind != "json_schema":
+        return {"type": "json_object" if wanted.kind == "json" else "text"}
+    # The wire requires both; dialects without a name mean "whatever you call it"
+    out: dict[str, Any] = {"type": "json_schema", "name": wanted.name or "answer", "schema": wanted.schema or {}}
+    for name in ("strict", "description"):
+        value = getattr(wanted, name)
+        if value is not None:
+            out[name] = value
+    return out

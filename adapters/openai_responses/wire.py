@@ -1,0 +1,100 @@
+"""Words and small readers that both directions of the wire share.
+
+What this dialect notes in `extras`, under its name: `id` (of the item that a part came in), `item` (fields of the item
+that have no place in the model), `part` (likewise of a content part: annotations, logprobs), `form` (of reasoning:
+`summary` or `content`), `border` (on a piece of reasoning: the next part of the item begins, of this form), `logprobs`
+(on a piece of text), `response` (fields of the backend's response object).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec.jsontext import is_number
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Extras, UsageReported
+
+NAME = "openai-responses"
+
+SUMMARY, CONTENT = "summary", "content"
+PARAGRAPH = "\n\n"
+"""Between two parts of one reasoning item, for whom they are one text."""
+
+HALVES = frozenset({"delta", "text", "arguments", "refusal"})
+"""Fields that hold pieces of a text, in which a surrogate pair may be cut in two."""
+
+CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
+"""What a canceled run is told as: the stream has no event for it, and `response.completed` would be a lie."""
+
+
+def own(extras: Extras | None) -> dict[str, Any]:
+    """What this dialect noted on a part or an event; an empty dict when it noted nothing."""
+    return extras.get(NAME) or {} if extras else {}
+
+
+def noted(**values: Any) -> Extras | None:
+    """`extras` with those of these values that say something; None when none does."""
+    said = {k: v for k, v in values.items() if v}
+    return {NAME: said} if said else None
+
+
+def text_of(value: Any) -> str:
+    """The value when it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def dict_of(value: Any) -> dict[str, Any]:
+    """The value when it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def dicts_in(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none when it is no list."""
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def rest(value: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """The fields that are not in `known` and say something."""
+    return {k: v for k, v in value.items() if k not in known and v is not None}
+
+
+# ------------------------------------------------------------------ usage
+
+
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+
+
+def read_usage(value: Any) -> UsageReported | None:
+    """A usage object with numbers in it, None for anything else; what has no field of ours is noted."""
+    usage = dict_of(value)
+    taken, given, total = (_count(usage, name) for name in _COUNTS)
+    if taken is None and given is None and total is None:
+        return None
+    cached = _count(dict_of(usage.get("input_tokens_details")), "cached_tokens")
+    thought = _count(dict_of(usage.get("output_tokens_details")), "reasoning_tokens")
+    return UsageReported(taken, given, total, cached, thought, noted(usage=rest(usage, frozenset(_COUNTS))))
+
+
+def _count(value: dict[str, Any], name: str) -> int | None:
+    count = value.get(name)
+    return int(count) if is_number(count) else None
+
+
+def write_usage(usage: UsageReported) -> dict[str, Any]:
+    """The usage object of the wire, none of whose counts may be absent: strict clients fail without them."""
+    taken, given = usage.input or 0, usage.output or 0
+    more = dict_of(own(usage.extras).get("usage"))
+    read = {"cached_tokens": 0, "cache_write_tokens": 0, **dict_of(more.get("input_tokens_details"))}
+    made = {"reasoning_tokens": 0, **dict_of(more.get("output_tokens_details"))}
+    if usage.cached is not None:
+        read["cached_tokens"] = usage.cached
+    if usage.reasoning is not None:
+        made["reasoning_tokens"] = usage.reasoning
+    return {
+        **more,
+        "input_tokens": taken,
+        "input_tokens_details": read,
+        "output_tokens": given,
+        "output_tokens_details": made,
+        "total_tokens": taken + given if usage.total is None else usage.total,
+    }

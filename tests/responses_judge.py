@@ -1,0 +1,44 @@
+"""The judge of Responses streams: the official SDK's types, strictly, and the rules that its helper enforces.
+
+The SDK's client itself forgives almost everything, since it makes objects without checking them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from openai.types.responses import ResponseStreamEvent
+from pydantic import BaseModel
+
+# The SDK's class for each type of event.
+_CLASSES: dict[str, type[BaseModel]] = {
+    get_args(kind.model_fields["type"].annotation)[0]: kind for kind in get_args(get_args(ResponseStreamEvent)[0])
+}
+
+
+def judge(events: list[dict[str, Any]]) -> None:
+    """Every event by its type; then numbers, borders, and that the last event repeats what the others said."""
+    for event in events:
+        _CLASSES[event["type"]].model_validate(event, strict=True)
+    assert [e["sequence_number"] for e in events] == list(range(len(events)))
+    assert [e["type"] for e in events[:2]] == ["response.created", "response.in_progress"]
+    opened: dict[int, dict[str, Any]] = {}
+    ended: dict[int, dict[str, Any]] = {}
+    for event in events[2:-1]:
+        index = event.get("output_index")
+        if event["type"] == "response.output_item.added":
+            assert index == len(opened), "indices follow each other"
+            opened[index] = event["item"]
+        elif event["type"] == "response.output_item.done":
+            assert index not in ended
+            assert event["item"].get("id") == opened[index].get("id")
+            ended[index] = event["item"]
+        elif index is not None:
+            assert index in opened, event
+            assert index not in ended, event
+            assert event.get("item_id") in (None, opened[index]["id"])
+    assert set(opened) == set(ended)
+    last = events[-1]["response"]
+    assert last["output"] == [ended[index] for index in sorted(ended)]
+    assert len({r["id"] for r in (e["response"] for e in events if "response" in e)}) == 1
+    assert events[-1]["type"] == f"response.{last['status']}"
