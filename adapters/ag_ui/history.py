@@ -12,7 +12,7 @@ from typing import Any
 from adapters.ag_ui.messages import error_part
 from adapters.ag_ui.options import BackOptions
 from adapters.ag_ui.parts import write_part
-from adapters.ag_ui.wire import NAME, REDACTED, own
+from adapters.ag_ui.wire import NAME, own
 from bridge.codec import Context, Feature
 from bridge.codec.jsontext import dumps
 from bridge.model import (
@@ -28,6 +28,7 @@ from bridge.model import (
     ToolResult,
     as_text,
     result_text,
+    seal,
 )
 
 Wire = dict[str, Any]
@@ -120,8 +121,8 @@ class MessageWriter:
 
     def _reasoning(self, part: Reasoning, message: Message) -> Wire:
         wire = {**self._head(message, "reasoning"), "content": part.text}
-        if part.signature or part.redacted:
-            wire["encryptedValue"] = part.signature or f"{REDACTED}{part.redacted}"
+        if sealed := seal(part.signature, part.redacted):
+            wire["encryptedValue"] = sealed
         return wire
 
     def _call(self, call: ToolCall) -> Wire:

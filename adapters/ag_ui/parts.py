@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.wire import REDACTED, camel, noted, own
+from adapters.ag_ui.wire import camel, noted, own
 from bridge.codec.check import Node
 from bridge.errors import RequestError
 from bridge.model import (
@@ -21,6 +21,7 @@ from bridge.model import (
     as_text,
     json_text,
     source_of,
+    unseal,
 )
 
 _Wire = dict[str, Any]
@@ -104,9 +105,7 @@ def _binary(node: Node) -> Media:
 
 def reasoning_part(text: str, value: str) -> Reasoning:
     """Reasoning and its encrypted value, which stands for a signature or for what was sent encrypted only."""
-    if value.startswith(REDACTED):
-        return Reasoning(text, None, value.removeprefix(REDACTED))
-    return Reasoning(text, value or None)
+    return Reasoning(text, *unseal(value))
 
 
 def tolerant_parts(value: Any) -> list[Part]:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from adapters.ag_ui.parts import tolerant_parts
-from adapters.ag_ui.wire import REDACTED, arguments_text, attached, noted, text_of
-from bridge.model import Builder, PartKind
+from adapters.ag_ui.wire import arguments_text, attached, noted, text_of
+from bridge.model import Builder, PartKind, unseal
 
 _Event = dict[str, Any]
 _FOREIGN = frozenset({"user", "system", "developer"})
@@ -246,10 +246,8 @@ class Streams:
         key = ("reasoning", name)
         self._thoughts.pop(name, None)
         self._disown(key)
-        if value is not None and value.startswith(REDACTED):
-            self._builder.end_part(key, redacted=value.removeprefix(REDACTED))
-        else:
-            self._builder.end_part(key, signature=value)
+        signature, redacted = unseal(value)
+        self._builder.end_part(key, signature=signature, redacted=redacted)
 
     # -------------------------------------------------------------- chunks
 

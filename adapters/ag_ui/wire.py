@@ -11,8 +11,6 @@ VERSION = "1.0"
 OURS = "dialect-bridge"
 """The key under which `metadata` tells what the wire has no field for, and the prefix of a RAW event's source."""
 
-REDACTED = "redacted:"
-"""Marks an encrypted value that stands for reasoning sent encrypted only, so that it goes back as what it is."""
 
 # Python agents that write their models without aliases, and AG-Kit's RUN_ERROR, use the names with underscores.
 _ALIASES: dict[str, str] = {
