@@ -19,7 +19,8 @@ def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE
     """
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
-        from bridge.stores.sqlite import SQLiteHistory, path_of
+        from bridge.stores.sqlite import SQLiteHistory
+        from bridge.stores.sqlite_file import path_of
 
         return SQLiteHistory(path_of(url), bounds=bounds, lease=lease)
     if scheme in ("postgresql", "postgres"):
