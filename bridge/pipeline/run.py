@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from bridge.codec import Card, Losses
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
-from bridge.model import Event, Folder, Request, RunFailed, RunFinished, RunStarted
+from bridge.model import Event, FinishReason, Folder, Request, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import trouble
@@ -306,6 +306,21 @@ class Run:
             self._watch = None
 
     # ------------------------------------------------------------------ the end
+
+    def cancel(self) -> list[Event]:
+        """Ends the run because somebody asked for it, when no `read` is waiting: what was known so far, then the end."""
+        if self.done:
+            return []
+        failure = Failure(ErrorCode.CANCELED, "The run was canceled.")
+        try:
+            events = self._staged(self.call.fail(failure) if self._opened else [])
+        except Exception as error:
+            return self._passed_on(self._broken(error))
+        if not events or type(events[-1]) not in TERMINAL:
+            events = self._open.fail(failure, self._head)
+        if isinstance(events[-1], RunFailed) and events[-1].error.code is ErrorCode.CANCELED:
+            events[-1] = RunFinished(FinishReason.CANCELED)
+        return self._passed_on(events)
 
     def cut(self, failure: Failure) -> list[Event]:
         """Ends the run from this side, now: the events that tell the client so."""

@@ -96,6 +96,7 @@ _RUNS: tuple[tuple[str, ...], ...] = (
             id {serial},
             thread bigint NOT NULL REFERENCES run_threads (id) ON DELETE CASCADE,
             run_id text NOT NULL,
+            task_id text NOT NULL,
             fingerprint text NOT NULL,
             created_at double precision NOT NULL,
             token text,
