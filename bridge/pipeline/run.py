@@ -308,7 +308,7 @@ class Run:
     # ------------------------------------------------------------------ the end
 
     def cancel(self) -> list[Event]:
-        """Ends the run because somebody asked for it, when no `read` is waiting: what was known so far, then the end."""
+        """Ends the run because somebody asked for it, when no `read` is waiting: what is known by now, then the end."""
         if self.done:
             return []
         failure = Failure(ErrorCode.CANCELED, "The run was canceled.")

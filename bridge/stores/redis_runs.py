@@ -28,6 +28,7 @@ from bridge.stores.runs import (
     RunRecord,
     RunState,
     lease_lost,
+    leased,
     run_conflict,
     run_store_unavailable,
     stored_key,
@@ -163,7 +164,7 @@ class RedisRuns:
         until = clock() + wait
         while True:
             for entry, name in await self._delivered(token, until - clock()):
-                record = await self._lease(_parse(name), token, lease, entry)
+                record = await leased(self, token, self._lease(_parse(name), token, lease, entry))
                 if record is not None:
                     return record
             if clock() >= until:

@@ -10,7 +10,8 @@ The contract every engine keeps and the one test suite checks. Times are seconds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -141,7 +142,7 @@ class RunStore(Protocol):
     async def claim(self, token: str, lease: float, *, wait: float = 0.0) -> RunRecord | None:
         """Leases the run that waits for longest in the queue; waits up to `wait` seconds for one.
 
-        A call that is cancelled may have leased a run: it then counts as lost.
+        A call that is cancelled leaves the queue as it was.
         """
 
     async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
@@ -180,6 +181,18 @@ class RunStore(Protocol):
         Their names stay, so that their readers are told, and nothing runs twice, until their thread was silent for
         `threads` seconds.
         """
+
+
+async def leased(store: RunStore, token: str, leasing: Awaitable[RunRecord | None]) -> RunRecord | None:
+    """What `leasing` gives. When the caller is cancelled meanwhile, the lease is given back."""
+    task = asyncio.ensure_future(leasing)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        record = await task
+        if record is not None:
+            await store.release(record.key, token)
+        raise
 
 
 def stored_key(key: RunKey) -> tuple[str, str, str, str]:

@@ -29,6 +29,7 @@ from bridge.stores.runs import (
     RunRecord,
     RunState,
     lease_lost,
+    leased,
     run_conflict,
     stored_key,
 )
@@ -244,7 +245,7 @@ class SQLiteRuns:
         with self._queue.listen("") as bell:
             while True:
                 # Looking is for the reading lane: an idle process must not take the write lock again and again.
-                if await self._file.read(waiting) and (record := await self._file.write(work)):
+                if await self._file.read(waiting) and (record := await leased(self, token, self._file.write(work))):
                     return record
                 if clock() >= until:
                     return None
