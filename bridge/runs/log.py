@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bridge.errors import ErrorCode, RequestError
+from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model import Event
 from bridge.model.dump import dump, load
 from bridge.model.events import TERMINAL
@@ -13,6 +13,10 @@ from bridge.runs.plan import RunPlan
 from bridge.stores import RunKey, RunRecord, RunState, RunStore
 from bridge.stores.rows import read, write
 from bridge.stores.runs import Entry
+
+
+UNREADABLE = "The bridge cannot read what it kept of this run."
+"""Another version of us wrote it."""
 
 
 @dataclass(slots=True)
@@ -66,7 +70,10 @@ class LogReader:
             if not record.whole and not self._position:
                 raise expired()
             if self.plan is None:
-                self.plan = RunPlan.load(record.plan)
+                try:
+                    self.plan = RunPlan.load(record.plan)
+                except ValueError:
+                    raise BridgeError(UNREADABLE) from None
         return record
 
     async def read(self, wait: float) -> list[tuple[int, Batch]]:

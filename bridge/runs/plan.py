@@ -52,5 +52,9 @@ class RunPlan:
 
     @classmethod
     def load(cls, text: str) -> RunPlan:
-        route, run_id, created_at, request, *rest = read(text)
-        return cls(route, run_id, created_at, load_request(request), *rest)
+        """The plan that `dump` wrote. Raises `ValueError` for anything else, such as one of a newer version."""
+        try:
+            route, run_id, created_at, request, *rest = read(text)
+            return cls(route, run_id, created_at, load_request(request), *rest)
+        except TypeError as error:
+            raise ValueError("expected the plan of a run") from error

@@ -21,7 +21,7 @@ from bridge.runs.log import LogReader
 from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE
 from bridge.runs.subscription import START, Cursor, Subscription
-from bridge.runs.worker import Drive, Worker, bury
+from bridge.runs.worker import LOST, LOST_PLAN, Drive, Worker, bury
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
 from bridge.stores.runs import Created
 
@@ -57,7 +57,8 @@ class Runs:
     ) -> None:
         self._store = store
         self._drive = drive
-        self._places = asyncio.Semaphore(concurrent)
+        self._concurrent = concurrent
+        self._vacant = asyncio.Event()
         self._lease = lease
         self._events = events
         self._threads = threads
@@ -172,8 +173,9 @@ class Runs:
     async def _take(self) -> None:
         pause = 0.05
         while True:
-            async with self._places:
-                pass  # only looks whether one is free: the place itself is the worker's
+            while len(self._workers) >= self._concurrent:
+                self._vacant.clear()
+                await self._vacant.wait()
             try:
                 record = await self._store.claim(self._token, self._lease, wait=_WAIT)
                 pause = 0.05
@@ -183,21 +185,27 @@ class Runs:
                 pause = min(pause * 2, _WAIT)
                 continue
             if record is not None:
-                await self._places.acquire()
-                self._employ(record, places=True)
+                self._employ(record)
 
     # ------------------------------------------------------------------ workers
 
-    def _employ(self, record: RunRecord, *, places: bool = False) -> None:
-        """Drives a run that is leased to us; one that another process began is lost."""
+    def _employ(self, record: RunRecord) -> None:
+        """Drives a run that is leased to us; one that another process began, or that cannot be read, only ends."""
         if record.entries:
-            self._spawn(bury(self._store, record, self._token, patience=self._patience))
+            self._bury(record, LOST)
             return
-        worker = Worker(self._store, record, self._token, self._drive, patience=self._patience)
+        try:
+            worker = Worker(self._store, record, self._token, self._drive, patience=self._patience)
+        except ValueError:
+            self._bury(record, LOST_PLAN)
+            return
         self._workers[record.key] = worker
-        self._spawn(self._work(worker, places))
+        self._spawn(self._work(worker))
 
-    async def _work(self, worker: Worker, places: bool) -> None:
+    def _bury(self, record: RunRecord, failure: Failure) -> None:
+        self._spawn(bury(self._store, record, self._token, failure, patience=self._patience))
+
+    async def _work(self, worker: Worker) -> None:
         try:
             # Somebody may have cancelled before we came.
             with suppress(BridgeError):
@@ -206,8 +214,7 @@ class Runs:
             await worker.work()
         finally:
             del self._workers[worker.key]
-            if places:
-                self._places.release()
+            self._vacant.set()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(self._guarded(work), name="runs-work")
@@ -263,7 +270,7 @@ class Runs:
             record = await self._store.acquire(key, self._token, self._lease)
             if record is not None:
                 log.warning("run %s is lost: the process that drove it is gone", key.run_id)
-                self._spawn(bury(self._store, record, self._token, patience=self._patience))
+                self._bury(record, LOST)
 
 
 async def _stop(task: asyncio.Task[None] | None) -> None:

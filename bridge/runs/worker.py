@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 from bridge.codec import Losses
 from bridge.errors import BridgeError, ErrorCode, Failure
-from bridge.model import Event, FinishReason, RunFailed, RunFinished
+from bridge.model import Event, FinishReason, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
 from bridge.pipeline import Run, trouble
-from bridge.runs.log import from_body
+from bridge.runs.log import UNREADABLE, from_body
 from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE, Recorder
 from bridge.stores import RunKey, RunRecord, RunStore
@@ -22,10 +22,11 @@ Drive = Callable[[RunKey, RunPlan, Losses], Awaitable[Run]]
 """Makes the run of a plan: backend chosen, conversation loaded, nothing sent yet. Raises `BridgeError`."""
 
 LOST = Failure(ErrorCode.RUN_LOST, "The process that ran this is gone.")
+LOST_PLAN = Failure(ErrorCode.INTERNAL, UNREADABLE)
 
 
 class Worker:
-    """One run in this process, which holds its lease. `work` is awaited once."""
+    """One run in this process, which holds its lease. `work` is awaited once. Raises `ValueError` for no plan."""
 
     def __init__(
         self, store: RunStore, record: RunRecord, token: str, drive: Drive, *, patience: float = PATIENCE
@@ -106,13 +107,21 @@ class Worker:
         return self._run.cut(failure) if self._run is not None else [self._plan.head(), RunFailed(failure)]
 
 
-async def bury(store: RunStore, record: RunRecord, token: str, *, patience: float = PATIENCE) -> None:
-    """Ends a run whose process is gone: closes what is open in its log, then `run_lost`. `token` holds its lease."""
-    plan, parts, after = RunPlan.load(record.plan), OpenParts(), 0
-    while entries := await store.read(record.key, after):
-        for entry in entries:
-            parts.feed(from_body(entry.body).events)
-        after = entries[-1].number
+async def bury(
+    store: RunStore, record: RunRecord, token: str, failure: Failure = LOST, *, patience: float = PATIENCE
+) -> None:
+    """Ends a run that nobody drives: closes what is open in its log, then the failure. `token` holds its lease."""
+    parts, after = OpenParts(), 0
+    head = RunStarted(record.key.run_id, record.key.thread_id, None, record.created_at)
+    try:
+        head = RunPlan.load(record.plan).head()
+        while entries := await store.read(record.key, after):
+            for entry in entries:
+                parts.feed(from_body(entry.body).events)
+            after = entries[-1].number
+    except ValueError as error:
+        # Written by another version of us: it must end all the same.
+        trouble.report(log, f"run {record.key.run_id} cannot be read", error)
     recorder = Recorder(store, record.key, token, record.entries, lambda: None, patience)
-    recorder.put(parts.fail(LOST, plan.head()))
+    recorder.put(parts.fail(failure, head))
     await recorder.close()

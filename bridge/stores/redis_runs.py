@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -108,7 +107,7 @@ class RedisRuns:
 
     async def delete(self, key: RunKey) -> bool:
         n = self._names(key)
-        keys = [n.run_key, n.events_key, self._key("ended"), n.runs_key]
+        keys = [n.run_key, n.events_key, self._key("ended"), n.thread_key, n.runs_key]
         return bool(await self._call(scripts.DELETE, keys, n.run))
 
     async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
@@ -120,9 +119,10 @@ class RedisRuns:
 
     async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
         n = self._names(key)
-        keys = [n.run_key, n.thread_key, n.events_key, *map(self._key, ("leases", "ended", "threads"))]
-        head = (n.run, n.thread, token, position, int(end), self._max_entries, self._key("run", ""), n.channel)
-        last: int = await self._call(scripts.APPEND, keys, *head, *bodies)
+        keys = [n.run_key, n.thread_key, n.events_key, *map(self._key, ("leases", "ended", "threads")), n.runs_key]
+        head = (n.run, n.thread, token, position, int(end), self._max_entries)
+        places = (self._key("run", ""), self._key("events", ""), n.channel)
+        last: int = await self._call(scripts.APPEND, keys, *head, *places, *bodies)
         if last < 0:
             raise lease_lost()
         self._bells.ring(n.channel)
@@ -144,18 +144,8 @@ class RedisRuns:
                 await bell.wait(min(_LOOK, until - clock()))
 
     async def _range(self, n: _Names, after: int, limit: int) -> list[Entry]:
-        """The stream is the thread's: entries of its other runs are passed over."""
-        found: list[Entry] = []
-        while len(found) < limit:
-            first = f"{after + 1}-0"
-            chunk = await self._run(partial(self._client.xrange, n.events_key, first, "+", limit))
-            for number, fields in chunk:
-                after = int(number.partition("-")[0])
-                if fields["run"] == n.run and len(found) < limit:
-                    found.append(Entry(after, fields["body"]))
-            if len(chunk) < limit:
-                break
-        return found
+        found = await self._run(lambda: self._client.xrange(n.events_key, f"{after + 1}-0", "+", limit))
+        return [Entry(int(number.partition("-")[0]), fields["body"]) for number, fields in found]
 
     # ------------------------------------------------------------------ who drives it
 
@@ -247,11 +237,13 @@ class RedisRuns:
         while names := await self._call(scripts.DUE, [self._key("ended")], events, _BATCH):
             for name in names:
                 n = self._names(_parse(name))
-                total += await self._call(scripts.FORGET, [n.run_key, n.events_key, self._key("ended")], n.run)
+                keys = [n.run_key, n.events_key, self._key("ended"), n.thread_key]
+                total += await self._call(scripts.FORGET, keys, n.run)
         for name in await self._call(scripts.DUE, [self._key("threads")], threads, 10 * _BATCH):
             n = self._names(_parse(f"{name}:"))
-            keys = [n.thread_key, n.events_key, n.runs_key, n.owners_key, self._key("threads"), self._key("ended")]
-            await self._call(scripts.FORGET_THREAD, keys, n.thread, n.owner, self._key("run", ""))
+            keys = [n.thread_key, n.runs_key, n.owners_key, self._key("threads"), self._key("ended")]
+            prefixes = (self._key("run", ""), self._key("events", ""))
+            await self._call(scripts.FORGET_THREAD, keys, n.thread, n.owner, *prefixes)
         return total
 
     # ------------------------------------------------------------------ the client
@@ -306,7 +298,7 @@ class _Names:
         self.cancel_key = key("cancel", self.run)
         self.channel = key("bell", self.run)
         self.thread_key = key("thread", self.thread)
-        self.events_key = key("events", self.thread)
+        self.events_key = key("events", self.run)
         self.runs_key = key("runs", self.thread)
         self.owners_key = key("owners", scope, thread)
 

@@ -1,8 +1,9 @@
 """The run store's transactions on Redis, in Lua. All keys share one hash tag, so that they stand on one node.
 
-A run is a hash (fingerprint, task_id, created_at, plan, whole, entries, and in time token, first, last, ended_at); the
-thread's log is a stream whose ids are `<number>-0`; `leases` is a sorted set of run names by expiry. A run's name is
-its thread's name, `:` and its quoted id.
+A run is a hash (fingerprint, task_id, created_at, plan, whole, entries, and in time token, last, ended_at) and a
+stream whose ids are `<number>-0`. The numbers are its thread's, which is a hash (number, entries) and a sorted set of
+its runs, oldest first. A stream for each run and not one for each thread: a reader passes over nothing. `leases` is a
+sorted set of run names by expiry. A run's name is its thread's name, `:` and its quoted id.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ local first = 1 - redis.call('EXISTS', KEYS[3])
 redis.call('HSET', KEYS[1], 'fingerprint', ARGV[4], 'plan', ARGV[5], 'task_id', ARGV[6],
     'created_at', stamp(now), 'entries', 0, 'whole', 1)
 redis.call('HSETNX', KEYS[2], 'number', 0)
-redis.call('SADD', KEYS[3], ARGV[1])
+redis.call('ZADD', KEYS[3], redis.call('HGET', KEYS[2], 'number'), ARGV[1])
 redis.call('SADD', KEYS[4], ARGV[3])
 redis.call('ZADD', KEYS[6], stamp(now), ARGV[2])
 redis.call('XADD', KEYS[5], '*', 'run', ARGV[1])
@@ -46,8 +47,9 @@ return 'none'
 """
 )
 
-# KEYS: run, thread, events, leases, ended, threads
-# ARGV: run name, thread name, token, position, end, most entries, prefix of run keys, channel, body, ...
+# KEYS: run, thread, events, leases, ended, threads, runs of the thread
+# ARGV: run name, thread name, token, position, end, most entries, prefix of run keys, prefix of events keys, channel,
+#       body, ...
 # The number of the last entry, or -1 when the token does not hold the run.
 APPEND = (
     _NOW
@@ -55,7 +57,7 @@ APPEND = (
 local run = redis.call('HMGET', KEYS[1], 'token', 'entries', 'ended_at', 'last')
 local position, ending, most = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[6])
 if run[1] ~= ARGV[3] or tonumber(run[2]) < position then return -1 end
-local first_new = 9 + tonumber(run[2]) - position
+local first_new = 10 + tonumber(run[2]) - position
 local new = #ARGV - first_new + 1
 if run[3] then
     if new > 0 or not ending then return -1 end
@@ -64,17 +66,21 @@ end
 local last = tonumber(run[4] or 0)
 for i = first_new, #ARGV do
     last = redis.call('HINCRBY', KEYS[2], 'number', 1)
-    redis.call('XADD', KEYS[3], string.format('%.0f-0', last), 'run', ARGV[1], 'body', ARGV[i])
-    redis.call('HSETNX', KEYS[1], 'first', last)
+    redis.call('XADD', KEYS[3], string.format('%.0f-0', last), 'body', ARGV[i])
 end
-if new > 0 then redis.call('HSET', KEYS[1], 'entries', position + #ARGV - 8, 'last', last) end
-local over = redis.call('XLEN', KEYS[3]) - most
+if new > 0 then redis.call('HSET', KEYS[1], 'entries', position + #ARGV - 9, 'last', last) end
+local over = redis.call('HINCRBY', KEYS[2], 'entries', math.max(new, 0)) - most
 if over > 0 then
-    for _, entry in ipairs(redis.call('XRANGE', KEYS[3], '-', '+', 'COUNT', over)) do
-        local key = ARGV[7] .. entry[2][2]
-        if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'whole', 0) end
+    redis.call('HINCRBY', KEYS[2], 'entries', -over)
+    for _, name in ipairs(redis.call('ZRANGE', KEYS[7], 0, -1)) do
+        local there = redis.call('XLEN', ARGV[8] .. name)
+        if there > 0 then
+            redis.call('XTRIM', ARGV[8] .. name, 'MAXLEN', '=', math.max(there - over, 0))
+            redis.call('HSET', ARGV[7] .. name, 'whole', 0)
+            over = over - there
+        end
+        if over <= 0 then break end
     end
-    redis.call('XTRIM', KEYS[3], 'MAXLEN', '=', most)
 end
 if ending then
     redis.call('HSET', KEYS[1], 'ended_at', stamp(now))
@@ -82,7 +88,7 @@ if ending then
     redis.call('ZADD', KEYS[5], stamp(now), ARGV[1])
     redis.call('ZADD', KEYS[6], stamp(now), ARGV[2])
 end
-redis.call('PUBLISH', ARGV[8], last)
+redis.call('PUBLISH', ARGV[9], last)
 return last
 """
 )
@@ -160,21 +166,12 @@ return 1
 )
 
 _DROP_ENTRIES = """
-local ends = redis.call('HMGET', KEYS[1], 'first', 'last')
-local from = ends[1]
-while from and tonumber(from) <= tonumber(ends[2]) do
-    local chunk = redis.call('XRANGE', KEYS[2], from .. '-0', ends[2] .. '-0', 'COUNT', 500)
-    for _, entry in ipairs(chunk) do
-        if entry[2][2] == ARGV[1] then redis.call('XDEL', KEYS[2], entry[1]) end
-        from = string.format('%.0f', tonumber(string.match(entry[1], '^%d+')) + 1)
-    end
-    if #chunk < 500 then break end
-end
-if redis.call('XLEN', KEYS[2]) == 0 then redis.call('DEL', KEYS[2]) end
+redis.call('HINCRBY', KEYS[4], 'entries', -redis.call('XLEN', KEYS[2]))
+redis.call('DEL', KEYS[2])
 redis.call('ZREM', KEYS[3], ARGV[1])
 """
 
-# KEYS: run, events, ended   ARGV: run name
+# KEYS: run, events, ended, thread   ARGV: run name
 FORGET = (
     _DROP_ENTRIES
     + """
@@ -183,37 +180,37 @@ return redis.call('HDEL', KEYS[1], 'plan')
 """
 )
 
-# KEYS: run, events, ended, runs of the thread   ARGV: run name
+# KEYS: run, events, ended, thread, runs of the thread   ARGV: run name
 DELETE = (
     """
 if not redis.call('HGET', KEYS[1], 'ended_at') then return 0 end
 """
     + _DROP_ENTRIES
     + """
-redis.call('SREM', KEYS[4], ARGV[1])
+redis.call('ZREM', KEYS[5], ARGV[1])
 return redis.call('DEL', KEYS[1])
 """
 )
 
-# KEYS: thread, events, runs of the thread, owners of the thread id, threads, ended
-# ARGV: thread name, owner, prefix of run keys
+# KEYS: thread, runs of the thread, owners of the thread id, threads, ended
+# ARGV: thread name, owner, prefix of run keys, prefix of events keys
 FORGET_THREAD = (
     _NOW
     + """
-local runs = redis.call('SMEMBERS', KEYS[3])
+local runs = redis.call('ZRANGE', KEYS[2], 0, -1)
 for _, name in ipairs(runs) do
     if not redis.call('HGET', ARGV[3] .. name, 'ended_at') then
-        redis.call('ZADD', KEYS[5], stamp(now), ARGV[1])
+        redis.call('ZADD', KEYS[4], stamp(now), ARGV[1])
         return 0
     end
 end
 for _, name in ipairs(runs) do
-    redis.call('DEL', ARGV[3] .. name)
-    redis.call('ZREM', KEYS[6], name)
+    redis.call('DEL', ARGV[3] .. name, ARGV[4] .. name)
+    redis.call('ZREM', KEYS[5], name)
 end
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
-redis.call('SREM', KEYS[4], ARGV[2])
-redis.call('ZREM', KEYS[5], ARGV[1])
+redis.call('DEL', KEYS[1], KEYS[2])
+redis.call('SREM', KEYS[3], ARGV[2])
+redis.call('ZREM', KEYS[4], ARGV[1])
 return 1
 """
 )
