@@ -14,7 +14,6 @@ from bridge.stores import RunKey, RunRecord, RunState, RunStore
 from bridge.stores.rows import read, write
 from bridge.stores.runs import Entry
 
-
 UNREADABLE = "The bridge cannot read what it kept of this run."
 """Another version of us wrote it."""
 

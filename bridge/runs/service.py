@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import orjson
+
 from bridge.codec import Dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.pipeline import trouble
@@ -280,5 +282,10 @@ async def _stop(task: asyncio.Task[None] | None) -> None:
 
 
 def fingerprint(body: bytes) -> str:
-    """What tells whether a run that is asked for again is the same one: SHA-256 of the request's body."""
+    """What tells whether a run that is asked for again is the same one: SHA-256 of the request's body.
+
+    Of JSON the value counts, not the spelling: a client that comes back may have written it anew.
+    """
+    with suppress(ValueError, TypeError):
+        body = orjson.dumps(orjson.loads(body), option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(body).hexdigest()
