@@ -69,6 +69,7 @@ class Runs:
         self._workers: dict[RunKey, Worker] = {}
         self._readers: dict[str, tuple[str, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._troubles: set[str] = set()
         self._taking: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
@@ -180,12 +181,17 @@ class Runs:
                 await self._vacant.wait()
             try:
                 record = await self._store.claim(self._token, self._lease, wait=_WAIT)
-                pause = 0.05
             except BridgeError as error:
-                log.warning("no runs can be taken: %s", error.message)
+                self._failing("runs cannot be taken", error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _WAIT)
                 continue
+            except Exception as error:
+                trouble.report(log, "runs cannot be taken", error)
+                await asyncio.sleep(_WAIT)
+                continue
+            self._working("runs cannot be taken")
+            pause = 0.05
             if record is not None:
                 self._employ(record)
 
@@ -236,7 +242,7 @@ class Runs:
     async def _keep(self) -> None:
         """Renews what is ours, notes cancels, ends the runs of dead processes, and sweeps."""
         clock = asyncio.get_running_loop().time
-        renewed = swept = clock()
+        renewed, swept = clock(), -_SWEEP
         while True:
             await asyncio.sleep(min(LOOK, self._lease / 4))
             try:
@@ -250,11 +256,22 @@ class Runs:
                 if clock() - swept >= _SWEEP:
                     swept = clock()
                     await self._store.sweep(self._events, self._threads)
+                self._working("runs are not looked after")
             except BridgeError as error:
-                log.warning("runs are not looked after: %s", error.message)
-                await asyncio.sleep(min(1.0, self._lease / 4))
+                self._failing("runs are not looked after", error)
             except Exception as error:
                 trouble.report(log, "runs are not looked after", error)
+
+    def _failing(self, what: str, error: BridgeError) -> None:
+        """Says so once, not with every try."""
+        if what not in self._troubles:
+            self._troubles.add(what)
+            log.warning("%s: %s", what, error.message)
+
+    def _working(self, what: str) -> None:
+        if what in self._troubles:
+            self._troubles.discard(what)
+            log.info("no longer: %s", what)
 
     async def _renew(self) -> None:
         mine = dict(self._workers)

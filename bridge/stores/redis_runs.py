@@ -48,6 +48,8 @@ _LOOK = 1.0
 """Seconds between two looks of a waiting reader, in case a message was lost."""
 _RECLAIM = 5.0
 """Seconds after which a queue entry that somebody took and did not lease is somebody else's."""
+_GONE = 86_400_000
+"""Milliseconds after which a process that took nothing from the queue is taken for gone."""
 _BATCH = 100
 _FAILURES = (RedisError, OSError, TimeoutError)
 
@@ -244,7 +246,16 @@ class RedisRuns:
             keys = [n.thread_key, n.runs_key, n.owners_key, self._key("threads"), self._key("ended")]
             prefixes = (self._key("run", ""), self._key("events", ""))
             await self._call(scripts.FORGET_THREAD, keys, n.thread, n.owner, *prefixes)
+        await self._run(self._forget_consumers)
         return total
+
+    async def _forget_consumers(self) -> None:
+        """The queue remembers each process that ever took from it."""
+        if not self._grouped:
+            await self._make_group()
+        for consumer in await self._client.xinfo_consumers(self._key("queue"), _GROUP):
+            if not consumer["pending"] and consumer["idle"] > _GONE:
+                await self._client.xgroup_delconsumer(self._key("queue"), _GROUP, consumer["name"])
 
     # ------------------------------------------------------------------ the client
 

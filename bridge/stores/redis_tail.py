@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bridge.stores.bells import Bells
@@ -29,6 +30,7 @@ class RedisTail:
         self._followed: dict[str, asyncio.Event] = {}
         self._lock = asyncio.Lock()
         self._listening: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def follow(self, channel: str) -> None:
         """From now on messages on this channel ring. Raises what the client raises."""
@@ -60,7 +62,8 @@ class RedisTail:
         clock = asyncio.get_running_loop().time
         tidy = clock() + _KEPT
         try:
-            while True:
+            # The client may swallow a cancellation.
+            while not self._closed:
                 message: dict[str, Any] | None = await pubsub.get_message(timeout=1.0)
                 if message is not None and message["type"] == "subscribe":
                     if (known := self._followed.get(message["channel"])) is not None:
@@ -89,13 +92,15 @@ class RedisTail:
         for known in followed.values():
             known.set()
         self._bells.ring_all()
-        try:
-            await pubsub.aclose()  # type: ignore[no-untyped-call]
-        except (RedisError, OSError):
-            return
+        with suppress(RedisError, OSError):
+            async with self._lock:
+                await pubsub.aclose()  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.gather(self._listening, return_exceptions=True)
-            self._listening = None
+        """Lets go of the connection; `follow` takes a new one."""
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            self._closed = True
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+            self._closed = False

@@ -5,15 +5,31 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from bridge.engine import Bridge
+from bridge.engine import Bridge, Caller
 from bridge.errors import BackendError, BridgeError, ErrorCode
-from bridge.model import FinishReason, RunFailed, RunFinished, RunStarted
+from bridge.model import (
+    FinishReason,
+    HistoryMode,
+    Message,
+    MessageEnded,
+    MessageStatus,
+    PartEnded,
+    Reasoning,
+    Request,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Text,
+    UsageReported,
+)
 from bridge.runs import RunKey, Runs, RunState
 from bridge.runs.log import from_body
-from bridge.stores import StoreConflict
+from bridge.stores import StoreConflict, open_history
+from bridge.transports.local import Yielded
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns
 from tests.runs.helpers import begin, bridge_of, events_of, process, subscribe, text_of
@@ -127,6 +143,48 @@ async def test_a_running_run_is_cancelled(bridge: Bridge, runs: Runs, make_runs:
     await other.cancel(key)
     await other.cancel(key)
     assert await canceled(other, key) == "".join(WORDS[:5]), "what was said stays"
+
+
+async def test_what_was_known_by_then_is_told(bridge: Bridge, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def agent(request: object) -> AsyncIterator[Yielded]:
+        yield UsageReported(input=3, output=4)
+        yield Reasoning("thought")
+        yield "half"
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(bridge.routes[0].backend, "_agent", agent)
+    key = await begin(bridge, runs, "x")
+    await begun(runs, key, "half")
+    await runs.cancel(key)
+    events = await events_of(runs, key)
+    assert [type(event) for event in events[-4:]] == [PartEnded, MessageEnded, UsageReported, RunFinished]
+    assert isinstance(events[-3], MessageEnded)
+    assert events[-3].status is MessageStatus.CANCELED
+
+
+async def test_what_was_said_stays_in_the_conversation(make_runs: MakeRuns, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.db"
+    config = {
+        "backends": {"mine": {"dialect": "python", "target": "tests.runs.agents:run"}},
+        "routes": [{"dialect": "ag-kit", "path": "/x", "backend": "mine"}],
+        "stores": {"history": url},
+    }
+    async with Bridge.from_config(config) as bridge:
+        runs = make_runs(bridge)
+        await runs.open()
+        request = Request([Message("user", [Text("hang")])], thread_id="t", history=HistoryMode.DELTA)
+        key, plan = bridge.plan(bridge.routes[0], request, Caller("o"), run_id="r", created_at=1.5)
+        await runs.start(key, plan, "f")
+        await begun(runs, key)
+        await runs.cancel(key)
+        await canceled(runs, key)
+        await runs.close()
+    history = open_history(url)
+    talk = await history.load("o", "/x", "t")
+    await history.close()
+    assert talk is not None
+    said = [part.text for message in talk.messages for part in message.parts if isinstance(part, Text)]
+    assert said == ["hang", "".join(WORDS[:5])]
 
 
 async def test_a_silent_run_is_cancelled(bridge: Bridge, runs: Runs) -> None:

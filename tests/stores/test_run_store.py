@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import BridgeError, ErrorCode, RequestError
-from bridge.stores import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, StoreConflict
+from bridge.stores import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, StoreConflict, redis_runs
 from bridge.stores.runs import CANCEL_KEPT
 from tests.stores.run_engines import SECRET, RunEngine
 from tests.strategies import AWKWARD
@@ -514,3 +515,33 @@ async def test_a_closed_store(run_store: RunStore) -> None:
             await refused(work)
     await run_store.open()
     assert await run_store.claim("me", 1) is not None
+
+
+async def test_a_cancelled_claim_leaves_the_queue_as_it_was(run_store: RunStore) -> None:
+    """Wherever in its work it is cancelled."""
+    for steps in range(12):
+        await run_store.create(key(f"r{steps}"), "f", "p")
+        claiming = asyncio.create_task(run_store.claim("me", 30))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        claiming.cancel()
+        try:
+            record = await claiming
+        except asyncio.CancelledError:
+            async with asyncio.timeout(30):
+                record = await run_store.claim("you", 30, wait=30)
+        assert record is not None
+        assert record.key == key(f"r{steps}")
+
+
+async def test_redis_forgets_processes_that_are_gone(run_engine: RunEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_runs, "_GONE", -1)
+    store = run_engine.store()
+    await store.create(key(), "f", "p")
+    assert await store.claim("w1", 30) is not None
+    assert await store.claim("w2", 30) is None
+    if isinstance(store, redis_runs.RedisRuns):
+        consumers = partial(store._client.xinfo_consumers, store._key("queue"), "workers")
+        assert "w1" in [consumer["name"] for consumer in await consumers()]
+        await store.sweep(0, 0)
+        assert await consumers() == []
