@@ -42,8 +42,8 @@ except ImportError:
 from bridge.stores.redis_tail import RedisTail
 
 _GROUP = "workers"
-_BLOCK = 1.0
-"""Seconds a connection waits at the queue at a time; less than any socket timeout."""
+_BLOCK = 0.5
+"""Seconds a connection waits at the queue at a time; a claim that is cancelled meanwhile takes as long to end."""
 _LOOK = 1.0
 """Seconds between two looks of a waiting reader, in case a message was lost."""
 _RECLAIM = 5.0
@@ -154,13 +154,16 @@ class RedisRuns:
     async def claim(self, token: str, lease: float, *, wait: float = 0.0) -> RunRecord | None:
         clock = asyncio.get_running_loop().time
         until = clock() + wait
-        while True:
-            for entry, name in await self._delivered(token, until - clock()):
-                record = await leased(self, token, self._lease(_parse(name), token, lease, entry))
-                if record is not None:
-                    return record
+        while (record := await leased(self, token, self._next(token, lease, until - clock()))) is None:
             if clock() >= until:
-                return None
+                break
+        return record
+
+    async def _next(self, token: str, lease: float, wait: float) -> RunRecord | None:
+        """What is delivered is leased, or off the queue: to be cancelled in between would cost `_RECLAIM` seconds."""
+        for entry, name in await self._delivered(token, wait):
+            return await self._lease(_parse(name), token, lease, entry)
+        return None
 
     async def _delivered(self, token: str, wait: float) -> list[tuple[str, str]]:
         """Entries of the queue that are this worker's now, at most one: (id, run name)."""

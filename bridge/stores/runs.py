@@ -142,7 +142,7 @@ class RunStore(Protocol):
     async def claim(self, token: str, lease: float, *, wait: float = 0.0) -> RunRecord | None:
         """Leases the run that waits for longest in the queue; waits up to `wait` seconds for one.
 
-        A call that is cancelled leaves the queue as it was.
+        A call that is cancelled gives back what it got.
         """
 
     async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
