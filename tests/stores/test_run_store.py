@@ -12,7 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import BridgeError, ErrorCode, RequestError
-from bridge.stores import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, StoreConflict, redis_runs
+from bridge.stores import (
+    LeaseLost,
+    Ownership,
+    RunKey,
+    RunRecord,
+    RunState,
+    RunStore,
+    StoreConflict,
+    redis_runs,
+    sqlite_runs,
+)
+from bridge.stores.bells import Bell
 from bridge.stores.runs import CANCEL_KEPT
 from tests.stores.run_engines import SECRET, RunEngine
 from tests.strategies import AWKWARD
@@ -190,27 +201,34 @@ async def test_ids_that_are_too_long(run_store: RunStore) -> None:
 
 
 @pytest.mark.parametrize("other_process", [False, True])
-async def test_a_reader_is_woken(run_engine: RunEngine, run_store: RunStore, other_process: bool) -> None:
-    """Another store on the same data is what another process is."""
+async def test_a_reader_is_woken(
+    run_engine: RunEngine, run_store: RunStore, other_process: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another store on the same data is what another process is. Nobody looks from time to time who can be told."""
+    monkeypatch.setattr(redis_runs, "_LOOK", 1000)
+    if not other_process:
+        monkeypatch.setattr(sqlite_runs, "POLL", 1000)
+    asleep = 0
+    sleep = Bell.wait
+
+    async def counted(bell: Bell, seconds: float) -> None:
+        nonlocal asleep
+        asleep += 1
+        await sleep(bell, seconds)
+        asleep -= 1
+
+    monkeypatch.setattr(Bell, "wait", counted)
     writer = run_engine.store() if other_process else run_store
     await begun(writer, key())
+    last = 0
     for n in range(5):
-        reading = [asyncio.create_task(run_store.read(key(), after, wait=60)) for after in [await last(writer)] * 3]
-        while not all(map(waits, reading)):
+        reading = [asyncio.create_task(run_store.read(key(), last, wait=60)) for _ in range(3)]
+        while asleep < 3:
             await asyncio.sleep(0)
-        number = await writer.append(key(), "me", n, [f"b{n}"])
+        last = await writer.append(key(), "me", n, [f"b{n}"])
         async with asyncio.timeout(10):
             for found in await asyncio.gather(*reading):
-                assert [(entry.number, entry.body) for entry in found] == [(number, f"b{n}")]
-
-
-async def last(store: RunStore) -> int:
-    return (await there(store, key())).last or 0
-
-
-def waits(task: asyncio.Task[object]) -> bool:
-    """Whether it has gone to sleep at least once."""
-    return task.done() or bool(task.get_stack())
+                assert [(entry.number, entry.body) for entry in found] == [(last, f"b{n}")]
 
 
 async def test_a_reader_of_a_run_that_is_not_there_yet(run_engine: RunEngine, run_store: RunStore) -> None:
@@ -499,7 +517,8 @@ async def test_an_engine_that_went_away_and_came_back(run_engine: RunEngine, run
     await run_engine.up()
     await run_store.append(key(), "me", 1, ["b"])
     assert await bodies(run_store, key()) == ["a", "b"]
-    reading = asyncio.create_task(run_store.read(key(), await last(run_store), wait=60))
+    last = (await there(run_store, key())).last or 0
+    reading = asyncio.create_task(run_store.read(key(), last, wait=60))
     await asyncio.sleep(0)
     await run_store.append(key(), "me", 2, ["c"], end=True)
     async with asyncio.timeout(10):
