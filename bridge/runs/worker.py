@@ -76,6 +76,7 @@ class Worker:
         finally:
             if self._driving is not None:
                 self._driving.cancel()
+                await asyncio.gather(self._driving, return_exceptions=True)
             if self._run is not None:
                 await self._run.close()
             await self._recorder.close()

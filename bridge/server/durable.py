@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 from aiohttp import web
 
@@ -54,6 +55,7 @@ class DurableHandler(RunHandler):
             frames = await subscription.read(_POLL)
             while not frames and not subscription.done and not dialect.card.eager_start:
                 frames = await subscription.read(_POLL)
+            report.first = time.monotonic() if subscription.spoke else None
             if fresh and subscription.failure is not None and not (subscription.spoke or dialect.card.eager_start):
                 return error_of(dialect, subscription.failure)
             response = web.StreamResponse(headers=STREAM_HEADERS)

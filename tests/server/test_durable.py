@@ -20,6 +20,7 @@ from bridge.errors import ConfigError
 from bridge.framing import sse
 from bridge.server import running
 from tests.server.harness import Exchange, FakeBackend, Reply, Script, ask, fake_backend, free_port, post, serving
+from tests.stores.run_engines import RunEngine, redis_server, run_engine  # noqa: F401
 
 CHUNK = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n'
 END = b'data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -125,14 +126,11 @@ async def test_a_run_goes_on_without_its_reader_and_is_read_again(backend: FakeB
         assert (await post(f"{url}/ag-ui", run_input(), last_event_id=last)).status == 204
 
 
-async def test_two_processes_on_one_store(backend: FakeBackend, tmp_path: Path) -> None:
+async def test_two_processes_on_one_store(backend: FakeBackend, tmp_path: Path, run_engine: RunEngine) -> None:  # noqa: F811
     go_on = asyncio.Event()
-
     backend.plays(_in_two_steps(go_on))
-    async with (
-        serving(config(tmp_path, llm(backend))) as one,
-        serving(config(tmp_path, llm(backend))) as two,
-    ):
+    it = {**config(tmp_path, llm(backend)), "stores": {"runs": run_engine.url}}
+    async with serving(dict(it)) as one, serving(dict(it)) as two:
         seen = frames(await read_some(f"{one}/ag-ui", run_input(), b"one "))
         reading = asyncio.create_task(post(f"{two}/ag-ui", run_input(), last_event_id=seen[-1].id or ""))
         go_on.set()
