@@ -366,6 +366,8 @@ def _client(url: str, connections: int) -> Redis:
         pool = BlockingConnectionPool.from_url(
             url, max_connections=connections, timeout=10, decode_responses=True, socket_timeout=5, protocol=2
         )
+        # Connects nothing, and refuses options that nobody knows.
+        pool.make_connection()  # type: ignore[no-untyped-call]
         return Redis.from_pool(pool)  # which closes the pool with itself
     except (ValueError, TypeError):
         pass

@@ -29,6 +29,7 @@ from redis.retry import Retry
 from bridge.stores import RunStore, open_runs
 from bridge.stores.runs import MAX_ENTRIES
 from tests.server.harness import bound_socket
+from tests.stores.door import Door
 
 SECRET = "s3cr3t-pa55word"
 
@@ -146,27 +147,27 @@ class Redis(_Base):
         login = f":{self._parts.password}@" if self._parts.password else ""
         path = self._parts.path or "/0"
         self.url = f"redis://{login}127.0.0.1:{port}{path}?prefix={self.prefix}"
-        self._door: asyncio.Server | None = None
-        self._shut = False
-        self._passing: set[asyncio.Task[None]] = set()
+        self._door = Door(lambda: asyncio.open_connection(self._parts.hostname, self._parts.port or 6379))
+        self._server_of_door: asyncio.Server | None = None
 
     async def make(self) -> None:
-        self._door = await asyncio.start_server(self._pass, sock=self._listening)
+        self._server_of_door = await asyncio.start_server(self._door.enter, sock=self._listening)
 
     async def up(self) -> None:
-        self._shut = False
+        self._door.is_open = True
 
     async def down(self) -> None:
-        self._shut = True
-        for task in self._passing:
-            task.cancel()
-        await asyncio.gather(*self._passing, return_exceptions=True)
+        await self._door.shut()
 
     async def close(self) -> None:
         await super().close()
         await self.down()
-        if self._door is not None:
-            self._door.close()
+        if self._server_of_door is not None:
+            self._server_of_door.close()
+        self.empty()
+
+    def empty(self) -> None:
+        """Deletes all that the test has written."""
         with client.Redis.from_url(self._server) as db:
             if keys := db.keys(f"{{{self.prefix}}}*"):
                 db.delete(*keys)
@@ -182,34 +183,13 @@ class Redis(_Base):
                 for member in db.zrange(key, 0, -1):
                     db.zincrby(key, -seconds, member)
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        ends = [writer]
-        self._passing.add(task)
-        try:
-            if self._shut:
-                return
-            answers, there = await asyncio.open_connection(self._parts.hostname, self._parts.port or 6379)
-            ends.append(there)
-            async with asyncio.TaskGroup() as both:
-                both.create_task(_copy(reader, there))
-                both.create_task(_copy(answers, writer))
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._passing.discard(task)
-            for end in ends:
-                end.transport.abort()
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    with suppress(OSError):
-        writer.write_eof()
+@pytest.fixture
+async def redis_engine(redis_server: str) -> AsyncIterator[Redis]:
+    made = Redis(redis_server)
+    await made.make()
+    yield made
+    await made.close()
 
 
 @pytest.fixture(params=["sqlite", "redis"])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.stores import (
     LeaseLost,
     Ownership,
@@ -20,12 +20,14 @@ from bridge.stores import (
     RunState,
     RunStore,
     StoreConflict,
+    open_runs,
     redis_runs,
     sqlite_runs,
 )
 from bridge.stores.bells import Bell
+from bridge.stores.redis_runs import RedisRuns
 from bridge.stores.runs import CANCEL_KEPT
-from tests.stores.run_engines import SECRET, RunEngine
+from tests.stores.run_engines import SECRET, Redis, RunEngine
 from tests.strategies import AWKWARD
 
 DAY = 86400.0
@@ -553,14 +555,68 @@ async def test_a_cancelled_claim_leaves_the_queue_as_it_was(run_store: RunStore)
         assert record.key == key(f"r{steps}")
 
 
-async def test_redis_forgets_processes_that_are_gone(run_engine: RunEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+# ---------------------------------------------------------------------- Redis
+
+
+async def test_redis_forgets_processes_that_are_gone(redis_engine: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_runs, "_GONE", -1)
-    store = run_engine.store()
+    store = RedisRuns(redis_engine.url)
     await store.create(key(), "f", "p")
     assert await store.claim("w1", 30) is not None
-    assert await store.claim("w2", 30) is None
-    if isinstance(store, redis_runs.RedisRuns):
-        consumers = partial(store._client.xinfo_consumers, store._key("queue"), "workers")
-        assert "w1" in [consumer["name"] for consumer in await consumers()]
-        await store.sweep(0, 0)
-        assert await consumers() == []
+    consumers = partial(store._client.xinfo_consumers, store._key("queue"), "workers")
+    assert [consumer["name"] for consumer in await consumers()] == ["w1"]
+    await store.sweep(0, 0)
+    assert await consumers() == []
+    await store.close()
+
+
+async def test_redis_delivers_again_what_was_not_leased(redis_engine: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process took it from the queue and died before it could lease it."""
+    monkeypatch.setattr(redis_runs, "_RECLAIM", 0.05)
+    dead, alive = RedisRuns(redis_engine.url), RedisRuns(redis_engine.url)
+    await dead.create(key(), "f", "p")
+    assert len(await dead._delivered("dead", 0)) == 1
+    assert await alive.claim("alive", 30) is None
+    record = await alive.claim("alive", 30, wait=30)
+    assert record is not None
+    assert record.key == key()
+    assert await alive.claim("alive", 30, wait=0.2) is None, "and then no more"
+    await dead.close()
+    await alive.close()
+
+
+async def test_redis_that_was_emptied(redis_engine: Redis) -> None:
+    store = RedisRuns(redis_engine.url)
+    await store.create(key(), "f", "p")
+    assert await store.claim("me", 30) is not None
+    redis_engine.empty()
+    assert await store.get(key()) is None
+    with pytest.raises(LeaseLost):
+        await store.append(key(), "me", 0, ["x"])
+    assert await store.claim("me", 30) is None
+    await store.create(key(), "g", "p")
+    assert await store.claim("me", 30, wait=30) is not None
+    await store.close()
+
+
+async def test_two_names_in_one_redis(redis_engine: Redis) -> None:
+    one, two = RedisRuns(redis_engine.url), RedisRuns(f"{redis_engine.url}-two")
+    await one.create(key(), "f", "p")
+    assert await two.get(key()) is None
+    assert await two.claim("me", 30) is None
+    await one.close()
+    await two.close()
+
+
+@pytest.mark.parametrize("url", ["redis://h:port/0", "redis://h/0?no_such_option=1"])
+def test_a_wrong_redis_url_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_runs(url)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("url", ["", "x", "sqlite:", "sqlite:///", "postgresql://h/d", f"mysql://u:{SECRET}@h/d"])
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_runs(url)
+    assert SECRET not in str(caught.value)
