@@ -251,19 +251,21 @@ class Bridge:
         run = request.run_id or run_id
         plan = RunPlan(
             route.path,
+            route.dialect.name,
             run_id,
             created_at,
             request,
             request.model or backend.model_for(request.model),
             route.dialect.card.eager_start,
             caller.request_id,
-            backend.forwards(caller.headers),
+            backend.forwards(caller.headers, route.dialect),
         )
         return RunKey(caller.owner, route.path, request.thread_id or run, run), plan
 
     async def _drive(self, key: RunKey, plan: RunPlan, lost: Losses) -> Run:
         """The run of a plan, in whichever process: raises `BridgeError` when this one does not serve its route."""
-        route = next((r for r in self.routes if r.path == plan.route), None)
+        asked = (plan.route, plan.front)
+        route = next((r for r in self.routes if (r.path, r.dialect.name) == asked), None)
         if route is None:
             raise BridgeError("The route of this run is not served any more.", code=ErrorCode.RUN_LOST)
         return await self.run(

@@ -12,13 +12,15 @@ from bridge.stores.rows import read, write
 
 @dataclass(slots=True)
 class RunPlan:
-    """The run's context. `run_id` makes the ids inside the stream; `forwarded` are client headers for the backend.
+    """The run's context. `route` and `front` are the mount path and the dialect of the request, `run_id` makes the ids
+    inside the stream, `forwarded` are client headers for the backend.
 
     `eager`: readers see the head of the run before the backend has answered. `model` is the name to show a client when
     the backend does not name one.
     """
 
     route: str
+    front: str
     run_id: str
     created_at: float
     request: Request
@@ -40,6 +42,7 @@ class RunPlan:
         return write(
             [
                 self.route,
+                self.front,
                 self.run_id,
                 self.created_at,
                 dump_request(self.request),
@@ -54,7 +57,7 @@ class RunPlan:
     def load(cls, text: str) -> RunPlan:
         """The plan that `dump` wrote. Raises `ValueError` for anything else, such as one of a newer version."""
         try:
-            route, run_id, created_at, request, *rest = read(text)
-            return cls(route, run_id, created_at, load_request(request), *rest)
+            route, front, run_id, created_at, request, *rest = read(text)
+            return cls(route, front, run_id, created_at, load_request(request), *rest)
         except TypeError as error:
             raise ValueError("expected the plan of a run") from error

@@ -13,12 +13,13 @@ import time
 
 from aiohttp import web
 
+from bridge.codec import Context
 from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.model import Event
 from bridge.runs import START, Cursor, LogReader, Subscription, fingerprint
 from bridge.server.runs import Report, Rules, RunHandler
-from bridge.server.wire import STREAM_HEADERS, error_of, response_of
+from bridge.server.wire import STREAM_HEADERS, response_of
 
 log = logging.getLogger("bridge.server")
 
@@ -28,8 +29,8 @@ _POLL = 15.0
 class DurableHandler(RunHandler):
     """Serves the `run` endpoints of one durable route."""
 
-    async def _answer(self, http: web.Request, report: Report) -> web.StreamResponse:
-        context, request, caller = await self._request(http, report)
+    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
+        request, caller = await self._request(http, context, report)
         cursor = cursor_of(http)
         key, plan = self._bridge.plan(self._route, request, caller, run_id=report.run_id, created_at=context.created_at)
         report.back = self._route.pick(request.model).name
@@ -38,14 +39,14 @@ class DurableHandler(RunHandler):
             await runs.start(key, plan, fingerprint(caller.raw_body or b""))
             if request.stream:
                 subscription = runs.subscribe(key, self._route.dialect, self._route.options, cursor)
-                response = await self._subscribed(http, subscription, report, fresh=cursor == START)
+                response = await self._subscribed(http, subscription, context, report, fresh=cursor == START)
             else:
-                response = await self._collected(runs.follow(key), report)
+                response = await self._collected(runs.follow(key), context, report)
         report.http = response.status
         return response
 
     async def _subscribed(
-        self, http: web.Request, subscription: Subscription, report: Report, *, fresh: bool
+        self, http: web.Request, subscription: Subscription, context: Context, report: Report, *, fresh: bool
     ) -> web.StreamResponse:
         """The frames from the cursor on. A run that failed at once is an HTTP status, for a reader who has nothing."""
         dialect = self._route.dialect
@@ -57,7 +58,7 @@ class DurableHandler(RunHandler):
                 frames = await subscription.read(_POLL)
             report.first = time.monotonic() if subscription.spoke else None
             if fresh and subscription.failure is not None and not (subscription.spoke or dialect.card.eager_start):
-                return error_of(dialect, subscription.failure)
+                return self._refused(subscription.failure, context)
             response = web.StreamResponse(headers=STREAM_HEADERS)
             if subscription.lost:
                 response.headers["x-bridge-lost"] = ",".join(subscription.lost)
@@ -88,7 +89,7 @@ class DurableHandler(RunHandler):
             # Nobody may take what he has for the whole; he may come back with his last id.
             http.transport.abort()
 
-    async def _collected(self, reader: LogReader, report: Report) -> web.StreamResponse:
+    async def _collected(self, reader: LogReader, asked: Context, report: Report) -> web.StreamResponse:
         """The whole answer at once."""
         events: list[Event] = []
         lost: dict[str, None] = {}
@@ -98,6 +99,7 @@ class DurableHandler(RunHandler):
                 lost.update(dict.fromkeys(batch.lost))
         assert reader.plan is not None
         context = reader.plan.context(self._route.options)
+        context.error_details = asked.error_details
         wire = self._route.dialect.assemble(events, context)
         report.lost = list({**lost, **dict.fromkeys(context.lost.names)})
         report.sent = len(wire.body)
