@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from bridge.engine import Bridge
 from bridge.errors import ConfigError
 from bridge.framing import sse
 from bridge.server import running
-from tests.server.harness import Exchange, FakeBackend, Reply, Script, ask, fake_backend, free_port, post, serving
+from tests.server.harness import Exchange, FakeBackend, Reply, ask, fake_backend, free_port, post, serving
 from tests.stores.run_engines import RunEngine, redis_server, run_engine  # noqa: F401
 
 CHUNK = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n'
@@ -73,7 +73,7 @@ async def read_some(url: str, body: Any, enough: bytes) -> bytes:
     return got
 
 
-def _in_two_steps(go_on: asyncio.Event) -> Script:
+def _in_two_steps(go_on: asyncio.Event) -> Callable[[Exchange], Awaitable[None]]:
     async def script(exchange: Exchange) -> None:
         await exchange.head()
         await exchange.send(CHUNK % b"one ")
