@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bridge import config as cfg
 from bridge.codec import registry
 from bridge.codec.naming import ModelNames
@@ -11,6 +13,9 @@ from bridge.pipeline import Backend, Retry, StageFactory, Timeouts
 from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import load as load_stage
 from bridge.pipeline.stages import load_object
+
+if TYPE_CHECKING:
+    from bridge.stores import RunStore
 
 
 def assemble(config: cfg.Config) -> list[Route]:
@@ -63,6 +68,7 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         models,
         tuple(_stage(place, target) for target in section.stages),
         section.passthrough,
+        section.durable,
     )
 
 
@@ -85,3 +91,15 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     from bridge.stores import open_history
 
     return Memory(open_history(config.stores.history))
+
+
+def store_for(routes: list[Route], config: cfg.Config) -> RunStore | None:
+    """The store of asynchronous runs, where a route is durable. It opens at first use.
+
+    Raises `ConfigError` when its engine is not installed.
+    """
+    if not any(route.durable for route in routes):
+        return None
+    from bridge.stores import open_runs
+
+    return open_runs(config.stores.runs)

@@ -23,6 +23,8 @@ from bridge.pipeline.memory import Memory
 
 if TYPE_CHECKING:
     from bridge.config import Config
+    from bridge.runs import RunKey, RunPlan, Runs
+    from bridge.stores import RunStore
 
 LIBRARY = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), client_runs_calls=False)
 """The card of a caller who takes our events as they are."""
@@ -39,6 +41,7 @@ class Route:
     models: dict[str, Backend] | None = None
     stages: tuple[StageFactory, ...] = ()
     passthrough: bool = False
+    durable: bool = False
 
     def pick(self, model: str | None) -> Backend:
         """The backend for a model. Raises `RequestError` (not_found) for a model that the route does not list."""
@@ -98,10 +101,14 @@ class Caller:
 class Bridge:
     """Routes, backends and stores. Use it as an async context manager, or `start` and `close` it."""
 
-    def __init__(self, routes: Sequence[Route], config: Config, memory: Memory | None = None) -> None:
+    def __init__(
+        self, routes: Sequence[Route], config: Config, memory: Memory | None = None, store: RunStore | None = None
+    ) -> None:
         self.routes = list(routes)
         self.config = config
         self._memory = memory
+        self._store = store
+        self._runs: Runs | None = None
         self._open: AsyncExitStack | None = None
 
     @classmethod
@@ -114,10 +121,10 @@ class Bridge:
     @classmethod
     def of(cls, config: Config) -> Bridge:
         """A bridge from a checked configuration. Raises `ConfigError` for a target that cannot be imported."""
-        from bridge.assembly import assemble, memory_for
+        from bridge.assembly import assemble, memory_for, store_for
 
         routes = assemble(config)
-        return cls(routes, config, memory_for(routes, config))
+        return cls(routes, config, memory_for(routes, config), store_for(routes, config))
 
     # ------------------------------------------------------------------ life
 
@@ -132,17 +139,41 @@ class Bridge:
             if self._memory is not None:
                 stack.push_async_callback(self._memory.close)
                 self._memory.start(self.config.stores.retention.history)
+            if self._store is not None:
+                self._runs = self._make_runs(self._store)
+                stack.push_async_callback(self._runs.close)
             self._open = stack.pop_all()
+        if self._runs is not None:
+            await self._runs.open()
 
     @property
     def is_open(self) -> bool:
         return self._open is not None
+
+    @property
+    def runs(self) -> Runs:
+        """The asynchronous runs, of an open bridge that has a durable route. Raises `RuntimeError` without."""
+        if self._runs is None:
+            raise RuntimeError("this bridge is not open, or none of its routes is durable")
+        return self._runs
+
+    @property
+    def has_runs(self) -> bool:
+        return self._runs is not None
+
+    def _make_runs(self, store: RunStore) -> Runs:
+        from bridge.runs import Runs
+
+        retention = self.config.stores.retention
+        concurrent = self.config.server.limits.concurrent
+        return Runs(store, self._drive, concurrent=concurrent, events=retention.events, threads=retention.history)
 
     async def close(self) -> None:
         """Closes connection pools and stores. Repeating it is harmless."""
         stack, self._open = self._open, None
         if stack is not None:
             await stack.aclose()
+        self._runs = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -206,6 +237,46 @@ class Bridge:
         info = _call_info(route, backend, request, caller or Caller(), uuid.uuid4().hex, time.time())
         counted = await backend.count(request, info)
         return (estimate_tokens(request), True) if counted is None else (counted, False)
+
+    def plan(
+        self, route: Route, request: Request, caller: Caller, *, run_id: str, created_at: float
+    ) -> tuple[RunKey, RunPlan]:
+        """What `runs.start` wants for this request. `run_id` names the run where the client did not.
+
+        Raises `RequestError` for an unknown model.
+        """
+        from bridge.runs import RunKey, RunPlan
+
+        backend = route.pick(request.model)
+        run = request.run_id or run_id
+        plan = RunPlan(
+            route.path,
+            route.dialect.name,
+            run_id,
+            created_at,
+            request,
+            request.model or backend.model_for(request.model),
+            route.dialect.card.eager_start,
+            caller.request_id,
+            backend.forwards(caller.headers, route.dialect),
+        )
+        return RunKey(caller.owner, route.path, request.thread_id or run, run), plan
+
+    async def _drive(self, key: RunKey, plan: RunPlan, lost: Losses) -> Run:
+        """The run of a plan, in whichever process: raises `BridgeError` when this one does not serve its route."""
+        asked = (plan.route, plan.front)
+        route = next((r for r in self.routes if (r.path, r.dialect.name) == asked), None)
+        if route is None:
+            raise BridgeError("The route of this run is not served any more.", code=ErrorCode.RUN_LOST)
+        return await self.run(
+            route,
+            plan.request,
+            card=route.dialect.card,
+            caller=Caller(key.owner, plan.request_id, plan.forwarded),
+            lost=lost,
+            run_id=plan.run_id,
+            created_at=plan.created_at,
+        )
 
     def route(self, path: str | None = None) -> Route:
         """The route mounted at `path`; without a path the first one. Raises `ConfigError` for an unknown path."""

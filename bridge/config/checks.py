@@ -39,6 +39,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_health(config),
         *_collisions(config, show),
         *_passthrough(config, show),
+        *_durable(config),
     ]
 
 
@@ -113,3 +114,12 @@ def _passthrough(config: Config, show: Show) -> Iterator[Problem]:
                     ("routes", index, "passthrough"),
                     f"needs the same dialect on both sides; the route speaks {front}, its backend {back}",
                 )
+
+
+def _durable(config: Config) -> Iterator[Problem]:
+    for index, route in enumerate(config.routes):
+        if route.durable and route.passthrough:
+            yield Problem(
+                ("routes", index, "durable"),
+                "does not go with passthrough: what is kept of a run are its events, not the backend's bytes",
+            )

@@ -19,11 +19,6 @@ def _asked(value: Any) -> bool:
     return not (value is None or is_off(value) or value in ("", []))
 
 
-def _switched_on(value: Any) -> bool:
-    # Other texts are the schema's to refuse.
-    return value is True or value == 1 or (isinstance(value, str) and value.strip().lower() in ("true", "yes", "on"))
-
-
 def _several(value: Any) -> bool:
     return isinstance(value, dict | list)
 
@@ -45,7 +40,6 @@ LATER: tuple[Later, ...] = (
     Later(("server", "limits", "per_key"), True, "no key would be limited; use concurrent and queue"),
     Later(("backends", "*", "breaker"), True, "a failing backend would still be called"),
     Later(("backends", "*", "fetch_urls"), True, "nothing would be fetched"),
-    Later(("routes", "*", "durable"), True, "runs would not be kept and could not be resumed", _switched_on),
     Later(("routes", "*", "listen"), True, "no gRPC server would be started; use path"),
     Later(("routes", "*", "agent_id"), True, "it belongs to gRPC routes"),
     Later(
@@ -59,9 +53,7 @@ LATER: tuple[Later, ...] = (
     Later(("server", "time_zone"), False, "no times are shown"),
     Later(("server", "page"), False, "there is no page at /"),
     Later(("server", "metrics"), False, "no metrics are served"),
-    Later(("stores", "runs"), False, "no runs are kept"),
     Later(("stores", "attachments"), False, "no files are kept"),
-    Later(("stores", "retention", "events"), False, "no runs are kept"),
     Later(("speech",), False, "no speech is transcribed"),
 )
 

@@ -1,7 +1,7 @@
-"""Events, messages and tools as compact JSON values, for logs and stores, and back.
+"""Events, messages, tools and requests as compact JSON values, for logs and stores, and back.
 
 An event is `[code, field, field, ...]` in the order of its dataclass fields, with trailing defaults left out;
-nested values are tagged the same way. `load(dump(e)) == e` for every event, and likewise for messages and tools.
+nested values are tagged the same way. `load(dump(e)) == e` for every event, and likewise for the others.
 Codes are part of stored data: add, never renumber.
 """
 
@@ -16,7 +16,16 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import Event
-from bridge.model.request import Tool
+from bridge.model.request import (
+    HistoryMode,
+    Request,
+    ResponseFormat,
+    Resume,
+    Sampling,
+    Tool,
+    ToolChoice,
+    ToolMode,
+)
 
 _T = TypeVar("_T")
 
@@ -54,11 +63,18 @@ _CODES: dict[str, type] = {
     "E": Failure,
     "N": pt.Message,
     "W": Tool,
+    "Q": Request,
+    "S": Sampling,
+    "H": ToolChoice,
+    "B": ResponseFormat,
+    "V": Resume,
 }
 _BY_TYPE = {kind: code for code, kind in _CODES.items()}
 _EVENTS: frozenset[type] = frozenset(get_args(Event))
 # Fields whose values are ours and nested; every other field holds plain JSON that must come back untouched.
-_NESTED = {"part", "parts", "source", "error"}
+_NESTED = {
+    "part", "parts", "source", "error", "messages", "tools", "tool_choice", "sampling", "response_format", "resume"
+}  # fmt: skip
 _ENUMS: dict[tuple[str, str], type[StrEnum]] = {
     ("p", "kind"): ev.PartKind,
     ("p", "origin"): pt.Origin,
@@ -69,6 +85,8 @@ _ENUMS: dict[tuple[str, str], type[StrEnum]] = {
     ("g", "op"): ev.StateOp,
     ("z", "reason"): ev.FinishReason,
     ("E", "code"): ErrorCode,
+    ("Q", "history"): HistoryMode,
+    ("H", "mode"): ToolMode,
 }
 _FIELDS = {code: [f.name for f in fields(kind)] for code, kind in _CODES.items()}
 _DEFAULTS = {
@@ -115,6 +133,11 @@ def dump_tool(tool: Tool) -> list[Any]:
     return _dump(tool)
 
 
+def dump_request(request: Request) -> list[Any]:
+    """The request as a JSON array."""
+    return _dump(request)
+
+
 def _load_value(value: Any) -> Any:
     if not isinstance(value, list):
         return value
@@ -149,6 +172,11 @@ def load_message(array: list[Any]) -> pt.Message:
 def load_tool(array: list[Any]) -> Tool:
     """The tool that `dump_tool` wrote. Raises `ValueError` for anything else."""
     return _only(array, {Tool}, "a tool")
+
+
+def load_request(array: list[Any]) -> Request:
+    """The request that `dump_request` wrote. Raises `ValueError` for anything else."""
+    return _only(array, {Request}, "a request")
 
 
 def _only(array: list[Any], kinds: Collection[type[_T]], what: str) -> _T:

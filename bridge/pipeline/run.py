@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from bridge.codec import Card, Losses
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
-from bridge.model import Event, Folder, Request, RunFailed, RunFinished, RunStarted
+from bridge.model import Event, FinishReason, Folder, Request, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import trouble
@@ -102,14 +102,7 @@ class Run:
         if self.done:
             return []
         try:
-            events = await self._raw()
-            if self._names is not None:
-                events = self._names.restore(events)
-            if self._turn is not None and self._said is not None:
-                # Before the stages: a conversation holds what the backend said, not what this client is shown.
-                events = self._turn.amend(events, self._said.answer)
-                self._said.feed(events)
-            events = self._staged(events)
+            events = self._heard(await self._raw())
         except Exception as error:
             events = self._broken(error)
         events = self._passed_on(events)
@@ -136,6 +129,16 @@ class Run:
             return self._late(late)
         finally:
             self._reader = self._waiting = None
+
+    def _heard(self, events: list[Event]) -> list[Event]:
+        """What the backend said, as the client is shown it."""
+        if self._names is not None:
+            events = self._names.restore(events)
+        if self._turn is not None and self._said is not None:
+            # Before the stages: a conversation holds what the backend said, not what this client is shown.
+            events = self._turn.amend(events, self._said.answer)
+            self._said.feed(events)
+        return self._staged(events)
 
     def _staged(self, events: list[Event]) -> list[Event]:
         """Through the stages. Whatever a stage does, the end of the run stays: nobody would come to it again."""
@@ -306,6 +309,21 @@ class Run:
             self._watch = None
 
     # ------------------------------------------------------------------ the end
+
+    def cancel(self) -> list[Event]:
+        """Ends the run because somebody asked for it, when no `read` is waiting: what is known by now, then the end."""
+        if self.done:
+            return []
+        failure = Failure(ErrorCode.CANCELED, "The run was canceled.")
+        try:
+            events = self._heard(self.call.fail(failure)) if self._opened else []
+        except Exception as error:
+            return self._passed_on(self._broken(error))
+        if not events or type(events[-1]) not in TERMINAL:
+            events = self._open.fail(failure, self._head)
+        if isinstance(events[-1], RunFailed) and events[-1].error.code is ErrorCode.CANCELED:
+            events[-1] = RunFinished(FinishReason.CANCELED)
+        return self._passed_on(events)
 
     def cut(self, failure: Failure) -> list[Event]:
         """Ends the run from this side, now: the events that tell the client so."""

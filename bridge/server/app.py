@@ -19,6 +19,7 @@ from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.pipeline import trouble
 from bridge.server.access import Gate, Key, Keys
+from bridge.server.durable import DurableHandler
 from bridge.server.runs import Rules, RunHandler
 from bridge.server.wire import USER, error_of, read_request, request_id, response_of
 
@@ -56,10 +57,23 @@ class State:
         """Gives open runs this long to finish; then they are cut, and their clients told so."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        while (tasks := self.open()) and (left := end - loop.time()) > 0 and not self.hurry.is_set():
+        runs = self.bridge.runs if self.bridge.has_runs else None
+        if runs is not None:
+            await runs.rest()
+        # Runs that nobody reads may finish too.
+        while (
+            (tasks := self.open() | (runs.tasks if runs is not None else set()))
+            and (left := end - loop.time()) > 0
+            and not self.hurry.is_set()
+        ):
             hurry = loop.create_task(self.hurry.wait())
             await asyncio.wait({*tasks, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             hurry.cancel()
+        if runs is not None:
+            # Their readers get the end from the log, like all others.
+            await runs.retire()
+            if late := self.open():
+                await asyncio.wait(late, timeout=1)
         for handler in self.handlers:
             handler.cut()
         if late := self.open():
@@ -154,7 +168,8 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
     def run() -> Handler:
         server = state.bridge.config.server
         rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
-        handler = RunHandler(state.bridge, route, state.gate, rules)
+        kind = DurableHandler if route.durable else RunHandler
+        handler = kind(state.bridge, route, state.gate, rules)
         state.handlers.append(handler)
         return handler
 

@@ -19,7 +19,7 @@ from bridge.codec import Context, Encoder, Losses, WireResponse
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.framing import sse
-from bridge.model import Event, Heartbeat, Request
+from bridge.model import Event, Heartbeat, Request, UsageReported
 from bridge.pipeline import Run, failed_at_once, trouble
 from bridge.server.access import Gate
 from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, request_id, response_of
@@ -42,13 +42,17 @@ class Report:
     http: int = 0
     sent: int = 0
     lost: list[str] = field(default_factory=list)
-    run: Run | None = None
+    first: float | None = None
+    usage: UsageReported | None = None
 
     def of(self, run: Run) -> None:
         """What the run itself knows of its end."""
-        self.run = run
-        self.lost = run.lost.names
-        self.status = self.status or run.reason or (str(run.failure.code) if run.failure else "")
+        self.lost, self.first, self.usage = run.lost.names, run.first, run.usage
+        self.ended(run.reason, run.failure)
+
+    def ended(self, reason: str | None, failure: Failure | None) -> None:
+        """How it came out, unless more is known already."""
+        self.status = self.status or reason or (str(failure.code) if failure else "")
 
     def write(self) -> None:
         """One line, at the end, whatever the end was."""
@@ -66,12 +70,10 @@ class Report:
             "total_ms": round((now - self.began) * 1000, 1),
             "bytes": self.sent,
         }
-        run = self.run
-        if run is not None:
-            if run.first is not None:
-                facts["first_ms"] = round((run.first - self.began) * 1000, 1)
-            if run.usage is not None:
-                facts["tokens_in"], facts["tokens_out"] = run.usage.input, run.usage.output
+        if self.first is not None:
+            facts["first_ms"] = round((self.first - self.began) * 1000, 1)
+        if self.usage is not None:
+            facts["tokens_in"], facts["tokens_out"] = self.usage.input, self.usage.output
         if self.lost:
             facts["lost"] = ",".join(self.lost)
         access.info("run", extra={"facts": facts})

@@ -1,14 +1,30 @@
-"""What is kept between requests: the conversation history, on SQLite or PostgreSQL.
+"""What is kept between requests.
 
-`open_history(url)` is the way in; `bridge.stores.base` is the contract.
+The conversation history, on SQLite or PostgreSQL: `open_history(url)`, with the contract in `bridge.stores.base`.
+Asynchronous runs and their events, on SQLite or Redis: `open_runs(url)`, with the contract in `bridge.stores.runs`.
 """
 
 from __future__ import annotations
 
 from bridge.errors import ConfigError
 from bridge.stores.base import LEASE, Bounds, Conversation, History, StoreConflict
+from bridge.stores.runs import MAX_ENTRIES, LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore
 
-__all__ = ["LEASE", "Bounds", "Conversation", "History", "StoreConflict", "open_history"]
+__all__ = [
+    "LEASE",
+    "Bounds",
+    "Conversation",
+    "History",
+    "LeaseLost",
+    "Ownership",
+    "RunKey",
+    "RunRecord",
+    "RunState",
+    "RunStore",
+    "StoreConflict",
+    "open_history",
+    "open_runs",
+]
 
 
 def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> History:
@@ -19,7 +35,8 @@ def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE
     """
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
-        from bridge.stores.sqlite import SQLiteHistory, path_of
+        from bridge.stores.sqlite import SQLiteHistory
+        from bridge.stores.sqlite_file import path_of
 
         return SQLiteHistory(path_of(url), bounds=bounds, lease=lease)
     if scheme in ("postgresql", "postgres"):
@@ -27,3 +44,22 @@ def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE
 
         return PostgresHistory(url, bounds=bounds, lease=lease)
     raise ConfigError("expected sqlite:///... or postgresql://... for the history store")
+
+
+def open_runs(url: str, *, max_entries: int = MAX_ENTRIES) -> RunStore:
+    """The run store at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or `redis://...`.
+
+    Nothing is connected yet. At most `max_entries` entries of a thread are kept. Raises `ConfigError`, which never
+    repeats the URL.
+    """
+    scheme = url.partition(":")[0]
+    if scheme == "sqlite":
+        from bridge.stores.sqlite_file import path_of
+        from bridge.stores.sqlite_runs import SQLiteRuns
+
+        return SQLiteRuns(path_of(url), max_entries=max_entries)
+    if scheme in ("redis", "rediss"):
+        from bridge.stores.redis_runs import RedisRuns
+
+        return RedisRuns(url, max_entries=max_entries)
+    raise ConfigError("expected sqlite:///... or redis://... for the run store")

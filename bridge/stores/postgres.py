@@ -257,16 +257,16 @@ async def _migrate(db: _Connection) -> None:
     """One process at a time, whichever comes first."""
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('bridge schema', 0))")
     await db.execute(schema.VERSIONS)
-    version = await db.fetchval("SELECT version FROM schema_version WHERE room = $1", schema.ROOM)
-    steps = schema.missing(version or 0, "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
+    version = await db.fetchval("SELECT version FROM schema_version WHERE room = $1", schema.HISTORY.name)
+    steps = schema.HISTORY.missing(version or 0, "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
     for statement in steps:
         await db.execute(statement)
     if steps:
         await db.execute(
             "INSERT INTO schema_version (room, version) VALUES ($1, $2)"
             " ON CONFLICT (room) DO UPDATE SET version = excluded.version",
-            schema.ROOM,
-            len(schema.MIGRATIONS),
+            schema.HISTORY.name,
+            schema.HISTORY.newest,
         )
 
 

@@ -1,20 +1,42 @@
-"""The tables, the same on every engine, and how older ones become the newest.
+"""The tables, the same on every SQL engine, and how older ones become the newest.
 
 A database keeps in `schema_version` how far each room of the bridge has come. Migrations are added, never changed.
 """
 
 from __future__ import annotations
 
-from bridge.errors import ConfigError
+from dataclasses import dataclass
 
-ROOM = "history"
+from bridge.errors import ConfigError
 
 VERSIONS = "CREATE TABLE IF NOT EXISTS schema_version (room text PRIMARY KEY, version bigint NOT NULL)"
 
-# `{serial}` is an ever growing primary key, in the words of the engine. `links` is null, or JSON [calls, results];
+
+@dataclass(slots=True)
+class Room:
+    """The tables of one store. `{serial}` in a statement is an ever growing primary key, in the words of the engine."""
+
+    name: str
+    migrations: tuple[tuple[str, ...], ...]
+
+    @property
+    def newest(self) -> int:
+        return len(self.migrations)
+
+    def missing(self, version: int, serial: str) -> list[str]:
+        """The statements that lead from `version` (0 = nothing there) to the newest."""
+        if version > self.newest:
+            raise ConfigError(
+                f"the {self.name} store was made by a newer version of dialect-bridge (its schema is {version}, "
+                f"this version knows {self.newest})"
+            )
+        return [statement.format(serial=serial) for step in self.migrations[version:] for statement in step]
+
+
+# `links` is null, or JSON [calls, results];
 # `commit_version` is the version of the conversation that brought the message. The large column comes last, so that
 # reading the others passes over no text.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
+_HISTORY: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE history_conversations (
             id {serial},
@@ -56,12 +78,63 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
+# `plan` is what the runs need to know of a run, JSON; it goes with the events. `whole`: none of its entries is gone.
+_RUNS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE run_threads (
+            id {serial},
+            owner text NOT NULL,
+            scope text NOT NULL,
+            thread_id text NOT NULL,
+            updated_at double precision NOT NULL,
+            entries bigint NOT NULL,
+            UNIQUE (owner, scope, thread_id)
+        )""",
+        "CREATE INDEX run_threads_by_name ON run_threads (scope, thread_id)",
+        "CREATE INDEX run_threads_by_age ON run_threads (updated_at)",
+        """CREATE TABLE runs (
+            id {serial},
+            thread bigint NOT NULL REFERENCES run_threads (id) ON DELETE CASCADE,
+            run_id text NOT NULL,
+            task_id text NOT NULL,
+            fingerprint text NOT NULL,
+            created_at double precision NOT NULL,
+            token text,
+            expires double precision,
+            ended_at double precision,
+            entries bigint NOT NULL,
+            last bigint,
+            whole boolean NOT NULL,
+            plan text,
+            UNIQUE (thread, run_id)
+        )""",
+        "CREATE INDEX runs_waiting ON runs (id) WHERE token IS NULL AND ended_at IS NULL",
+        "CREATE INDEX runs_leased ON runs (expires) WHERE token IS NOT NULL AND ended_at IS NULL",
+        "CREATE INDEX runs_ended ON runs (ended_at) WHERE plan IS NOT NULL",
+        """CREATE TABLE run_entries (
+            number {serial},
+            run bigint NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+            thread bigint NOT NULL,
+            body text NOT NULL
+        )""",
+        "CREATE INDEX run_entries_by_run ON run_entries (run, number)",
+        "CREATE INDEX run_entries_by_thread ON run_entries (thread, number)",
+        """CREATE TABLE run_cancels (
+            owner text NOT NULL,
+            scope text NOT NULL,
+            thread_id text NOT NULL,
+            run_id text NOT NULL,
+            expires double precision NOT NULL,
+            PRIMARY KEY (owner, scope, thread_id, run_id)
+        )""",
+        """CREATE TABLE run_places (
+            owner text NOT NULL,
+            token text NOT NULL,
+            expires double precision NOT NULL,
+            PRIMARY KEY (owner, token)
+        )""",
+    ),
+)
 
-def missing(version: int, serial: str) -> list[str]:
-    """The statements that lead from `version` (0 = nothing there) to the newest."""
-    if version > len(MIGRATIONS):
-        raise ConfigError(
-            f"the history store was made by a newer version of dialect-bridge (its schema is {version}, "
-            f"this version knows {len(MIGRATIONS)})"
-        )
-    return [statement.format(serial=serial) for step in MIGRATIONS[version:] for statement in step]
+HISTORY = Room("history", _HISTORY)
+RUNS = Room("run", _RUNS)

@@ -1,32 +1,19 @@
-"""The history in one SQLite file, which several processes of one machine may share.
-
-Each transaction is one function in a thread of its own: it cannot be interleaved with another one on the same
-connection, a cancelled task cannot leave it half done, and it costs one hop between threads instead of one per
-statement (which is why this is the standard library's `sqlite3` and not an asynchronous wrapper around it). Writing
-and reading have a thread each, so that nobody who reads waits for another process that writes.
-"""
+"""The history in one SQLite file, which several processes of one machine may share."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, closing, suppress
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
-from bridge.errors import ConfigError
 from bridge.model.parts import Message
 from bridge.stores import rows, schema
-from bridge.stores.base import LEASE, Bounds, Conversation, conflict, key, plain_id, stored_id, unavailable
+from bridge.stores.base import LEASE, Bounds, Conversation, conflict, key, plain_id, stored_id
+from bridge.stores.sqlite_file import SQLiteFile
 from bridge.stores.turns import Key, Turns
 
-_T = TypeVar("_T")
 _BATCH = 100
-MEMORY = ":memory:"
 
 _KEY = "owner = ? AND scope = ? AND thread_id = ?"
 _LIVE = """EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.scope = c.scope
@@ -40,26 +27,19 @@ class SQLiteHistory:
     """
 
     def __init__(self, path: str, *, bounds: Bounds | None = None, lease: float = LEASE, busy: float = 5.0) -> None:
-        # Absolute, since the working directory may change later.
-        self._path = path if path == MEMORY else str(Path(path).absolute())
+        self._file = SQLiteFile(path, schema.HISTORY, busy)
         self._bounds = bounds or Bounds()
         self._lease = lease
-        self._busy = busy
-        self._lanes: dict[bool, _Lane] = {}  # whether it writes
         self._turns: Turns | None = None
-        self._closed = False
 
     async def open(self) -> None:
-        self._closed = False
-        await self._write(lambda _: None)
+        await self._file.open()
 
     async def close(self) -> None:
         turns, self._turns = self._turns, None
         if turns is not None:
             await turns.close()
-        self._closed = True
-        while self._lanes:
-            await self._lanes.popitem()[1].close()
+        await self._file.close()
 
     # -------------------------------------------------------------------- talks
 
@@ -73,7 +53,7 @@ class SQLiteHistory:
             bodies = db.execute("SELECT body FROM history_messages WHERE conversation = ? ORDER BY seq", found[:1])
             return rows.to_conversation(found[1:], (body for (body,) in bodies))
 
-        return await self._read(work)
+        return await self._file.read(work)
 
     async def commit(
         self,
@@ -91,7 +71,7 @@ class SQLiteHistory:
         def work(db: sqlite3.Connection) -> rows.Outcome:
             return _commit(db, where, conversation, new, keep, name, self._bounds)
 
-        rows.settle(conversation, keep, new, digest, await self._write(work))
+        rows.settle(conversation, keep, new, digest, await self._file.write(work))
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
         where = key(owner, scope, digest)
@@ -104,11 +84,11 @@ class SQLiteHistory:
             ).fetchone()
             return plain_id(found[0]) if found else None
 
-        return await self._read(work)
+        return await self._file.read(work)
 
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
         where = key(owner, scope, thread_id)
-        return await self._write(
+        return await self._file.write(
             lambda db: db.execute(f"DELETE FROM history_conversations WHERE {_KEY}", where).rowcount > 0
         )
 
@@ -124,32 +104,16 @@ class SQLiteHistory:
 
         total = 0
         while True:
-            count = await self._write(work)
+            count = await self._file.write(work)
             total += count
             if count < _BATCH:
                 return total
 
     def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[None]:
-        if self._closed:
-            raise unavailable("sqlite", "closed")
+        self._file.check_open()
         if self._turns is None:
-            self._turns = Turns(_Tickets(self, self._lease), "sqlite", self._lease)
+            self._turns = Turns(_Tickets(self._file, self._lease), "sqlite", self._lease)
         return self._turns.turn(key(owner, scope, thread_id))
-
-    # -------------------------------------------------------------------- lanes
-
-    async def _write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        return await self._lane(True).run(work, "BEGIN IMMEDIATE")
-
-    async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        return await self._lane(self._path == MEMORY).run(work, "BEGIN")
-
-    def _lane(self, writes: bool) -> _Lane:
-        if self._closed:
-            raise unavailable("sqlite", "closed")
-        if writes not in self._lanes:
-            self._lanes[writes] = _Lane(self._path, self._busy)
-        return self._lanes[writes]
 
 
 def _commit(
@@ -234,8 +198,8 @@ def _drop(db: sqlite3.Connection, place: int | None, bounds: Bounds) -> tuple[li
 class _Tickets:
     """The tickets of `bridge.stores.turns` in the same file."""
 
-    def __init__(self, history: SQLiteHistory, lease: float) -> None:
-        self._history = history
+    def __init__(self, file: SQLiteFile, lease: float) -> None:
+        self._file = file
         self._lease = lease
 
     async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, bool]:
@@ -248,17 +212,17 @@ class _Tickets:
             assert ticket is not None
             return ticket, first is None
 
-        return await self._history._write(work)
+        return await self._file.write(work)
 
     async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
         def work(db: sqlite3.Connection) -> int | None:
             db.execute("DELETE FROM history_turns WHERE ticket = ?", (ticket,))
             return self._clean(db, key, mine)
 
-        return await self._history._write(work)
+        return await self._file.write(work)
 
     async def first(self, key: Key, mine: Sequence[int]) -> int | None:
-        return await self._history._write(lambda db: self._clean(db, key, mine))
+        return await self._file.write(lambda db: self._clean(db, key, mine))
 
     async def due(self, tickets: Sequence[int]) -> list[int]:
         def work(db: sqlite3.Connection) -> list[int]:
@@ -275,13 +239,13 @@ class _Tickets:
                 == (1,)
             ]
 
-        return await self._history._read(work)
+        return await self._file.read(work)
 
     async def renew(self, tickets: Sequence[int]) -> list[int]:
         def work(db: sqlite3.Connection) -> list[int]:
             return [ticket for ticket in tickets if self._renew(db, ticket)]
 
-        return await self._history._write(work)
+        return await self._file.write(work)
 
     def _renew(self, db: sqlite3.Connection, ticket: int) -> bool:
         until = time.time() + self._lease
@@ -294,115 +258,3 @@ class _Tickets:
         db.execute(f"DELETE FROM history_turns WHERE {_KEY} AND expires <= ?", (*key, time.time()))
         found: int | None = db.execute(f"SELECT min(ticket) FROM history_turns WHERE {_KEY}", key).fetchone()[0]
         return found
-
-
-class _Lane:
-    """One connection in one thread. It connects when it has to, and again after a failure."""
-
-    def __init__(self, path: str, busy: float) -> None:
-        self._path = path
-        self._busy = busy
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
-        self._db: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
-
-    async def run(self, work: Callable[[sqlite3.Connection], _T], begin: str) -> _T:
-        """What `work` returns, done in one transaction."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, begin)
-
-    async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
-        self._thread.shutdown(wait=False)
-
-    def _run(self, work: Callable[[sqlite3.Connection], _T], begin: str) -> _T:
-        try:
-            db = self._connected()
-            db.execute(begin)
-            try:
-                result = work(db)
-                db.execute("COMMIT")
-                return result
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    db.execute("ROLLBACK")
-                raise
-        except (sqlite3.Error, OSError) as error:
-            reason = getattr(error, "sqlite_errorname", None) or type(error).__name__
-            if reason != "SQLITE_BUSY" and self._path != MEMORY:
-                self._disconnect()
-        # Outside of the handler: the engine's own text may name files and values.
-        raise unavailable("sqlite", reason)
-
-    def _connected(self) -> sqlite3.Connection:
-        if self._db is not None:
-            if self._path == MEMORY or self._file == self._identity():
-                return self._db
-            self._disconnect()  # the file was deleted or replaced: what we would write, nobody would see
-        if self._path != MEMORY:
-            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-        db = sqlite3.connect(self._path, timeout=self._busy, isolation_level=None, check_same_thread=False)
-        try:
-            self._prepare(db)
-        except BaseException:
-            db.close()
-            raise
-        self._db, self._file = db, self._identity()
-        return db
-
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA synchronous = NORMAL")
-        self._wal(db)
-        db.execute("PRAGMA journal_size_limit = 67108864")
-        with suppress(sqlite3.OperationalError):  # no such table
-            if not schema.missing(_version(db), ""):
-                return
-        db.execute("BEGIN IMMEDIATE")
-        db.execute(schema.VERSIONS)
-        for statement in schema.missing(_version(db), "INTEGER PRIMARY KEY AUTOINCREMENT"):
-            db.execute(statement)
-        db.execute(
-            "INSERT INTO schema_version (room, version) VALUES (?, ?)"
-            " ON CONFLICT (room) DO UPDATE SET version = excluded.version",
-            (schema.ROOM, len(schema.MIGRATIONS)),
-        )
-        db.execute("COMMIT")
-
-    def _wal(self, db: sqlite3.Connection) -> None:
-        """Two processes that make one file at the same time: this one change does not honour the busy timeout."""
-        end = time.monotonic() + self._busy
-        while True:
-            try:
-                with closing(db.execute("PRAGMA journal_mode = WAL")) as cursor:
-                    cursor.fetchone()
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > end:
-                    raise
-                time.sleep(0.01)
-
-    def _identity(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-    def _disconnect(self) -> None:
-        if self._db is not None:
-            with suppress(sqlite3.Error):
-                self._db.close()
-            self._db = None
-
-
-def _version(db: sqlite3.Connection) -> int:
-    found = db.execute("SELECT version FROM schema_version WHERE room = ?", (schema.ROOM,)).fetchone()
-    return int(found[0]) if found else 0
-
-
-def path_of(url: str) -> str:
-    """The path in `sqlite:///relative` or `sqlite:////absolute`."""
-    head, slashes, path = url.partition(":///")
-    if head != "sqlite" or not slashes or not path or path.endswith("/"):
-        raise ConfigError("expected sqlite:/// and the path of a file for the history store")
-    return path

@@ -68,12 +68,15 @@ def _paste(line: str) -> str:
 
 def _ends_well(told: str) -> bool:
     """Whether a stream of one of these dialects ended, and not by a failure."""
-    last = told.rstrip().rpartition("\n\n")[2].removeprefix("data: ")
-    if last.startswith("event: "):
-        return last.startswith("event: message_stop\n") and '"stop_reason":"end_turn"' in told
+    frame = told.rstrip().rpartition("\n\n")[2]
+    last = frame.rpartition("data: ")[2]
+    if frame.startswith("event: "):
+        return frame.startswith("event: message_stop\n") and '"stop_reason":"end_turn"' in told
     if last == "[DONE]":
         return '"finish_reason":"stop"' in told
     response = json.loads(last)
+    if "type" in response:
+        return bool(response["type"] == "RUN_FINISHED")
     return (response["object"], response["status"]) == ("response", "completed")
 
 

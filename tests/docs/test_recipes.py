@@ -217,3 +217,17 @@ async def test_headers_that_readme_names() -> None:
         assert reply.headers["x-request-id"] == "mine-1"
         assert (await ask("GET", f"{url}/healthz")).status == 200
         assert (await ask("GET", f"{url}/readyz")).status == 200
+
+
+async def test_a_run_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    body = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Hi"}], "tools": [],
+            "context": [], "state": {}, "forwardedProps": {}}  # fmt: skip
+    async with fake_backend() as model, _recipe("durable", OPENAI_BASE_URL=model.url) as url:
+        model.streams(CHAT)
+        whole = (await post(f"{url}/ag-ui", body)).body
+        first, rest = whole.split(b"\n\n", 1)
+        last = first.split(b"\n")[0].removeprefix(b"id: ").decode()
+        assert (await post(f"{url}/ag-ui", body, last_event_id=last)).body == rest
+        assert (await post(f"{url}/ag-ui", {**body, "state": 1})).status == 409
+        assert len(model.seen) == 1

@@ -25,6 +25,8 @@ import asyncpg
 import pytest
 
 from bridge.stores import Bounds, History, open_history
+from tests.stores.door import Door
+from tests.stores.run_engines import redis_engine, redis_server, run_engine, run_store  # noqa: F401
 
 SECRET = "s3cr3t-pa55word"
 ACCOUNT = "nobody" if os.name == "posix" and os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
@@ -188,8 +190,8 @@ class Postgres(_Base):
         query |= {"host": str(self.folder), "search_path": self.schema}
         login = f"{quote(parts.username or 'postgres')}:{quote(parts.password or SECRET)}@"
         self.url = urlunsplit(("postgresql", login, parts.path, urlencode(query), ""))
-        self._door: asyncio.Server | None = None
-        self._passing: set[asyncio.Task[None]] = set()
+        self._door = Door(self._connect)
+        self._listening: asyncio.Server | None = None
 
     async def make(self) -> None:
         await self.execute(f"CREATE SCHEMA {self.schema}")
@@ -197,8 +199,7 @@ class Postgres(_Base):
 
     async def close(self) -> None:
         await super().close()
-        if self._door is not None:
-            await self.down()
+        await self.down()
         await self.execute(f"DROP SCHEMA {self.schema} CASCADE")
         shutil.rmtree(self.folder)
 
@@ -210,48 +211,19 @@ class Postgres(_Base):
             await db.close()
 
     async def up(self) -> None:
-        self._door = await asyncio.start_unix_server(self._pass, self.folder / ".s.PGSQL.5432")
+        self._door.is_open = True
+        self._listening = await asyncio.start_unix_server(self._door.enter, self.folder / ".s.PGSQL.5432")
 
     async def down(self) -> None:
-        assert self._door is not None
-        self._door.close()
-        self._door = None
+        if self._listening is not None:
+            self._listening.close()
         (self.folder / ".s.PGSQL.5432").unlink(missing_ok=True)
-        for task in self._passing:
-            task.cancel()
-        await asyncio.gather(*self._passing, return_exceptions=True)
+        await self._door.shut()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        ends = [writer]
-        self._passing.add(task)
-        try:
-            if self._door is None:
-                return  # knocked just before the door was shut
-            if self._host.startswith("/"):
-                answers, there = await asyncio.open_unix_connection(f"{self._host}/.s.PGSQL.{self._port}")
-            else:
-                answers, there = await asyncio.open_connection(self._host, self._port)
-            ends.append(there)
-            async with asyncio.TaskGroup() as both:
-                both.create_task(_copy(reader, there))
-                both.create_task(_copy(answers, writer))
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._passing.discard(task)
-            for end in ends:
-                end.transport.abort()
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    with suppress(OSError):
-        writer.write_eof()
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._host.startswith("/"):
+            return await asyncio.open_unix_connection(f"{self._host}/.s.PGSQL.{self._port}")
+        return await asyncio.open_connection(self._host, self._port)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

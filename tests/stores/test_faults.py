@@ -83,7 +83,7 @@ async def test_a_store_that_never_was_there(engine: Engine) -> None:
 async def test_several_stores_make_one_schema(engine: Engine) -> None:
     stores = [engine.history() for _ in range(6)]
     await asyncio.gather(*(store.open() for store in stores))
-    assert await engine.execute("SELECT version FROM schema_version WHERE room = 'history'") == len(schema.MIGRATIONS)
+    assert await engine.execute("SELECT version FROM schema_version WHERE room = 'history'") == schema.HISTORY.newest
     assert await engine.execute("SELECT count(*) FROM schema_version") == 1
 
 
@@ -93,22 +93,24 @@ async def test_an_old_schema_is_migrated(engine: Engine, monkeypatch: pytest.Mon
     await first.commit("o", "s", talk, [says("1")])
     await first.close()
     step = ("ALTER TABLE history_conversations ADD COLUMN title text", "CREATE TABLE history_more (id {serial})")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
+    monkeypatch.setattr(schema.HISTORY, "migrations", (*schema.HISTORY.migrations, step))
     second = engine.history()
     assert await second.load("o", "s", "t") == talk
     assert await engine.execute("SELECT title FROM history_conversations") is None
     assert await engine.execute("SELECT count(*) FROM history_more") == 0
-    assert await engine.execute("SELECT version FROM schema_version") == len(schema.MIGRATIONS)
+    assert await engine.execute("SELECT version FROM schema_version") == schema.HISTORY.newest
 
 
 async def test_a_failed_migration_changes_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     first = engine.history()
     await first.open()
     await first.close()
-    before = schema.MIGRATIONS
-    monkeypatch.setattr(schema, "MIGRATIONS", (*before, ("CREATE TABLE history_more (id text)", "CREATE NONSENSE")))
+    before = schema.HISTORY.migrations
+    monkeypatch.setattr(
+        schema.HISTORY, "migrations", (*before, ("CREATE TABLE history_more (id text)", "CREATE NONSENSE"))
+    )
     await refused(engine.history().open)
-    monkeypatch.setattr(schema, "MIGRATIONS", before)
+    monkeypatch.setattr(schema.HISTORY, "migrations", before)
     assert await engine.execute("SELECT version FROM schema_version") == len(before)
     await engine.execute("CREATE TABLE history_more (id text)")
 
@@ -156,7 +158,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     history = SQLiteHistory(str(tmp_path / "bridge.db"))
     talk = Conversation("t")
     await history.commit("o", "s", talk, [says("1")])
-    await history._write(lambda db: db.execute("PRAGMA max_page_count = 30"))
+    await history._file.write(lambda db: db.execute("PRAGMA max_page_count = 30"))
     error = await refused(lambda: history.commit("o", "s", talk, [says("x" * 1_000_000)]))
     assert "SQLITE_FULL" in error.message
     assert talk.version == 1
@@ -169,7 +171,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
 async def test_a_read_only_database(tmp_path: Path) -> None:
     history = SQLiteHistory(str(tmp_path / "bridge.db"))
     await history.open()
-    await history._write(lambda db: db.execute("PRAGMA query_only = ON"))
+    await history._file.write(lambda db: db.execute("PRAGMA query_only = ON"))
     error = await refused(lambda: history.commit("o", "s", Conversation("t"), [says("1")]))
     assert "SQLITE_READONLY" in error.message
     await history.commit("o", "s", Conversation("t"), [says("1")])

@@ -232,9 +232,7 @@ def test_what_is_not_used_by_this_version_is_named(tmp_path: Path) -> None:
         "server.time_zone: not used by this version; no times are shown",
         "server.page: not used by this version; there is no page at /",
         "server.metrics: not used by this version; no metrics are served",
-        "stores.runs: not used by this version; no runs are kept",
         "stores.attachments: not used by this version; no files are kept",
-        "stores.retention.events: not used by this version; no runs are kept",
         "speech: not used by this version; no speech is transcribed",
     ]
     assert parse(mapping(server={"page": False, "metrics": "off"})).notices == []
@@ -560,8 +558,8 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
             "routes[1].options.code: code abcdef is too long"]),
         ("{dialect: toy-agent, path: /a, backend: demo, options: {a: 1}}", [
             "routes[1].options.a: unknown key. Known keys: none"]),
-        ("{dialect: toy-agent, path: /a, backend: demo, durable: yes}", [
-            "routes[1].durable: not available in this version: runs would not be kept and could not be resumed"]),
+        ("{dialect: toy-agent, path: /a, backend: demo, durable: 3}", [
+            "routes[1].durable: expected true or false, got 3"]),
         ("{dialect: toy-agent, path: /a, backend: demo, listen: 'h:1', agent_id: b}", [
             "routes[1].listen: not available in this version: no gRPC server would be started; use path",
             "routes[1].agent_id: not available in this version: it belongs to gRPC routes"]),
@@ -644,7 +642,6 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path)
           - dialect: toy-chat
             path: v1
             backend: lm
-            durable: true
     """
     known = (
         "host, port, workers, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, public_url, "
@@ -658,8 +655,6 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path)
         "config.yaml:9: backends.llm.options.style: expected 'plain' or 'rich', got \"poor\"",
         'config.yaml:12: routes[0].path: expected a path that begins with "/", got "v1"',
         'config.yaml:13: routes[0].backend: unknown backend "lm"; did you mean "llm"? Known backends: llm',
-        "config.yaml:14: routes[0].durable: not available in this version: "
-        "runs would not be kept and could not be resumed",
     ]
 
 

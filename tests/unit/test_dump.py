@@ -50,8 +50,19 @@ from bridge.model import (
     Url,
     UsageReported,
 )
-from bridge.model.dump import _CODES, dump, dump_message, dump_tool, load, load_message, load_tool
+from bridge.model.dump import (
+    _CODES,
+    dump,
+    dump_message,
+    dump_request,
+    dump_tool,
+    load,
+    load_message,
+    load_request,
+    load_tool,
+)
 from bridge.model.events import ArgsDelta
+from bridge.model.request import HistoryMode, ResponseFormat, Resume, Sampling, ToolChoice, ToolMode
 from tests.strategies import answers, failures, requests
 
 # Stored data holds these; a change here breaks every log that was ever written.
@@ -199,6 +210,30 @@ def test_whatever_can_be_asked_comes_back(asked: Request) -> None:
         assert repr(again) == repr(message)
     for tool in asked.tools or []:
         assert repr(load_tool(orjson.loads(orjson.dumps(dump_tool(tool))))) == repr(tool)
+    whole = load_request(orjson.loads(orjson.dumps(dump_request(asked))))
+    assert whole == asked
+    assert repr(whole) == repr(asked)
+
+
+def test_the_stored_form_of_requests_is_fixed() -> None:
+    asked = Request(
+        [Message("user", [Text("hi")])],
+        [Tool("f")],
+        ToolChoice(ToolMode.REQUIRED, ["f"]),
+        history=HistoryMode.DELTA,
+        sampling=Sampling(0.5, stop=["x"]),
+        response_format=ResponseFormat("json"),
+        resume=[Resume("i", "resolved", ["N"])],
+        state=["Q"],
+    )
+    array = [
+        "Q", [["N", "user", [["T", "hi"]]]], [["W", "f"]], ["H", "required", ["f"]], None, None, None, None, None, None,
+        True, "delta", ["S", 0.5, None, None, ["x"]], ["B", "json"], None, [["V", "i", "resolved", ["N"]]], ["Q"],
+    ]  # fmt: skip
+    assert dump_request(asked) == array
+    assert repr(load_request(array)) == repr(asked)
+    with pytest.raises(ValueError, match="expected a request"):
+        load_request(["N", "user", []])
 
 
 @pytest.mark.parametrize("array", [[], ["N"], ["T", "x"], ["t", "p", "x"], ["N", "user", [["?"]]], {}, None])

@@ -1,0 +1,103 @@
+"""Batches of events as entries of a log, and reading them back, from the first one on to the end of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.model import Event
+from bridge.model.dump import dump, load
+from bridge.model.events import TERMINAL
+from bridge.runs.plan import RunPlan
+from bridge.stores import RunKey, RunRecord, RunState, RunStore
+from bridge.stores.rows import read, write
+from bridge.stores.runs import Entry
+
+UNREADABLE = "The bridge cannot read what it kept of this run."
+"""Another version of us wrote it."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """One entry. `position` counts the entries of its run, `lost` names what the backend could not be told."""
+
+    position: int
+    events: list[Event]
+    lost: list[str]
+
+    @property
+    def ends(self) -> bool:
+        """Whether it holds the terminal event."""
+        return bool(self.events) and type(self.events[-1]) in TERMINAL
+
+
+def to_body(position: int, events: Sequence[Event], lost: Sequence[str]) -> str:
+    """The stored text of a batch."""
+    array: list[object] = [position, [dump(event) for event in events]]
+    return write([*array, list(lost)] if lost else array)
+
+
+def from_body(body: str) -> Batch:
+    position, events, *rest = read(body)
+    return Batch(position, [load(event) for event in events], rest[0] if rest else [])
+
+
+def expired() -> RequestError:
+    """The answer to a reader who would otherwise miss something."""
+    return RequestError("The events of this run are not kept any more.", code=ErrorCode.NOT_FOUND, status=410)
+
+
+class LogReader:
+    """Reads one run from its first entry on: first what is in the log, then what comes.
+
+    `plan` is None until the run is there; `done` after the terminal event.
+    """
+
+    def __init__(self, store: RunStore, key: RunKey) -> None:
+        self._store = store
+        self._key = key
+        self._after = 0
+        self._position = 0
+        self.plan: RunPlan | None = None
+        self.done = False
+
+    async def open(self) -> RunRecord | None:
+        """The run's record; None when there is no such run yet. Raises `RequestError` (410) for one half forgotten."""
+        record = await self._store.get(self._key)
+        if record is not None:
+            if not record.whole and not self._position:
+                raise expired()
+            if self.plan is None:
+                try:
+                    self.plan = RunPlan.load(record.plan)
+                except ValueError:
+                    raise BridgeError(UNREADABLE) from None
+        return record
+
+    async def read(self, wait: float) -> list[tuple[int, Batch]]:
+        """The next entries and their numbers; none when nothing came for `wait` seconds.
+
+        Raises `RequestError` (410) when entries went that were not read yet: never a silent gap.
+        """
+        if self.done:
+            return []
+        entries = await self._store.read(self._key, self._after, wait=wait)
+        if not entries or self.plan is None:
+            record = await self.open()
+            if record is None and self._position:
+                raise expired()
+            if not entries and record is not None and record.state is RunState.ENDED:
+                # It will never say more: what we miss came in this moment, or is gone.
+                entries = await self._store.read(self._key, self._after)
+                if not entries:
+                    raise expired()
+        return [self._next(entry) for entry in entries]
+
+    def _next(self, entry: Entry) -> tuple[int, Batch]:
+        batch = from_body(entry.body)
+        if batch.position != self._position:
+            raise expired()
+        self._after, self._position = entry.number, self._position + 1
+        self.done = batch.ends
+        return entry.number, batch

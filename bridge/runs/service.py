@@ -1,0 +1,308 @@
+"""The runs of one bridge in one process: takes them from the queue, drives them, looks after those of dead processes.
+
+Any process that shares the store may start, read, cancel and delete any run; which one drives it is the store's
+matter. A run does not know who reads it: readers come and go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import uuid
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import orjson
+
+from bridge.codec import Dialect
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
+from bridge.pipeline import trouble
+from bridge.runs.log import LogReader
+from bridge.runs.plan import RunPlan
+from bridge.runs.recorder import PATIENCE
+from bridge.runs.subscription import START, Cursor, Subscription
+from bridge.runs.worker import LOST, LOST_PLAN, Drive, Worker, bury
+from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
+from bridge.stores.runs import Created
+
+log = logging.getLogger("bridge.runs")
+
+LOOK = 0.5
+"""Seconds between two looks for cancels and for runs of dead processes."""
+_SWEEP = 600.0
+_WAIT = 5.0
+"""Seconds of one wait at the queue, and the longest pause while the store is not available."""
+_LAST_WORDS = 10.0
+"""Seconds that the ends of runs may take when the process stops."""
+STOPPED = Failure(ErrorCode.RUN_LOST, "The server that ran this was stopped.")
+
+
+class Runs:
+    """`open`, then any of the operations, then `close`.
+
+    `concurrent`: how many runs this process drives at once; others wait in the queue. `lease`: after how many seconds a
+    run counts as lost when the process that drives it is gone. `events`, `threads`: retention in seconds.
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        drive: Drive,
+        *,
+        concurrent: int = 1000,
+        lease: float = LEASE,
+        events: float = 86400.0,
+        threads: float = 90 * 86400.0,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._store = store
+        self._drive = drive
+        self._concurrent = concurrent
+        self._vacant = asyncio.Event()
+        self._lease = lease
+        self._events = events
+        self._threads = threads
+        self._patience = patience
+        self._token = uuid.uuid4().hex
+        self._workers: dict[RunKey, Worker] = {}
+        self._readers: dict[str, tuple[str, int]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._troubles: set[str] = set()
+        self._taking: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------------ life
+
+    async def open(self) -> None:
+        """Begins to take runs from the queue. The store is opened by the first call that needs it."""
+        if self._keeping is None:
+            self._taking = asyncio.create_task(self._take(), name="runs-take")
+            self._keeping = asyncio.create_task(self._keep(), name="runs-keep")
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """What is at work: an orderly stop waits for these."""
+        return set(self._tasks)
+
+    async def rest(self) -> None:
+        """Takes no more runs from the queue; other processes may."""
+        await _stop(self._taking)
+        self._taking = None
+
+    async def retire(self) -> None:
+        """Ends the runs that this process drives: their readers are told that the server stopped."""
+        await self.rest()
+        for worker in list(self._workers.values()):
+            worker.cut(STOPPED)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_LAST_WORDS)
+
+    async def close(self) -> None:
+        await self.retire()
+        await _stop(self._keeping)
+        self._keeping = None
+        for task in list(self._tasks):
+            await _stop(task)
+        await self._store.close()
+
+    # ------------------------------------------------------------------ operations
+
+    async def start(self, key: RunKey, plan: RunPlan, fingerprint: str) -> Created:
+        """Puts a run on the queue. The same run with the same fingerprint is not run again.
+
+        Raises `StoreConflict` for another fingerprint, `BridgeError` (store_unavailable).
+        """
+        return await self._store.create(key, fingerprint, plan.dump())
+
+    def subscribe(self, key: RunKey, dialect: Dialect, options: object = None, cursor: Cursor = START) -> Subscription:
+        """The run's frames in this dialect, from behind the cursor on."""
+        return Subscription(self._store, key, dialect, options, cursor)
+
+    def follow(self, key: RunKey) -> LogReader:
+        """The run's events, as they were written."""
+        return LogReader(self._store, key)
+
+    async def status(self, key: RunKey) -> RunRecord | None:
+        return await self._store.get(key)
+
+    async def cancel(self, key: RunKey) -> None:
+        """Asks for the end of a run in whatever state, known or not; repeating it is harmless."""
+        await self._store.cancel(key)
+        worker = self._workers.get(key)
+        if worker is not None:
+            worker.cancel()
+            return
+        record = await self._store.get(key)
+        if record is not None and record.state is RunState.QUEUED:
+            # It would only come to its turn to be told that it is over.
+            leased = await self._store.acquire(key, self._token, self._lease)
+            if leased is not None:
+                self._employ(leased)
+
+    async def delete(self, key: RunKey) -> bool:
+        """Forgets a run that has ended; False when there is none, or it has not ended."""
+        return await self._store.delete(key)
+
+    async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
+        """Whose the thread is; with `make` it becomes the owner's when it was nobody's."""
+        return await self._store.thread(owner, scope, thread_id, make=make)
+
+    @asynccontextmanager
+    async def place(self, owner: str, limit: int) -> AsyncIterator[None]:
+        """Holds one of the owner's `limit` places of readers, over all processes; it is free again some seconds after
+        this process died. Raises `BackendError` (rate_limited)."""
+        token = uuid.uuid4().hex
+        if not await self._store.enter(owner, token, limit, self._lease):
+            raise BackendError(
+                f"There are {limit} open streams of this user already.",
+                code=ErrorCode.RATE_LIMITED,
+                headers={"retry-after": "1"},
+            )
+        self._readers[token] = (owner, limit)
+        try:
+            yield
+        finally:
+            del self._readers[token]
+            self._spawn(self._leave(owner, token))
+
+    async def _leave(self, owner: str, token: str) -> None:
+        with suppress(BridgeError):  # it runs out by itself
+            await self._store.leave(owner, token)
+
+    # ------------------------------------------------------------------ the queue
+
+    async def _take(self) -> None:
+        pause = 0.05
+        while True:
+            while len(self._workers) >= self._concurrent:
+                self._vacant.clear()
+                await self._vacant.wait()
+            try:
+                record = await self._store.claim(self._token, self._lease, wait=_WAIT)
+            except BridgeError as error:
+                self._failing("runs cannot be taken", error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _WAIT)
+                continue
+            except Exception as error:
+                trouble.report(log, "runs cannot be taken", error)
+                await asyncio.sleep(_WAIT)
+                continue
+            self._working("runs cannot be taken")
+            pause = 0.05
+            if record is not None:
+                self._employ(record)
+
+    # ------------------------------------------------------------------ workers
+
+    def _employ(self, record: RunRecord) -> None:
+        """Drives a run that is leased to us; one that another process began, or that cannot be read, only ends."""
+        if record.entries:
+            self._bury(record, LOST)
+            return
+        try:
+            worker = Worker(self._store, record, self._token, self._drive, patience=self._patience)
+        except ValueError:
+            self._bury(record, LOST_PLAN)
+            return
+        self._workers[record.key] = worker
+        self._spawn(self._work(worker))
+
+    def _bury(self, record: RunRecord, failure: Failure) -> None:
+        self._spawn(bury(self._store, record, self._token, failure, patience=self._patience))
+
+    async def _work(self, worker: Worker) -> None:
+        try:
+            # Somebody may have cancelled before we came.
+            with suppress(BridgeError):
+                if await self._store.canceled([worker.key]):
+                    worker.cancel()
+            await worker.work()
+        finally:
+            del self._workers[worker.key]
+            self._vacant.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guarded(work), name="runs-work")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except BridgeError as error:
+            log.error("a run could not be ended: %s", error.message)
+        except Exception as error:
+            trouble.report(log, "a run broke", error)
+
+    # ------------------------------------------------------------------ looking after
+
+    async def _keep(self) -> None:
+        """Renews what is ours, notes cancels, ends the runs of dead processes, and sweeps."""
+        clock = asyncio.get_running_loop().time
+        renewed, swept = clock(), -_SWEEP
+        while True:
+            await asyncio.sleep(min(LOOK, self._lease / 4))
+            try:
+                if clock() - renewed >= self._lease / 3:
+                    renewed = clock()
+                    await self._renew()
+                for key in await self._store.canceled(list(self._workers)):
+                    if key in self._workers:
+                        self._workers[key].cancel()
+                await self._find_lost()
+                if clock() - swept >= _SWEEP:
+                    swept = clock()
+                    await self._store.sweep(self._events, self._threads)
+                self._working("runs are not looked after")
+            except BridgeError as error:
+                self._failing("runs are not looked after", error)
+            except Exception as error:
+                trouble.report(log, "runs are not looked after", error)
+
+    def _failing(self, what: str, error: BridgeError) -> None:
+        """Says so once, not with every try."""
+        if what not in self._troubles:
+            self._troubles.add(what)
+            log.warning("%s: %s", what, error.message)
+
+    def _working(self, what: str) -> None:
+        if what in self._troubles:
+            self._troubles.discard(what)
+            log.info("no longer: %s", what)
+
+    async def _renew(self) -> None:
+        mine = dict(self._workers)
+        held = await self._store.renew(list(mine), self._token, self._lease)
+        for key in mine.keys() - held:
+            # It has ended by now, or we stood still for too long and somebody else has it.
+            mine[key].abandon()
+        for token, (owner, limit) in list(self._readers.items()):
+            await self._store.enter(owner, token, limit, self._lease)
+
+    async def _find_lost(self) -> None:
+        for key in await self._store.lost():
+            if key in self._workers:
+                continue  # ours, and only late
+            record = await self._store.acquire(key, self._token, self._lease)
+            if record is not None:
+                log.warning("run %s is lost: the process that drove it is gone", key.run_id)
+                self._bury(record, LOST)
+
+
+async def _stop(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def fingerprint(body: bytes) -> str:
+    """What tells whether a run that is asked for again is the same one: SHA-256 of the request's body.
+
+    Of JSON the value counts, not the spelling: a client that comes back may have written it anew.
+    """
+    with suppress(ValueError, TypeError):
+        body = orjson.dumps(orjson.loads(body), option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(body).hexdigest()

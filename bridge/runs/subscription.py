@@ -1,0 +1,169 @@
+"""A run as one reader sees it: its log through an encoder of any front dialect, from any point on.
+
+Encoders are pure and the run's context is kept, so that a reader who comes back is served by replaying the run from
+its beginning and skipping what he has: the bytes after any cut are those of a reader who never left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from bridge.codec import Context, Dialect, Encoder, Frame, FrameLike
+from bridge.errors import Failure, RequestError
+from bridge.model import Event, Heartbeat, RunFailed, RunFinished
+from bridge.model.events import CONTENT, UsageReported
+from bridge.runs.log import Batch, LogReader
+from bridge.stores import RunKey, RunState, RunStore
+
+_FORM = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
+_POLL = 15.0
+"""Seconds of one wait of a reader who waits for ever."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cursor:
+    """One frame of a thread's log: `<log entry>-<frame within that entry>`. `0-0` is before everything."""
+
+    entry: int = 0
+    frame: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.entry}-{self.frame}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `RequestError` for anything but two decimal numbers of at most 64 bits."""
+        found = _FORM.fullmatch(text)
+        if found is None or max(pieces := [int(piece) for piece in found.groups()]) >= 2**64:
+            raise RequestError(
+                f"Last-Event-ID: expected two numbers such as 12-0, got {text[:60]!r}.", param="Last-Event-ID"
+            )
+        return cls(*pieces)
+
+
+START = Cursor()
+
+
+class Subscription:
+    """`read` until `done`; or `async for cursor, frames in subscription`, which ends with the run.
+
+    Attributes for whoever reports on it: `lost`, `usage`, and after the end `failure` or `reason`. `spoke`: content
+    has been seen, so that a failure is one in the middle.
+    """
+
+    def __init__(self, store: RunStore, key: RunKey, dialect: Dialect, options: object, cursor: Cursor = START) -> None:
+        self._log = LogReader(store, key)
+        self._dialect = dialect
+        self._options = options
+        self._cursor = cursor
+        self._context: Context | None = None
+        self._encoder: Encoder | None = None
+        self._names: dict[str, None] = {}
+        self._kept: list[Frame] = []
+        self.done = False
+        self.spoke = False
+        self.usage: UsageReported | None = None
+        self.failure: Failure | None = None
+        self.reason: str | None = None
+
+    @property
+    def cursor(self) -> Cursor:
+        """The last frame that was given."""
+        return self._cursor
+
+    @property
+    def lost(self) -> list[str]:
+        """The features that were lost so far on the way from the client to the backend and back."""
+        names = self._context.lost.names if self._context is not None else []
+        return list({**self._names, **dict.fromkeys(names)})
+
+    async def open(self) -> bool:
+        """Whether there is more to read, or may be. Raises `RequestError` (410) when the run is not kept any more.
+
+        A run that is not known yet is waited for. A cursor behind the end of the run: False.
+        """
+        record = await self._log.open()
+        if record is not None and record.state is RunState.ENDED:
+            last = record.last or 0
+            if self._cursor.entry > last:
+                self.done = True
+            elif self._cursor.entry == last:
+                # Whether frames of the last entry are missing only its encoder knows; it is all there.
+                self._kept = await self.read(0)
+        return not self.done or bool(self._kept)
+
+    async def read(self, wait: float) -> list[Frame]:
+        """The next frames, each with its cursor as id; none when nothing came for `wait` seconds, or at the end.
+
+        Raises `RequestError` (410) rather than leave something out, and `BridgeError` when the store fails.
+        """
+        if self._kept:
+            kept, self._kept = self._kept, []
+            return kept
+        frames: list[Frame] = []
+        while not frames and not self.done:
+            found = await self._log.read(wait)
+            if not found:
+                break
+            for number, batch in found:
+                frames += self._new(number, self._encode(batch))
+            self.done = self._log.done
+        return frames
+
+    def _encode(self, batch: Batch) -> list[FrameLike]:
+        if self._encoder is None:
+            assert self._log.plan is not None
+            self._context = self._log.plan.context(self._options)
+            self._encoder = self._dialect.encoder(self._context)
+        self._names.update(dict.fromkeys(batch.lost))
+        self._note(batch.events)
+        frames = self._encoder.encode(batch.events)
+        return [*frames, *self._encoder.close()] if batch.ends else frames
+
+    def _note(self, events: list[Event]) -> None:
+        self.spoke = self.spoke or not CONTENT.isdisjoint(map(type, events))
+        for event in events:
+            match event:
+                case UsageReported():
+                    self.usage = event
+                case RunFailed():
+                    self.failure = event.error
+                case RunFinished():
+                    self.reason = str(event.reason)
+                case _:
+                    pass
+
+    def _new(self, number: int, frames: Sequence[FrameLike]) -> list[Frame]:
+        """Those of an entry's frames that the reader does not have, with their ids."""
+        out = []
+        for place, frame in enumerate(frames):
+            cursor = Cursor(number, place)
+            if cursor > self._cursor:
+                out.append(_with_id(frame, str(cursor)))
+        if out:
+            self._cursor = Cursor(number, len(frames) - 1)
+        return out
+
+    def keepalive(self) -> list[FrameLike]:
+        """What keeps the connection warm: comments only, since anything else would count as a frame of the stream.
+
+        It comes from an encoder of its own: a reader who was bored must get the same bytes as one who was not.
+        """
+        plan = self._log.plan
+        context = plan.context(self._options) if plan is not None else Context("", options=self._options)
+        frames = self._dialect.encoder(context).encode([Heartbeat()])
+        return [frame for frame in frames if isinstance(frame, Frame) and frame.comment is not None]
+
+    async def __aiter__(self) -> AsyncIterator[tuple[Cursor, list[Frame]]]:
+        while not self.done or self._kept:
+            if frames := await self.read(_POLL):
+                yield self._cursor, frames
+
+
+def _with_id(frame: FrameLike, cursor: str) -> Frame:
+    if isinstance(frame, bytes):
+        return Frame(frame, None, cursor)
+    return frame if frame.comment is not None else Frame(frame.data, frame.event, cursor)

@@ -1,0 +1,128 @@
+"""Drives one run from its plan into its log. However it ends, the log gets one terminal event, and one only."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from bridge.codec import Losses
+from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.model import Event, FinishReason, RunFailed, RunFinished, RunStarted
+from bridge.model.closing import OpenParts
+from bridge.pipeline import Run, trouble
+from bridge.runs.log import UNREADABLE, from_body
+from bridge.runs.plan import RunPlan
+from bridge.runs.recorder import PATIENCE, Recorder
+from bridge.stores import RunKey, RunRecord, RunStore
+
+log = logging.getLogger("bridge.runs")
+
+Drive = Callable[[RunKey, RunPlan, Losses], Awaitable[Run]]
+"""Makes the run of a plan: backend chosen, conversation loaded, nothing sent yet. Raises `BridgeError`."""
+
+LOST = Failure(ErrorCode.RUN_LOST, "The process that ran this is gone.")
+LOST_PLAN = Failure(ErrorCode.INTERNAL, UNREADABLE)
+
+
+class Worker:
+    """One run in this process, which holds its lease. `work` is awaited once. Raises `ValueError` for no plan."""
+
+    def __init__(
+        self, store: RunStore, record: RunRecord, token: str, drive: Drive, *, patience: float = PATIENCE
+    ) -> None:
+        self.key = record.key
+        self._store = store
+        self._plan = RunPlan.load(record.plan)
+        self._make = drive
+        self._recorder = Recorder(store, record.key, token, record.entries, self.abandon, patience)
+        self._lost = Losses()
+        self._run: Run | None = None
+        self._driving: asyncio.Task[None] | None = None
+        self._end: Callable[[], list[Event]] | None = None
+
+    # ------------------------------------------------------------------ from outside
+
+    def cancel(self) -> None:
+        """Somebody asked for the end: the run finishes as canceled."""
+        self._stop(self._canceled)
+
+    def cut(self, failure: Failure) -> None:
+        """This process cannot go on with it: the run fails."""
+        self._stop(lambda: self._failed(failure))
+
+    def abandon(self) -> None:
+        """The run is not ours any more: nothing is written."""
+        self._stop(list)
+
+    def _stop(self, end: Callable[[], list[Event]]) -> None:
+        """The first one counts, and none after the run came to its end by itself."""
+        if self._end is not None or (self._run is not None and self._run.done):
+            return
+        self._end = end
+        if self._driving is not None:
+            self._driving.cancel()
+
+    # ------------------------------------------------------------------ the run
+
+    async def work(self) -> None:
+        """Drives the run to its end and until all of it is written."""
+        try:
+            if self._end is None:
+                self._driving = asyncio.create_task(self._drive(), name="run")
+                await asyncio.wait({self._driving})
+            if self._end is not None:
+                self._put(self._end())
+        finally:
+            if self._driving is not None:
+                self._driving.cancel()
+                await asyncio.gather(self._driving, return_exceptions=True)
+            if self._run is not None:
+                await self._run.close()
+            await self._recorder.close()
+
+    async def _drive(self) -> None:
+        try:
+            run = self._run = await self._make(self.key, self._plan, self._lost)
+            if self._plan.eager:
+                self._put(run.head())
+            while not run.done and self._end is None:
+                self._put(await run.read())
+                # Nobody reads along who could hold the backend up; only the store may.
+                await self._recorder.room()
+        except BridgeError as error:
+            self._put(self._failed(error.failure))
+        except Exception as error:
+            trouble.report(log, f"run {self.key.run_id} broke", error)
+            self._put(self._failed(Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")))
+
+    def _put(self, events: list[Event]) -> None:
+        self._recorder.put(events, self._lost.names)
+
+    def _canceled(self) -> list[Event]:
+        if self._run is not None:
+            return self._run.cancel()
+        return [self._plan.head(), RunFinished(FinishReason.CANCELED)]
+
+    def _failed(self, failure: Failure) -> list[Event]:
+        return self._run.cut(failure) if self._run is not None else [self._plan.head(), RunFailed(failure)]
+
+
+async def bury(
+    store: RunStore, record: RunRecord, token: str, failure: Failure = LOST, *, patience: float = PATIENCE
+) -> None:
+    """Ends a run that nobody drives: closes what is open in its log, then the failure. `token` holds its lease."""
+    parts, after = OpenParts(), 0
+    head = RunStarted(record.key.run_id, record.key.thread_id, None, record.created_at)
+    try:
+        head = RunPlan.load(record.plan).head()
+        while entries := await store.read(record.key, after):
+            for entry in entries:
+                parts.feed(from_body(entry.body).events)
+            after = entries[-1].number
+    except ValueError as error:
+        # Written by another version of us: it must end all the same.
+        trouble.report(log, f"run {record.key.run_id} cannot be read", error)
+    recorder = Recorder(store, record.key, token, record.entries, lambda: None, patience)
+    recorder.put(parts.fail(failure, head))
+    await recorder.close()

@@ -1,0 +1,132 @@
+"""The operation `run` on a durable route: the request starts a run that is kept, its answer is one reader of it.
+
+The run goes on when this reader leaves: what is kept is there so that he, or somebody else, may come back, and a run
+that died with its connection could never be resumed. What bounds it are the backend's timeouts; who wants it to end
+cancels it. A client that names its runs comes back by the same request with `Last-Event-ID`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from aiohttp import web
+
+from bridge.codec import Context
+from bridge.errors import BridgeError
+from bridge.framing import sse
+from bridge.model import Event
+from bridge.runs import START, Cursor, LogReader, Subscription, fingerprint
+from bridge.server.runs import Report, Rules, RunHandler
+from bridge.server.wire import STREAM_HEADERS, response_of
+
+log = logging.getLogger("bridge.server")
+
+_POLL = 15.0
+
+
+class DurableHandler(RunHandler):
+    """Serves the `run` endpoints of one durable route."""
+
+    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
+        request, caller = await self._request(http, context, report)
+        cursor = cursor_of(http)
+        key, plan = self._bridge.plan(self._route, request, caller, run_id=report.run_id, created_at=context.created_at)
+        report.back = self._route.pick(request.model).name
+        async with self._gate:
+            runs = self._bridge.runs
+            await runs.start(key, plan, fingerprint(caller.raw_body or b""))
+            if request.stream:
+                subscription = runs.subscribe(key, self._route.dialect, self._route.options, cursor)
+                response = await self._subscribed(http, subscription, context, report, fresh=cursor == START)
+            else:
+                response = await self._collected(runs.follow(key), context, report)
+        report.http = response.status
+        return response
+
+    async def _subscribed(
+        self, http: web.Request, subscription: Subscription, context: Context, report: Report, *, fresh: bool
+    ) -> web.StreamResponse:
+        """The frames from the cursor on. A run that failed at once is an HTTP status, for a reader who has nothing."""
+        dialect = self._route.dialect
+        try:
+            if not await subscription.open():
+                return web.Response(status=204)
+            frames = await subscription.read(_POLL)
+            while not frames and not subscription.done and not dialect.card.eager_start:
+                frames = await subscription.read(_POLL)
+            report.first = time.monotonic() if subscription.spoke else None
+            if fresh and subscription.failure is not None and not (subscription.spoke or dialect.card.eager_start):
+                return self._refused(subscription.failure, context)
+            response = web.StreamResponse(headers=STREAM_HEADERS)
+            if subscription.lost:
+                response.headers["x-bridge-lost"] = ",".join(subscription.lost)
+            await response.prepare(http)
+            report.http = response.status
+            await self._send(http, response, subscription, sse.join(frames), report)
+            return response
+        finally:
+            report.lost, report.usage = subscription.lost, subscription.usage
+            report.ended(subscription.reason, subscription.failure)
+
+    async def _send(
+        self, http: web.Request, response: web.StreamResponse, subscription: Subscription, out: bytes, report: Report
+    ) -> None:
+        try:
+            report.sent += await pump(response, subscription, self._rules, out)
+        except (ConnectionError, TimeoutError):
+            # The client is gone, or does not read: the run is not his alone.
+            report.status = "left"
+        except asyncio.CancelledError:
+            report.status = "left"
+            if not self._cutting:
+                raise
+        except BridgeError as error:
+            log.warning("request %s: its stream was cut: %s", report.request_id, error.message)
+            report.status = str(error.code)
+        if not subscription.done and http.transport is not None:
+            # Nobody may take what he has for the whole; he may come back with his last id.
+            http.transport.abort()
+
+    async def _collected(self, reader: LogReader, asked: Context, report: Report) -> web.StreamResponse:
+        """The whole answer at once."""
+        events: list[Event] = []
+        lost: dict[str, None] = {}
+        while not reader.done:
+            for _, batch in await reader.read(_POLL):
+                events += batch.events
+                lost.update(dict.fromkeys(batch.lost))
+        assert reader.plan is not None
+        context = reader.plan.context(self._route.options)
+        context.error_details = asked.error_details
+        wire = self._route.dialect.assemble(events, context)
+        report.lost = list({**lost, **dict.fromkeys(context.lost.names)})
+        report.sent = len(wire.body)
+        return response_of(wire, report.lost)
+
+
+async def pump(response: web.StreamResponse, subscription: Subscription, rules: Rules, out: bytes = b"") -> int:
+    """Writes a subscription to its end, with comments while it is silent; says how many bytes.
+
+    Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` for a
+    log that cannot be read on.
+    """
+    sent = 0
+    while True:
+        if out:
+            async with asyncio.timeout(rules.slow_reader):
+                await response.write(out)
+            sent += len(out)
+        if subscription.done:
+            break
+        frames = await subscription.read(rules.keepalive or _POLL)
+        out = sse.join(frames or (subscription.keepalive() if rules.keepalive else []))
+    await response.write_eof()
+    return sent
+
+
+def cursor_of(http: web.Request) -> Cursor:
+    """Where the reader wants to go on. Raises `RequestError` for an ill-formed header; an empty one is none."""
+    text = http.headers.get("last-event-id", "").strip()
+    return Cursor.parse(text) if text else START

@@ -1,0 +1,59 @@
+"""Wakes those of this process who wait for something that has a name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Generic, TypeVar
+
+_Name = TypeVar("_Name", bound=Hashable)
+
+
+class Bell:
+    """One who waits. What rings between two waits is not missed."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Until it rings, at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._event.wait()
+        self._event.clear()
+
+
+class Bells(Generic[_Name]):
+    """All who wait, by name."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[_Name, list[Bell]] = {}
+
+    @contextmanager
+    def listen(self, name: _Name) -> Iterator[Bell]:
+        bell = Bell()
+        self._waiting.setdefault(name, []).append(bell)
+        try:
+            yield bell
+        finally:
+            self._waiting[name].remove(bell)
+            if not self._waiting[name]:
+                del self._waiting[name]
+
+    def ring(self, name: _Name) -> None:
+        for bell in self._waiting.get(name, ()):
+            bell.ring()
+
+    def ring_all(self) -> None:
+        for name in self._waiting:
+            self.ring(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._waiting
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)

@@ -1,0 +1,374 @@
+"""The run store on Redis 6.2 or newer, for any number of machines.
+
+Each transaction is one script, so that numbers, leases and places hold whatever dies in between. The queue is a stream
+with a consumer group: an entry is delivered to one worker, which leases the run and takes the entry off the queue in
+one step; what a worker took and died with before that step is claimed again. From then on the lease tells who lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+from bridge.errors import ConfigError
+from bridge.stores import redis_scripts as scripts
+from bridge.stores.base import plain_id, stored_id
+from bridge.stores.bells import Bells
+from bridge.stores.runs import (
+    CANCEL_KEPT,
+    MAX_ENTRIES,
+    Created,
+    Entry,
+    Ownership,
+    RunKey,
+    RunRecord,
+    RunState,
+    lease_lost,
+    leased,
+    run_conflict,
+    run_store_unavailable,
+    stored_key,
+)
+
+try:
+    from redis.asyncio import BlockingConnectionPool, Redis
+    from redis.exceptions import RedisError, ResponseError
+except ImportError:
+    raise ConfigError("a redis: store needs the extra redis: pip install 'dialect-bridge[redis]'") from None
+
+from bridge.stores.redis_tail import RedisTail
+
+_GROUP = "workers"
+_BLOCK = 0.5
+"""Seconds a connection waits at the queue at a time; a claim that is cancelled meanwhile takes as long to end."""
+_LOOK = 1.0
+"""Seconds between two looks of a waiting reader, in case a message was lost."""
+_RECLAIM = 5.0
+"""Seconds after which a queue entry that somebody took and did not lease is somebody else's."""
+_GONE = 86_400_000
+"""Milliseconds after which a process that took nothing from the queue is taken for gone."""
+_BATCH = 100
+_FAILURES = (RedisError, OSError, TimeoutError)
+
+
+class RedisRuns:
+    """A `RunStore` at `url`. `?prefix=name` keeps several bridges apart in one database; default `bridge`."""
+
+    def __init__(self, url: str, *, max_entries: int = MAX_ENTRIES, connections: int = 50) -> None:
+        url, prefix = _without_prefix(url)
+        self._max_entries = max_entries
+        self._base = f"{{{prefix}}}"
+        self._client = _client(url, connections)
+        self._scripts: dict[str, Any] = {}
+        self._bells: Bells[str] = Bells()
+        self._tail = RedisTail(self._client, self._bells)
+        self._grouped = False
+        self._closed = False
+        self._reclaimed = 0.0
+        self._commands: set[asyncio.Future[Any]] = set()
+
+    async def open(self) -> None:
+        self._closed = False
+        await self._run(self._make_group)
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._tail.close()
+        await asyncio.gather(*self._commands, return_exceptions=True)
+        await self._client.aclose()
+
+    # ------------------------------------------------------------------ names
+
+    def _key(self, kind: str, *names: str) -> str:
+        return ":".join((self._base, kind, *names))
+
+    def _names(self, key: RunKey) -> _Names:
+        owner, scope, thread, run = (_quoted(piece) for piece in stored_key(key))
+        return _Names(self, owner, scope, thread, run)
+
+    # ------------------------------------------------------------------ runs
+
+    async def create(self, key: RunKey, fingerprint: str, plan: str) -> Created:
+        n = self._names(key)
+        keys = [n.run_key, n.thread_key, n.runs_key, n.owners_key, self._key("queue"), self._key("threads")]
+        new, first, fields = await self._call(
+            scripts.CREATE, keys, n.run, n.thread, n.owner, fingerprint, plan, uuid.uuid4().hex
+        )
+        record = _record(key, _pairs(fields))
+        if record.fingerprint != fingerprint:
+            raise run_conflict()
+        return Created(record, bool(new), bool(first))
+
+    async def get(self, key: RunKey) -> RunRecord | None:
+        n = self._names(key)
+        fields = await self._run(lambda: self._client.hgetall(n.run_key))
+        return _record(key, fields) if fields else None
+
+    async def delete(self, key: RunKey) -> bool:
+        n = self._names(key)
+        keys = [n.run_key, n.events_key, self._key("ended"), n.thread_key, n.runs_key]
+        return bool(await self._call(scripts.DELETE, keys, n.run))
+
+    async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
+        n = self._names(RunKey(owner, scope, thread_id, ""))
+        keys = [n.thread_key, n.owners_key, self._key("threads")]
+        return Ownership(await self._call(scripts.THREAD, keys, n.thread, n.owner, int(make)))
+
+    # ------------------------------------------------------------------ the log
+
+    async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
+        n = self._names(key)
+        keys = [n.run_key, n.thread_key, n.events_key, *map(self._key, ("leases", "ended", "threads")), n.runs_key]
+        head = (n.run, n.thread, token, position, int(end), self._max_entries)
+        places = (self._key("run", ""), self._key("events", ""), n.channel)
+        last: int = await self._call(scripts.APPEND, keys, *head, *places, *bodies)
+        if last < 0:
+            raise lease_lost()
+        self._bells.ring(n.channel)
+        return last
+
+    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[Entry]:
+        n = self._names(key)
+        if wait <= 0:
+            return await self._range(n, after, limit)
+        clock = asyncio.get_running_loop().time
+        until = clock() + wait
+        # Before the first look: what is written after it must ring.
+        with self._bells.listen(n.channel) as bell:
+            while True:
+                await self._run(lambda: self._tail.follow(n.channel))
+                found = await self._range(n, after, limit)
+                if found or clock() >= until:
+                    return found
+                await bell.wait(min(_LOOK, until - clock()))
+
+    async def _range(self, n: _Names, after: int, limit: int) -> list[Entry]:
+        found = await self._run(lambda: self._client.xrange(n.events_key, f"{after + 1}-0", "+", limit))
+        return [Entry(int(number.partition("-")[0]), fields["body"]) for number, fields in found]
+
+    # ------------------------------------------------------------------ who drives it
+
+    async def claim(self, token: str, lease: float, *, wait: float = 0.0) -> RunRecord | None:
+        clock = asyncio.get_running_loop().time
+        until = clock() + wait
+        while (record := await leased(self, token, self._next(token, lease, until - clock()))) is None:
+            if clock() >= until:
+                break
+        return record
+
+    async def _next(self, token: str, lease: float, wait: float) -> RunRecord | None:
+        """What is delivered is leased, or off the queue: to be cancelled in between would cost `_RECLAIM` seconds."""
+        for entry, name in await self._delivered(token, wait):
+            return await self._lease(_parse(name), token, lease, entry)
+        return None
+
+    async def _delivered(self, token: str, wait: float) -> list[tuple[str, str]]:
+        """Entries of the queue that are this worker's now, at most one: (id, run name)."""
+        queue, now = self._key("queue"), asyncio.get_running_loop().time()
+        if not self._grouped:
+            await self._run(self._make_group)
+        try:
+            if now - self._reclaimed > _RECLAIM:
+                idle = int(_RECLAIM * 1000)
+                _, left, *_ = await self._run(lambda: self._client.xautoclaim(queue, _GROUP, token, idle, count=1))
+                if left:
+                    return [(entry, fields["run"]) for entry, fields in left if fields]
+                self._reclaimed = now
+            # To Redis 0 milliseconds are for ever.
+            block = int(min(_BLOCK, wait) * 1000) if wait >= 0.001 else None
+            came = await self._run(lambda: self._client.xreadgroup(_GROUP, token, {queue: ">"}, count=1, block=block))
+        except ResponseError:
+            # The database was emptied: the group is gone with the queue.
+            self._grouped = False
+            return []
+        return [(entry, fields["run"]) for _, entries in _streams(came) for entry, fields in entries]
+
+    async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
+        return await self._lease(key, token, lease, "")
+
+    async def _lease(self, key: RunKey, token: str, lease: float, entry: str) -> RunRecord | None:
+        n = self._names(key)
+        keys = [n.run_key, self._key("leases"), self._key("queue")]
+        fields = await self._call(scripts.LEASE, keys, n.run, token, lease, entry, _GROUP)
+        return _record(key, _pairs(fields)) if fields else None
+
+    async def renew(self, keys: Sequence[RunKey], token: str, lease: float) -> set[RunKey]:
+        if not keys:
+            return set()
+        names = [self._names(key) for key in keys]
+        places = [self._key("leases"), *(n.run_key for n in names)]
+        held = await self._call(scripts.RENEW, places, token, lease, *(n.run for n in names))
+        return {key for key, is_held in zip(keys, held, strict=True) if is_held}
+
+    async def release(self, key: RunKey, token: str) -> None:
+        n = self._names(key)
+        await self._call(scripts.RELEASE, [n.run_key, self._key("leases"), self._key("queue")], n.run, token)
+
+    async def lost(self) -> list[RunKey]:
+        return [_parse(name) for name in await self._call(scripts.DUE, [self._key("leases")], 0, _BATCH)]
+
+    # ------------------------------------------------------------------ cancels
+
+    async def cancel(self, key: RunKey) -> None:
+        name = self._names(key).cancel_key
+        await self._run(lambda: self._client.set(name, "1", ex=int(CANCEL_KEPT)))
+
+    async def canceled(self, keys: Sequence[RunKey]) -> set[RunKey]:
+        if not keys:
+            return set()
+        names = [self._names(key).cancel_key for key in keys]
+        found = await self._run(lambda: self._client.mget(names))
+        return {key for key, flag in zip(keys, found, strict=True) if flag}
+
+    # ------------------------------------------------------------------ readers' places
+
+    async def enter(self, owner: str, token: str, limit: int, seconds: float) -> bool:
+        return bool(await self._call(scripts.ENTER, [self._places(owner)], token, limit, seconds))
+
+    async def leave(self, owner: str, token: str) -> None:
+        places = self._places(owner)
+        await self._run(lambda: self._client.zrem(places, token))
+
+    def _places(self, owner: str) -> str:
+        return self._key("places", _quoted(stored_id(owner, "owner")))
+
+    # ------------------------------------------------------------------ retention
+
+    async def sweep(self, events: float, threads: float) -> int:
+        total = 0
+        while names := await self._call(scripts.DUE, [self._key("ended")], events, _BATCH):
+            for name in names:
+                n = self._names(_parse(name))
+                keys = [n.run_key, n.events_key, self._key("ended"), n.thread_key]
+                total += await self._call(scripts.FORGET, keys, n.run)
+        for name in await self._call(scripts.DUE, [self._key("threads")], threads, 10 * _BATCH):
+            n = self._names(_parse(f"{name}:"))
+            keys = [n.thread_key, n.runs_key, n.owners_key, self._key("threads"), self._key("ended")]
+            prefixes = (self._key("run", ""), self._key("events", ""))
+            await self._call(scripts.FORGET_THREAD, keys, n.thread, n.owner, *prefixes)
+        await self._run(self._forget_consumers)
+        return total
+
+    async def _forget_consumers(self) -> None:
+        """The queue remembers each process that ever took from it."""
+        if not self._grouped:
+            await self._make_group()
+        for consumer in await self._client.xinfo_consumers(self._key("queue"), _GROUP):
+            if not consumer["pending"] and consumer["idle"] > _GONE:
+                await self._client.xgroup_delconsumer(self._key("queue"), _GROUP, consumer["name"])
+
+    # ------------------------------------------------------------------ the client
+
+    async def _make_group(self) -> None:
+        try:
+            await self._client.xgroup_create(self._key("queue"), _GROUP, "0", mkstream=True)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+        self._grouped = True
+
+    async def _call(self, script: str, keys: Sequence[str], *arguments: Any) -> Any:
+        if script not in self._scripts:
+            self._scripts[script] = self._client.register_script(script)
+        return await self._run(lambda: self._scripts[script](keys=keys, args=arguments))
+
+    async def _run(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        if self._closed:
+            raise run_store_unavailable("redis", "closed")
+        # A task of its own: a command that is cancelled half way would cost its connection, and the client may swallow
+        # the cancellation (redis-py 8.1 does so while it takes a connection from the pool).
+        task = asyncio.ensure_future(work())
+        self._commands.add(task)
+        task.add_done_callback(self._done)
+        try:
+            return await asyncio.shield(task)
+        except ResponseError as error:
+            if str(error).startswith("NOGROUP"):
+                raise
+            reason = type(error).__name__
+        except _FAILURES as error:
+            reason = type(error).__name__
+        # Outside of the handler: the client's own text may name hosts and values.
+        raise run_store_unavailable("redis", reason)
+
+    def _done(self, command: asyncio.Future[Any]) -> None:
+        self._commands.discard(command)
+        if not command.cancelled():
+            command.exception()  # of a command whose caller is gone nobody else asks
+
+
+class _Names:
+    """The names and keys of one run. Pieces are quoted, so that `:` parts them."""
+
+    def __init__(self, store: RedisRuns, owner: str, scope: str, thread: str, run: str) -> None:
+        self.owner = owner
+        self.thread = f"{owner}:{scope}:{thread}"
+        self.run = f"{self.thread}:{run}"
+        key = store._key
+        self.run_key = key("run", self.run)
+        self.cancel_key = key("cancel", self.run)
+        self.channel = key("bell", self.run)
+        self.thread_key = key("thread", self.thread)
+        self.events_key = key("events", self.run)
+        self.runs_key = key("runs", self.thread)
+        self.owners_key = key("owners", scope, thread)
+
+
+def _quoted(piece: str) -> str:
+    return quote(piece, safe="")
+
+
+def _parse(name: str) -> RunKey:
+    return RunKey(*(plain_id(unquote(piece)) for piece in name.split(":")))
+
+
+def _pairs(flat: Any) -> dict[str, str]:
+    return flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _streams(came: Any) -> list[Any]:
+    """What XREADGROUP gave, in the shape of either protocol version."""
+    return [(k, v[0]) for k, v in came.items()] if isinstance(came, dict) else list(came or ())
+
+
+def _record(key: RunKey, fields: Mapping[str, str]) -> RunRecord:
+    ended, last = fields.get("ended_at"), fields.get("last")
+    if ended is not None:
+        state = RunState.ENDED
+    else:
+        state = RunState.RUNNING if "token" in fields else RunState.QUEUED
+    return RunRecord(
+        key,
+        fields["task_id"],
+        fields["fingerprint"],
+        state,
+        float(fields["created_at"]),
+        None if ended is None else float(ended),
+        int(fields["entries"]),
+        None if last is None else int(last),
+        fields["whole"] == "1",
+        fields.get("plan", ""),
+    )
+
+
+def _without_prefix(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    prefix = query.pop("prefix", "bridge")
+    return urlunsplit(parts._replace(query=urlencode(query))), prefix
+
+
+def _client(url: str, connections: int) -> Redis:
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url, max_connections=connections, timeout=10, decode_responses=True, socket_timeout=5, protocol=2
+        )
+        # Connects nothing, and refuses options that nobody knows.
+        pool.make_connection()  # type: ignore[no-untyped-call]
+        return Redis.from_pool(pool)  # which closes the pool with itself
+    except (ValueError, TypeError):
+        pass
+    raise ConfigError("expected redis://user:password@host:port/database for the run store")

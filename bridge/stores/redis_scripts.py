@@ -1,0 +1,216 @@
+"""The run store's transactions on Redis, in Lua. All keys share one hash tag, so that they stand on one node.
+
+A run is a hash (fingerprint, task_id, created_at, plan, whole, entries, and in time token, last, ended_at) and a
+stream whose ids are `<number>-0`. The numbers are its thread's, which is a hash (number, entries) and a sorted set of
+its runs, oldest first. A stream for each run and not one for each thread: a reader passes over nothing. `leases` is a
+sorted set of run names by expiry. A run's name is its thread's name, `:` and its quoted id.
+"""
+
+from __future__ import annotations
+
+_NOW = """
+local clock = redis.call('TIME')
+local now = clock[1] + clock[2] / 1e6
+local function stamp(seconds) return string.format('%.6f', seconds) end
+"""
+
+# KEYS: run, thread, runs of the thread, owners of the thread id, queue, threads
+# ARGV: run name, thread name, owner, fingerprint, plan, task id
+CREATE = (
+    _NOW
+    + """
+if redis.call('EXISTS', KEYS[1]) == 1 then return {0, 0, redis.call('HGETALL', KEYS[1])} end
+local first = 1 - redis.call('EXISTS', KEYS[3])
+redis.call('HSET', KEYS[1], 'fingerprint', ARGV[4], 'plan', ARGV[5], 'task_id', ARGV[6],
+    'created_at', stamp(now), 'entries', 0, 'whole', 1)
+redis.call('HSETNX', KEYS[2], 'number', 0)
+redis.call('ZADD', KEYS[3], redis.call('HGET', KEYS[2], 'number'), ARGV[1])
+redis.call('SADD', KEYS[4], ARGV[3])
+redis.call('ZADD', KEYS[6], stamp(now), ARGV[2])
+redis.call('XADD', KEYS[5], '*', 'run', ARGV[1])
+return {1, first, redis.call('HGETALL', KEYS[1])}
+"""
+)
+
+# KEYS: thread, owners of the thread id, threads   ARGV: thread name, owner, make
+THREAD = (
+    _NOW
+    + """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 'own' end
+if redis.call('EXISTS', KEYS[2]) == 1 then return 'foreign' end
+if ARGV[3] == '1' then
+    redis.call('HSET', KEYS[1], 'number', 0)
+    redis.call('SADD', KEYS[2], ARGV[2])
+    redis.call('ZADD', KEYS[3], stamp(now), ARGV[1])
+end
+return 'none'
+"""
+)
+
+# KEYS: run, thread, events, leases, ended, threads, runs of the thread
+# ARGV: run name, thread name, token, position, end, most entries, prefix of run keys, prefix of events keys, channel,
+#       body, ...
+# The number of the last entry, or -1 when the token does not hold the run.
+APPEND = (
+    _NOW
+    + """
+local run = redis.call('HMGET', KEYS[1], 'token', 'entries', 'ended_at', 'last')
+local position, ending, most = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[6])
+if run[1] ~= ARGV[3] or tonumber(run[2]) < position then return -1 end
+local first_new = 10 + tonumber(run[2]) - position
+local new = #ARGV - first_new + 1
+if run[3] then
+    if new > 0 or not ending then return -1 end
+    return tonumber(run[4])
+end
+local last = tonumber(run[4] or 0)
+for i = first_new, #ARGV do
+    last = redis.call('HINCRBY', KEYS[2], 'number', 1)
+    redis.call('XADD', KEYS[3], string.format('%.0f-0', last), 'body', ARGV[i])
+end
+if new > 0 then redis.call('HSET', KEYS[1], 'entries', position + #ARGV - 9, 'last', last) end
+local over = redis.call('HINCRBY', KEYS[2], 'entries', math.max(new, 0)) - most
+if over > 0 then
+    redis.call('HINCRBY', KEYS[2], 'entries', -over)
+    for _, name in ipairs(redis.call('ZRANGE', KEYS[7], 0, -1)) do
+        local there = redis.call('XLEN', ARGV[8] .. name)
+        if there > 0 then
+            redis.call('XTRIM', ARGV[8] .. name, 'MAXLEN', '=', math.max(there - over, 0))
+            redis.call('HSET', ARGV[7] .. name, 'whole', 0)
+            over = over - there
+        end
+        if over <= 0 then break end
+    end
+end
+if ending then
+    redis.call('HSET', KEYS[1], 'ended_at', stamp(now))
+    redis.call('ZREM', KEYS[4], ARGV[1])
+    redis.call('ZADD', KEYS[5], stamp(now), ARGV[1])
+    redis.call('ZADD', KEYS[6], stamp(now), ARGV[2])
+end
+redis.call('PUBLISH', ARGV[9], last)
+return last
+"""
+)
+
+# KEYS: run, leases, queue   ARGV: run name, token, seconds, entry of the queue that is taken off ('' = none), group
+# From the queue a run is taken only when nobody has begun it.
+LEASE = (
+    _NOW
+    + """
+local run = redis.call('HMGET', KEYS[1], 'fingerprint', 'ended_at', 'token')
+if ARGV[4] ~= '' then
+    redis.call('XACK', KEYS[3], ARGV[5], ARGV[4])
+    redis.call('XDEL', KEYS[3], ARGV[4])
+    if run[3] then return false end
+end
+if not run[1] or run[2] then return false end
+local expires = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if run[3] and run[3] ~= ARGV[2] and expires and tonumber(expires) > now then return false end
+redis.call('HSET', KEYS[1], 'token', ARGV[2])
+redis.call('ZADD', KEYS[2], stamp(now + tonumber(ARGV[3])), ARGV[1])
+return redis.call('HGETALL', KEYS[1])
+"""
+)
+
+# KEYS: leases, run, ...   ARGV: token, seconds, run name, ...   1 for each that is held, else 0
+RENEW = (
+    _NOW
+    + """
+local held = {}
+for i = 2, #KEYS do
+    local run = redis.call('HMGET', KEYS[i], 'token', 'ended_at')
+    held[i - 1] = 0
+    if run[1] == ARGV[1] and not run[2] then
+        redis.call('ZADD', KEYS[1], stamp(now + tonumber(ARGV[2])), ARGV[i + 1])
+        held[i - 1] = 1
+    end
+end
+return held
+"""
+)
+
+# KEYS: run, leases, queue   ARGV: run name, token
+RELEASE = """
+local run = redis.call('HMGET', KEYS[1], 'token', 'ended_at', 'entries')
+if run[1] ~= ARGV[2] or run[2] then return 0 end
+if run[3] == '0' then
+    redis.call('HDEL', KEYS[1], 'token')
+    redis.call('ZREM', KEYS[2], ARGV[1])
+    redis.call('XADD', KEYS[3], '*', 'run', ARGV[1])
+else
+    redis.call('ZADD', KEYS[2], 0, ARGV[1])
+end
+return 1
+"""
+
+# KEYS: sorted set   ARGV: seconds ago, most   names whose time is that long over
+DUE = (
+    _NOW
+    + """
+return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', stamp(now - tonumber(ARGV[1])), 'LIMIT', 0, tonumber(ARGV[2]))
+"""
+)
+
+# KEYS: places of the owner   ARGV: token, limit, seconds
+ENTER = (
+    _NOW
+    + """
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', stamp(now))
+local known = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if not known and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+redis.call('ZADD', KEYS[1], stamp(now + tonumber(ARGV[3])), ARGV[1])
+redis.call('PEXPIRE', KEYS[1], math.ceil(tonumber(ARGV[3]) * 1000) + 1000)
+return 1
+"""
+)
+
+_DROP_ENTRIES = """
+redis.call('HINCRBY', KEYS[4], 'entries', -redis.call('XLEN', KEYS[2]))
+redis.call('DEL', KEYS[2])
+redis.call('ZREM', KEYS[3], ARGV[1])
+"""
+
+# KEYS: run, events, ended, thread   ARGV: run name
+FORGET = (
+    _DROP_ENTRIES
+    + """
+redis.call('HSET', KEYS[1], 'whole', 0)
+return redis.call('HDEL', KEYS[1], 'plan')
+"""
+)
+
+# KEYS: run, events, ended, thread, runs of the thread   ARGV: run name
+DELETE = (
+    """
+if not redis.call('HGET', KEYS[1], 'ended_at') then return 0 end
+"""
+    + _DROP_ENTRIES
+    + """
+redis.call('ZREM', KEYS[5], ARGV[1])
+return redis.call('DEL', KEYS[1])
+"""
+)
+
+# KEYS: thread, runs of the thread, owners of the thread id, threads, ended
+# ARGV: thread name, owner, prefix of run keys, prefix of events keys
+FORGET_THREAD = (
+    _NOW
+    + """
+local runs = redis.call('ZRANGE', KEYS[2], 0, -1)
+for _, name in ipairs(runs) do
+    if not redis.call('HGET', ARGV[3] .. name, 'ended_at') then
+        redis.call('ZADD', KEYS[4], stamp(now), ARGV[1])
+        return 0
+    end
+end
+for _, name in ipairs(runs) do
+    redis.call('DEL', ARGV[3] .. name, ARGV[4] .. name)
+    redis.call('ZREM', KEYS[5], name)
+end
+redis.call('DEL', KEYS[1], KEYS[2])
+redis.call('SREM', KEYS[3], ARGV[2])
+redis.call('ZREM', KEYS[4], ARGV[1])
+return 1
+"""
+)

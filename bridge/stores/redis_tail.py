@@ -1,0 +1,106 @@
+"""One connection by which Redis says which runs have new entries, however many readers a process has."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from bridge.stores.bells import Bells
+
+if TYPE_CHECKING:
+    from redis.asyncio.client import PubSub, Redis
+
+from redis.exceptions import RedisError
+
+_KEPT = 60.0
+"""Seconds after which a channel is given up that nobody listens to."""
+
+
+class RedisTail:
+    """Rings the bell of a channel's name for each message on it.
+
+    A subscription is a hint, never the data: what it misses while a connection is lost, readers find by looking.
+    """
+
+    def __init__(self, client: Redis, bells: Bells[str]) -> None:
+        self._client = client
+        self._bells = bells
+        self._pubsub: PubSub | None = None
+        self._followed: dict[str, asyncio.Event] = {}
+        self._lock = asyncio.Lock()
+        self._listening: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def follow(self, channel: str) -> None:
+        """From now on messages on this channel ring. Raises what the client raises."""
+        while channel not in self._followed or not self._followed[channel].is_set():
+            known = self._followed.get(channel)
+            if known is None:
+                known = self._followed[channel] = asyncio.Event()
+                try:
+                    async with self._lock:
+                        await self._subscribe(channel)
+                except BaseException:
+                    if self._followed.get(channel) is known:
+                        del self._followed[channel]
+                    known.set()
+                    raise
+            # The server's word that it has begun: what is published before it would be missed.
+            async with asyncio.timeout(5):
+                await known.wait()
+
+    async def _subscribe(self, channel: str) -> None:
+        if self._pubsub is None:
+            self._pubsub = self._client.pubsub()
+        await self._pubsub.subscribe(channel)
+        if self._listening is None or self._listening.done():
+            self._listening = asyncio.create_task(self._listen(self._pubsub), name="run-bells")
+
+    async def _listen(self, pubsub: PubSub) -> None:
+        """Passes messages on until the connection fails; the next `follow` makes a new one."""
+        clock = asyncio.get_running_loop().time
+        tidy = clock() + _KEPT
+        try:
+            # The client may swallow a cancellation.
+            while not self._closed:
+                message: dict[str, Any] | None = await pubsub.get_message(timeout=1.0)
+                if message is not None and message["type"] == "subscribe":
+                    if (known := self._followed.get(message["channel"])) is not None:
+                        known.set()
+                elif message is not None and message["type"] == "message":
+                    self._bells.ring(message["channel"])
+                if clock() > tidy:
+                    tidy = clock() + _KEPT
+                    await self._tidy(pubsub)
+        except (RedisError, OSError):
+            pass
+        finally:
+            await self._drop(pubsub)
+
+    async def _tidy(self, pubsub: PubSub) -> None:
+        unheard = [c for c, known in self._followed.items() if known.is_set() and c not in self._bells]
+        for channel in unheard:
+            del self._followed[channel]
+        if unheard:
+            async with self._lock:
+                await pubsub.unsubscribe(*unheard)
+
+    async def _drop(self, pubsub: PubSub) -> None:
+        self._pubsub = None
+        followed, self._followed = self._followed, {}
+        for known in followed.values():
+            known.set()
+        self._bells.ring_all()
+        with suppress(RedisError, OSError):
+            async with self._lock:
+                await pubsub.aclose()  # type: ignore[no-untyped-call]
+
+    async def close(self) -> None:
+        """Lets go of the connection; `follow` takes a new one."""
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            self._closed = True
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+            self._closed = False

@@ -1,0 +1,217 @@
+"""What a run store promises: the event log, the queue, leases, cancels and places of asynchronous runs.
+
+A run belongs to (owner, scope, thread id, run id), as a conversation does (`bridge.stores.base`). Its log is a
+sequence of entries; an entry is one text that the store does not look into, and its number grows over all runs of the
+thread. One process at a time drives a run, under a lease; whoever lost it cannot write any more, so that a run gets
+each entry once and one end, whatever happens to processes and connections.
+
+The contract every engine keeps and the one test suite checks. Times are seconds since 1970 by the clock of the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from bridge.errors import BridgeError
+from bridge.stores.base import StoreConflict, stored_id, unavailable
+
+CANCEL_KEPT = 3600.0
+"""Seconds for which the wish to cancel a run is kept, also of a run that is not known yet."""
+
+MAX_ENTRIES = 10_000
+"""Entries kept of one thread; beyond it the oldest go, and the runs they belonged to cannot be read any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """Which run. `thread_id` is the run id itself where a protocol has no threads."""
+
+    owner: str
+    scope: str
+    thread_id: str
+    run_id: str
+
+
+class RunState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class Ownership(StrEnum):
+    """Whose a thread is, seen by somebody who names it."""
+
+    OWN = "own"
+    FOREIGN = "foreign"
+    NONE = "none"
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """A run as it is stored."""
+
+    key: RunKey
+    task_id: str
+    """Names the run in the queue; opaque."""
+    fingerprint: str
+    state: RunState
+    created_at: float
+    ended_at: float | None
+    entries: int
+    """How many entries were ever written."""
+    last: int | None
+    """The number of the last one; of a run that has ended, the one that holds the terminal event."""
+    whole: bool
+    """False when some of its entries are not kept any more: it cannot be replayed."""
+    plan: str
+    """What `create` was given; empty when the run is remembered by its name only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    number: int
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """What `create` did. `new`: this call made the run. `first`: its thread had none before."""
+
+    record: RunRecord
+    new: bool
+    first: bool
+
+
+class LeaseLost(StoreConflict):
+    """The run has ended, or another process drives it now."""
+
+
+class RunStore(Protocol):
+    """The runs of one or many processes that share an engine.
+
+    Every method may raise `BridgeError` with `STORE_UNAVAILABLE` when the engine fails, with a message that holds
+    neither address nor credentials; later calls try again, and repeating a call that may have happened is harmless.
+    Ids longer than `MAX_KEY` bytes are a `RequestError`. A store belongs to the event loop that uses it first.
+    """
+
+    async def open(self) -> None:
+        """Connects, and makes or migrates the schema. Without it, the first call does so."""
+
+    async def close(self) -> None:
+        """Disconnects. May be called twice; `open` opens again."""
+
+    # ------------------------------------------------------------------ runs
+
+    async def create(self, key: RunKey, fingerprint: str, plan: str) -> Created:
+        """Puts a run on the queue. A run that is there with the same fingerprint is given as it is.
+
+        Raises `StoreConflict` for one with another fingerprint.
+        """
+
+    async def get(self, key: RunKey) -> RunRecord | None: ...
+
+    async def delete(self, key: RunKey) -> bool:
+        """Forgets a run that has ended, with its entries; False when there is none, or it has not ended."""
+
+    async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
+        """Whose the thread is. With `make`, one that nobody has becomes the owner's, and the answer is `NONE`."""
+
+    # ------------------------------------------------------------------ the log
+
+    async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
+        """Writes entries, the first of which is the run's entry number `position` (from 0); the number of the last.
+
+        `end`: the last one holds the terminal event; the lease and the place in the queue go with it. What is there
+        already from that position on, because an earlier try was cut off, is not written again.
+
+        Raises `LeaseLost` unless `token` holds the run. A lease that is over counts until another one takes it.
+        """
+
+    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[Entry]:
+        """The run's entries with numbers over `after`, in order. When there are none, one is waited for.
+
+        `wait` is in seconds. The run need not exist yet.
+        """
+
+    # ------------------------------------------------------------------ who drives it
+
+    async def claim(self, token: str, lease: float, *, wait: float = 0.0) -> RunRecord | None:
+        """Leases the run that waits for longest in the queue; waits up to `wait` seconds for one.
+
+        A call that is cancelled gives back what it got.
+        """
+
+    async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
+        """Leases this run, if it has not ended and no other valid lease is on it."""
+
+    async def renew(self, keys: Sequence[RunKey], token: str, lease: float) -> set[RunKey]:
+        """Renews these leases; says which are still held."""
+
+    async def release(self, key: RunKey, token: str) -> None:
+        """Ends a lease that is held. A run without entries goes back to the queue, any other one is lost at once."""
+
+    async def lost(self) -> list[RunKey]:
+        """Some of the runs whose lease ran out before they ended."""
+
+    # ------------------------------------------------------------------ cancels
+
+    async def cancel(self, key: RunKey) -> None:
+        """Notes that the run shall be cancelled, known or not; kept for `CANCEL_KEPT` seconds."""
+
+    async def canceled(self, keys: Sequence[RunKey]) -> set[RunKey]:
+        """Those of these runs that shall be cancelled."""
+
+    # ------------------------------------------------------------------ readers' places
+
+    async def enter(self, owner: str, token: str, limit: int, seconds: float) -> bool:
+        """Takes or renews one of the owner's `limit` places, for so many seconds; False when none is free."""
+
+    async def leave(self, owner: str, token: str) -> None:
+        """Gives the place back."""
+
+    # ------------------------------------------------------------------ retention
+
+    async def sweep(self, events: float, threads: float) -> int:
+        """Forgets the entries and plans of runs that ended so many seconds ago, and says how many runs.
+
+        Their names stay, so that their readers are told, and nothing runs twice, until their thread was silent for
+        `threads` seconds.
+        """
+
+
+async def leased(store: RunStore, token: str, leasing: Awaitable[RunRecord | None]) -> RunRecord | None:
+    """What `leasing` gives. When the caller is cancelled meanwhile, the lease is given back."""
+    task = asyncio.ensure_future(leasing)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        record = await task
+        if record is not None:
+            await store.release(record.key, token)
+        raise
+
+
+def stored_key(key: RunKey) -> tuple[str, str, str, str]:
+    """The four as engines store them. Raises `RequestError` for one that is too long."""
+    return (
+        stored_id(key.owner, "owner"),
+        stored_id(key.scope, "scope"),
+        stored_id(key.thread_id, "thread id"),
+        stored_id(key.run_id, "run id"),
+    )
+
+
+def run_store_unavailable(engine: str, reason: str) -> BridgeError:
+    return unavailable(engine, reason, "run")
+
+
+def run_conflict() -> StoreConflict:
+    return StoreConflict("there is a run with this id already, and it was asked for something else")
+
+
+def lease_lost() -> LeaseLost:
+    return LeaseLost("the run has ended, or another process has taken it over")

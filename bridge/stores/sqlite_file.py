@@ -1,0 +1,181 @@
+"""One SQLite file, which several processes of one machine may share: connections, threads, schema, failures.
+
+Each transaction is one function in a thread of its own: it cannot be interleaved with another one on the same
+connection, a cancelled task cannot leave it half done, and it costs one hop between threads instead of one per
+statement (which is why this is the standard library's `sqlite3` and not an asynchronous wrapper around it). Writing
+and reading have a thread each, so that nobody who reads waits for another process that writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from bridge.errors import ConfigError
+from bridge.stores import schema
+from bridge.stores.base import unavailable
+
+_T = TypeVar("_T")
+MEMORY = ":memory:"
+
+
+class SQLiteFile:
+    """The file at `path` as one room of the schema sees it; its folder is made. `:memory:` is forgotten on close.
+
+    `busy` is how many seconds a write waits for another process before it is `STORE_UNAVAILABLE`.
+    """
+
+    def __init__(self, path: str, room: schema.Room, busy: float) -> None:
+        # Absolute, since the working directory may change later.
+        self._path = path if path == MEMORY else str(Path(path).absolute())
+        self._room = room
+        self._busy = busy
+        self._lanes: dict[bool, _Lane] = {}  # whether it writes
+        self._closed = False
+
+    async def open(self) -> None:
+        self._closed = False
+        await self.write(lambda _: None)
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._lanes:
+            await self._lanes.popitem()[1].close()
+
+    def check_open(self) -> None:
+        """Raises `BridgeError` (store_unavailable) after `close`."""
+        if self._closed:
+            raise unavailable("sqlite", "closed", self._room.name)
+
+    async def write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """What `work` returns, done in one transaction that may write. Raises `BridgeError` (store_unavailable)."""
+        return await self._lane(True).run(work, "BEGIN IMMEDIATE")
+
+    async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """The same for a transaction that only reads."""
+        return await self._lane(self._path == MEMORY).run(work, "BEGIN")
+
+    def _lane(self, writes: bool) -> _Lane:
+        self.check_open()
+        if writes not in self._lanes:
+            self._lanes[writes] = _Lane(self._path, self._room, self._busy)
+        return self._lanes[writes]
+
+
+class _Lane:
+    """One connection in one thread. It connects when it has to, and again after a failure."""
+
+    def __init__(self, path: str, room: schema.Room, busy: float) -> None:
+        self._path = path
+        self._room = room
+        self._busy = busy
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=room.name)
+        self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    async def run(self, work: Callable[[sqlite3.Connection], _T], begin: str) -> _T:
+        """What `work` returns, done in one transaction."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, begin)
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
+        self._thread.shutdown(wait=False)
+
+    def _run(self, work: Callable[[sqlite3.Connection], _T], begin: str) -> _T:
+        try:
+            db = self._connected()
+            db.execute(begin)
+            try:
+                result = work(db)
+                db.execute("COMMIT")
+                return result
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+                raise
+        except (sqlite3.Error, OSError) as error:
+            reason = getattr(error, "sqlite_errorname", None) or type(error).__name__
+            if reason != "SQLITE_BUSY" and self._path != MEMORY:
+                self._disconnect()
+        # Outside of the handler: the engine's own text may name files and values.
+        raise unavailable("sqlite", reason, self._room.name)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._db is not None:
+            if self._path == MEMORY or self._file == self._identity():
+                return self._db
+            self._disconnect()  # the file was deleted or replaced: what we would write, nobody would see
+        if self._path != MEMORY:
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(self._path, timeout=self._busy, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(db)
+        except BaseException:
+            db.close()
+            raise
+        self._db, self._file = db, self._identity()
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA synchronous = NORMAL")
+        self._wal(db)
+        db.execute("PRAGMA journal_size_limit = 67108864")
+        with suppress(sqlite3.OperationalError):  # no such table
+            if not self._room.missing(self._version(db), ""):
+                return
+        db.execute("BEGIN IMMEDIATE")
+        db.execute(schema.VERSIONS)
+        for statement in self._room.missing(self._version(db), "INTEGER PRIMARY KEY AUTOINCREMENT"):
+            db.execute(statement)
+        db.execute(
+            "INSERT INTO schema_version (room, version) VALUES (?, ?)"
+            " ON CONFLICT (room) DO UPDATE SET version = excluded.version",
+            (self._room.name, self._room.newest),
+        )
+        db.execute("COMMIT")
+
+    def _wal(self, db: sqlite3.Connection) -> None:
+        """Two processes that make one file at the same time: this one change does not honour the busy timeout."""
+        end = time.monotonic() + self._busy
+        while True:
+            try:
+                with closing(db.execute("PRAGMA journal_mode = WAL")) as cursor:
+                    cursor.fetchone()
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _disconnect(self) -> None:
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                self._db.close()
+            self._db = None
+
+    def _version(self, db: sqlite3.Connection) -> int:
+        found = db.execute("SELECT version FROM schema_version WHERE room = ?", (self._room.name,)).fetchone()
+        return int(found[0]) if found else 0
+
+
+def path_of(url: str) -> str:
+    """The path in `sqlite:///relative` or `sqlite:////absolute`."""
+    head, slashes, path = url.partition(":///")
+    if head != "sqlite" or not slashes or not path or path.endswith("/"):
+        raise ConfigError("expected sqlite:/// and the path of a file for the store")
+    return path

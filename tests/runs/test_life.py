@@ -1,0 +1,400 @@
+"""The life of a run: whatever happens to it, its log is a whole stream with one end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bridge.engine import Bridge, Caller
+from bridge.errors import BackendError, BridgeError, ErrorCode
+from bridge.model import (
+    FinishReason,
+    HistoryMode,
+    Message,
+    MessageEnded,
+    MessageStatus,
+    PartEnded,
+    Reasoning,
+    Request,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Text,
+    UsageReported,
+)
+from bridge.runs import RunKey, Runs, RunState
+from bridge.runs.log import from_body
+from bridge.stores import StoreConflict, open_history
+from bridge.transports.local import Yielded
+from tests.runs.agents import WORDS
+from tests.runs.conftest import MakeRuns
+from tests.runs.helpers import begin, bridge_of, events_of, process, subscribe, text_of
+from tests.stores.run_engines import RunEngine
+
+LEASE = 1.0
+
+
+async def begun(runs: Runs, key: RunKey, text: str = "".join(WORDS[:5])) -> None:
+    """Returns when the run has said this much."""
+    reader, said = runs.follow(key), ""
+    async with asyncio.timeout(30):
+        while not said.startswith(text):
+            for _, batch in await reader.read(30):
+                said += text_of(batch.events)
+
+
+async def ended(runs: Runs, key: RunKey) -> RunState:
+    await events_of(runs, key)
+    record = await runs.status(key)
+    assert record is not None
+    return record.state
+
+
+async def failure_of(runs: Runs, key: RunKey) -> ErrorCode:
+    last = (await events_of(runs, key))[-1]
+    assert isinstance(last, RunFailed)
+    return last.error.code
+
+
+async def test_a_run_goes_on_without_a_reader(bridge: Bridge, runs: Runs) -> None:
+    key = await begin(bridge, runs, "count")
+    events = await events_of(runs, key)
+    assert isinstance(events[0], RunStarted)
+    assert isinstance(events[-1], RunFinished)
+    assert events[-1].reason is FinishReason.STOP
+    assert text_of(events) == "".join(WORDS)
+    assert await ended(runs, key) is RunState.ENDED
+
+
+async def test_the_same_run_twice_is_one(bridge: Bridge, runs: Runs) -> None:
+    key = await begin(bridge, runs, "count", "r1")
+    assert await begin(bridge, runs, "count", "r1") == key
+    with pytest.raises(StoreConflict):
+        await begin(bridge, runs, "hang", "r1")
+    assert text_of(await events_of(runs, key)) == "".join(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("fail", ErrorCode.BACKEND_ERROR),
+        ("raise", ErrorCode.BACKEND_ERROR),
+        ("refuse", ErrorCode.RATE_LIMITED),
+    ],
+)
+async def test_a_backend_that_fails(bridge: Bridge, runs: Runs, text: str, code: ErrorCode) -> None:
+    key = await begin(bridge, runs, text)
+    assert await failure_of(runs, key) is code
+    assert await ended(runs, key) is RunState.ENDED
+
+
+async def test_a_run_that_takes_too_long(make_runs: MakeRuns) -> None:
+    async with bridge_of(timeouts={"total": "300ms"}) as bridge:
+        runs = make_runs(bridge)
+        await runs.open()
+        key = await begin(bridge, runs, "hang")
+        assert await failure_of(runs, key) is ErrorCode.RUN_TIMEOUT
+        await runs.close()
+
+
+async def test_a_route_that_is_gone(bridge: Bridge, runs: Runs) -> None:
+    bridge.routes[0].path, path = "/other", bridge.routes[0].path
+    key = await begin(bridge, runs, "count")
+    bridge.routes[0].path = path
+    assert await failure_of(runs, key) is ErrorCode.RUN_LOST
+
+
+async def test_a_plan_that_cannot_be_read(bridge: Bridge, runs: Runs, run_engine: RunEngine) -> None:
+    """As one of a newer version would be: that run ends, and those after it are taken."""
+    store = run_engine.store()
+    keys = [RunKey("o", "/x", "t", f"r{n}") for n in range(4)]
+    for key, plan in zip(keys, ["", "[]", "{", '["x", 1, 2, 3, 4]'], strict=True):
+        await store.create(key, "f", plan)
+    for key in keys:
+        (entry,) = await store.read(key, wait=30)
+        head, end = from_body(entry.body).events
+        assert isinstance(head, RunStarted)
+        assert isinstance(end, RunFailed)
+        assert end.error.code is ErrorCode.INTERNAL
+        with pytest.raises(BridgeError):
+            await subscribe(runs, key).read(0)
+    assert text_of(await events_of(runs, await begin(bridge, runs, "count"))) == "".join(WORDS)
+
+
+# ---------------------------------------------------------------------- cancel
+
+
+async def canceled(runs: Runs, key: RunKey) -> str:
+    events = await events_of(runs, key)
+    assert isinstance(events[-1], RunFinished)
+    assert events[-1].reason is FinishReason.CANCELED
+    return text_of(events)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_running_run_is_cancelled(bridge: Bridge, runs: Runs, make_runs: MakeRuns, elsewhere: bool) -> None:
+    key = await begin(bridge, runs, "hang")
+    await begun(runs, key)
+    other = make_runs() if elsewhere else runs
+    await other.cancel(key)
+    await other.cancel(key)
+    assert await canceled(other, key) == "".join(WORDS[:5]), "what was said stays"
+
+
+async def test_what_was_known_by_then_is_told(bridge: Bridge, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def agent(request: object) -> AsyncIterator[Yielded]:
+        yield UsageReported(input=3, output=4)
+        yield Reasoning("thought")
+        yield "half"
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(bridge.routes[0].backend, "_agent", agent)
+    key = await begin(bridge, runs, "x")
+    await begun(runs, key, "half")
+    await runs.cancel(key)
+    events = await events_of(runs, key)
+    assert [type(event) for event in events[-4:]] == [PartEnded, MessageEnded, UsageReported, RunFinished]
+    assert isinstance(events[-3], MessageEnded)
+    assert events[-3].status is MessageStatus.CANCELED
+
+
+async def test_what_was_said_stays_in_the_conversation(make_runs: MakeRuns, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.db"
+    config = {
+        "backends": {"mine": {"dialect": "python", "target": "tests.runs.agents:run"}},
+        "routes": [{"dialect": "ag-kit", "path": "/x", "backend": "mine"}],
+        "stores": {"history": url},
+    }
+    async with Bridge.from_config(config) as bridge:
+        runs = make_runs(bridge)
+        await runs.open()
+        request = Request([Message("user", [Text("hang")])], thread_id="t", history=HistoryMode.DELTA)
+        key, plan = bridge.plan(bridge.routes[0], request, Caller("o"), run_id="r", created_at=1.5)
+        await runs.start(key, plan, "f")
+        await begun(runs, key)
+        await runs.cancel(key)
+        await canceled(runs, key)
+        await runs.close()
+    history = open_history(url)
+    talk = await history.load("o", "/x", "t")
+    await history.close()
+    assert talk is not None
+    said = [part.text for message in talk.messages for part in message.parts if isinstance(part, Text)]
+    assert said == ["hang", "".join(WORDS[:5])]
+
+
+async def test_a_silent_run_is_cancelled(bridge: Bridge, runs: Runs) -> None:
+    key = await begin(bridge, runs, "silent")
+    await events_begun(runs, key)
+    await runs.cancel(key)
+    assert await canceled(runs, key) == ""
+
+
+async def events_begun(runs: Runs, key: RunKey) -> None:
+    async with asyncio.timeout(30):
+        assert await runs.follow(key).read(30)
+
+
+async def test_a_run_in_the_queue_is_cancelled(bridge: Bridge, make_runs: MakeRuns) -> None:
+    """Nobody takes runs here; it ends all the same, and is not begun later."""
+    runs = make_runs()
+    key = await begin(bridge, runs, "count")
+    await make_runs().cancel(key)
+    events = await events_of(runs, key)
+    assert [type(event) for event in events] == [RunStarted, RunFinished]
+    assert await canceled(runs, key) == ""
+    taker = make_runs()
+    await taker.open()
+    await events_of(taker, await begin(bridge, taker, "count"))
+    assert len(await events_of(runs, key)) == 2
+
+
+async def test_a_run_is_cancelled_before_it_is_known(bridge: Bridge, runs: Runs) -> None:
+    key = RunKey("o", "/x", "t", "early")
+    await runs.cancel(key)
+    assert await begin(bridge, runs, "hang", "early") == key
+    assert await canceled(runs, key) == ""
+
+
+async def test_a_finished_run_is_cancelled(bridge: Bridge, runs: Runs) -> None:
+    key = await begin(bridge, runs, "count")
+    before = await events_of(runs, key)
+    await runs.cancel(key)
+    assert await events_of(runs, key) == before
+
+
+async def test_waiting_runs_are_taken_when_there_is_room(bridge: Bridge, make_runs: MakeRuns) -> None:
+    runs = make_runs(concurrent=1)
+    await runs.open()
+    first = await begin(bridge, runs, "hang")
+    second = await begin(bridge, runs, "count")
+    await begun(runs, first)
+    record = await runs.status(second)
+    assert record is not None
+    assert record.state is RunState.QUEUED
+    await runs.cancel(first)
+    assert text_of(await events_of(runs, second)) == "".join(WORDS)
+
+
+# ---------------------------------------------------------------------- lost
+
+
+async def test_a_process_that_is_killed(bridge: Bridge, run_engine: RunEngine, make_runs: MakeRuns) -> None:
+    """Its readers elsewhere learn it within the time of the lease, and what it had opened is closed."""
+    reader = make_runs(lease=LEASE)
+    async with process(run_engine.url, LEASE) as other:
+        key = await begin(bridge, reader, "hang")
+        await begun(reader, key)
+        await reader.open()
+        subscription = subscribe(reader, key)
+        other.send_signal(signal.SIGKILL)
+        await other.wait()
+        async with asyncio.timeout(30):
+            async for _, _ in subscription:
+                pass
+        assert subscription.failure is not None
+        assert subscription.failure.code is ErrorCode.RUN_LOST
+    events = await events_of(reader, key)
+    assert text_of(events) == "".join(WORDS[:5])
+
+
+async def test_a_process_that_stood_still(bridge: Bridge, run_engine: RunEngine, make_runs: MakeRuns) -> None:
+    """It comes back when others have ended its run: what it still wants to say is not heard."""
+    reader = make_runs(lease=LEASE)
+    async with process(run_engine.url, LEASE) as other:
+        key = await begin(bridge, reader, "hang")
+        await begun(reader, key)
+        await reader.open()
+        other.send_signal(signal.SIGSTOP)
+        assert await failure_of(reader, key) is ErrorCode.RUN_LOST
+        before = await events_of(reader, key)
+        other.send_signal(signal.SIGCONT)
+        await reader.cancel(key)
+        assert other.stdin is not None
+        other.stdin.close()
+        async with asyncio.timeout(30):
+            assert await other.wait() == 0
+        assert await events_of(reader, key) == before
+
+
+async def test_a_long_run_keeps_its_lease(bridge: Bridge, make_runs: MakeRuns) -> None:
+    runs, others = make_runs(lease=0.4), [make_runs(lease=0.4) for _ in range(2)]
+    await runs.open()
+    key = await begin(bridge, runs, "hang")
+    await begun(runs, key)
+    for other in others:
+        await other.open()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.5):
+            await events_of(others[0], key)
+    await runs.cancel(key)
+    await canceled(others[0], key)
+
+
+async def test_a_server_that_stops(bridge: Bridge, make_runs: MakeRuns) -> None:
+    runs, reader = make_runs(), make_runs()
+    await runs.open()
+    keys = [await begin(bridge, runs, "hang") for _ in range(3)]
+    for key in keys:
+        await begun(reader, key)
+    await runs.close()
+    for key in keys:
+        assert await failure_of(reader, key) is ErrorCode.RUN_LOST
+    waiting = await begin(bridge, reader, "count")
+    await reader.open()
+    assert text_of(await events_of(reader, waiting)) == "".join(WORDS), "what was not begun waits for the next one"
+
+
+# ---------------------------------------------------------------------- a store that fails
+
+
+@pytest.fixture
+def go_on(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """The backend says half of its words, and the rest when this is set."""
+    event = asyncio.Event()
+
+    async def agent(request: object) -> AsyncIterator[str]:
+        for word in WORDS[:10]:
+            yield word
+        await event.wait()
+        for word in WORDS[10:]:
+            yield word
+
+    monkeypatch.setattr(bridge.routes[0].backend, "_agent", agent)
+    return event
+
+
+async def test_a_store_that_is_away_for_a_while(
+    bridge: Bridge, run_engine: RunEngine, runs: Runs, go_on: asyncio.Event
+) -> None:
+    key = await begin(bridge, runs, "x")
+    await begun(runs, key, "".join(WORDS[:10]))
+    await run_engine.down()
+    go_on.set()
+    with pytest.raises(BridgeError) as caught:
+        await runs.status(key)
+    assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
+    await run_engine.up()
+    assert text_of(await events_of(runs, key)) == "".join(WORDS)
+
+
+async def test_a_store_that_is_away_for_too_long(
+    bridge: Bridge, run_engine: RunEngine, make_runs: MakeRuns, go_on: asyncio.Event
+) -> None:
+    """The worker gives up, and with it the backend; when the store is back, the run is declared lost."""
+    runs = make_runs(lease=LEASE, patience=0.2)
+    await runs.open()
+    key = await begin(bridge, runs, "x")
+    await begun(runs, key, "".join(WORDS[:10]))
+    await run_engine.down()
+    go_on.set()
+    await asyncio.wait(runs.tasks, timeout=30)
+    await run_engine.up()
+    assert await failure_of(runs, key) is ErrorCode.RUN_LOST
+    assert text_of(await events_of(runs, key)) == "".join(WORDS[:10])
+
+
+async def test_a_store_that_is_away_when_a_run_is_asked_for(bridge: Bridge, run_engine: RunEngine, runs: Runs) -> None:
+    await run_engine.down()
+    with pytest.raises(BridgeError) as caught:
+        await begin(bridge, runs, "count")
+    assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
+    await run_engine.up()
+    assert text_of(await events_of(runs, await begin(bridge, runs, "count"))) == "".join(WORDS)
+
+
+# ---------------------------------------------------------------------- the rest
+
+
+async def test_a_run_is_deleted(bridge: Bridge, runs: Runs) -> None:
+    key = await begin(bridge, runs, "hang")
+    await begun(runs, key)
+    assert await runs.delete(key) is False
+    await runs.cancel(key)
+    await canceled(runs, key)
+    assert await runs.delete(key) is True
+    assert await runs.status(key) is None
+
+
+async def test_places_of_readers(run_engine: RunEngine, make_runs: MakeRuns) -> None:
+    one, two = make_runs(lease=LEASE), make_runs(lease=LEASE)
+    await one.open()
+    async with one.place("o", 2), two.place("o", 2):
+        with pytest.raises(BackendError) as caught:
+            async with two.place("o", 2):
+                pytest.fail("there were two already")
+        assert caught.value.failure.http_status == 429
+        assert caught.value.failure.headers == {"retry-after": "1"}
+        async with two.place("you", 2):
+            pass
+        await run_engine.backdate("places", LEASE + 1)
+        # The place that `one` holds is renewed; that of `two`, which is not open, is like a dead process's.
+        async with asyncio.timeout(30):
+            while await two._store.enter("o", "probe", 1, 60):
+                await two._store.leave("o", "probe")
+        async with two.place("o", 2):
+            pass

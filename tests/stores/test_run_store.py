@@ -1,0 +1,622 @@
+"""One suite for every engine of the run store: log, queue, leases, cancels, places, retention."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError
+from bridge.stores import (
+    LeaseLost,
+    Ownership,
+    RunKey,
+    RunRecord,
+    RunState,
+    RunStore,
+    StoreConflict,
+    open_runs,
+    redis_runs,
+    sqlite_runs,
+)
+from bridge.stores.bells import Bell
+from bridge.stores.redis_runs import RedisRuns
+from bridge.stores.runs import CANCEL_KEPT
+from tests.stores.run_engines import SECRET, Redis, RunEngine
+from tests.strategies import AWKWARD
+
+DAY = 86400.0
+
+
+def key(run: str = "r", thread: str = "t", owner: str = "o", scope: str = "s") -> RunKey:
+    return RunKey(owner, scope, thread, run)
+
+
+async def begun(store: RunStore, run: RunKey, token: str = "me", lease: float = 30.0) -> RunRecord:
+    await store.create(run, "f", "plan")
+    record = await store.acquire(run, token, lease)
+    assert record is not None
+    return record
+
+
+async def there(store: RunStore, run: RunKey) -> RunRecord:
+    record = await store.get(run)
+    assert record is not None
+    return record
+
+
+async def bodies(store: RunStore, run: RunKey, after: int = 0) -> list[str]:
+    return [entry.body for entry in await store.read(run, after)]
+
+
+async def test_nothing_is_there_at_first(run_store: RunStore) -> None:
+    assert await run_store.get(key()) is None
+    assert await run_store.read(key()) == []
+    assert await run_store.claim("me", 1) is None
+    assert await run_store.acquire(key(), "me", 1) is None
+    assert await run_store.lost() == []
+    assert await run_store.renew([], "me", 1) == await run_store.renew([key()], "me", 1) == set()
+    assert await run_store.canceled([]) == await run_store.canceled([key()]) == set()
+    assert await run_store.delete(key()) is False
+    assert await run_store.sweep(0, 0) == 0
+    assert await run_store.thread("o", "s", "t") is Ownership.NONE
+    await run_store.release(key(), "me")
+    await run_store.leave("o", "place")
+    with pytest.raises(LeaseLost):
+        await run_store.append(key(), "me", 0, ["x"])
+
+
+async def test_a_run_is_made_once(run_store: RunStore) -> None:
+    made = await run_store.create(key(), "f", "the plan")
+    assert (made.new, made.first) == (True, True)
+    record = made.record
+    assert (record.key, record.fingerprint, record.plan) == (key(), "f", "the plan")
+    assert (record.state, record.entries, record.last, record.whole) == (RunState.QUEUED, 0, None, True)
+    again = await run_store.create(key(), "f", "another plan")
+    assert (again.new, again.first, again.record) == (False, False, record)
+    assert await run_store.get(key()) == record
+    with pytest.raises(StoreConflict) as caught:
+        await run_store.create(key(), "g", "the plan")
+    assert caught.value.code is ErrorCode.CONFLICT
+    other = await run_store.create(key("r2"), "f", "p")
+    assert (other.new, other.first) == (True, False)
+    assert other.record.task_id != record.task_id
+    assert (await run_store.create(key("r", "t2"), "g", "p")).first
+    assert (await run_store.create(key("r", "t", "o2"), "g", "p")).first
+
+
+async def test_entries_are_numbered_over_the_thread(run_store: RunStore) -> None:
+    one, two = key("r1"), key("r2")
+    await begun(run_store, one)
+    await begun(run_store, two)
+    numbers = [
+        await run_store.append(one, "me", 0, ["a"]),
+        await run_store.append(two, "me", 0, ["A", "B"]),
+        await run_store.append(one, "me", 1, ["b", "c"], end=True),
+    ]
+    assert numbers == sorted(set(numbers))
+    assert await bodies(run_store, one) == ["a", "b", "c"]
+    assert await bodies(run_store, two) == ["A", "B"]
+    assert await bodies(run_store, one, numbers[0]) == ["b", "c"]
+    assert await bodies(run_store, one, numbers[2]) == []
+    assert await bodies(run_store, one, 2**63 - 2) == []
+    first, *rest = await run_store.read(one, limit=1)
+    assert (first.number, first.body, rest) == (numbers[0], "a", [])
+    ended, running = await there(run_store, one), await there(run_store, two)
+    assert (ended.state, ended.entries, ended.last) == (RunState.ENDED, 3, numbers[2])
+    assert (running.state, running.entries, running.last) == (RunState.RUNNING, 2, numbers[1])
+    assert ended.ended_at is not None
+    assert running.ended_at is None
+
+
+async def test_many_entries_between_those_of_another_run(run_store: RunStore) -> None:
+    one, two = key("r1"), key("r2")
+    await begun(run_store, one)
+    await begun(run_store, two)
+    await run_store.append(one, "me", 0, ["first"])
+    await run_store.append(two, "me", 0, [str(n) for n in range(700)])
+    await run_store.append(one, "me", 1, ["last"])
+    assert await bodies(run_store, one) == ["first", "last"]
+    assert len(await run_store.read(two)) == 500
+    assert len(await run_store.read(two, limit=1000)) == 700
+
+
+async def test_only_who_holds_the_lease_writes(run_store: RunStore, run_engine: RunEngine) -> None:
+    await run_store.create(key(), "f", "p")
+    with pytest.raises(LeaseLost):
+        await run_store.append(key(), "me", 0, ["x"])
+    await begun(run_store, key())
+    assert await run_store.acquire(key(), "you", 30) is None
+    with pytest.raises(LeaseLost):
+        await run_store.append(key(), "you", 0, ["x"])
+    await run_store.append(key(), "me", 0, ["a"])
+    await run_engine.backdate("leases", 31)
+    await run_store.append(key(), "me", 1, ["b"])
+    assert await run_store.acquire(key(), "you", 30) is not None
+    with pytest.raises(LeaseLost):
+        await run_store.append(key(), "me", 2, ["c"])
+    await run_store.append(key(), "you", 2, ["lost"], end=True)
+    assert await bodies(run_store, key()) == ["a", "b", "lost"]
+    with pytest.raises(LeaseLost):
+        await run_store.append(key(), "you", 3, ["more"])
+    assert await run_store.acquire(key(), "me", 30) is None
+
+
+async def test_a_repeated_append_writes_nothing_twice(run_store: RunStore) -> None:
+    await begun(run_store, key())
+    assert await run_store.append(key(), "me", 0, ["a"]) == await run_store.append(key(), "me", 0, ["a"])
+    last = await run_store.append(key(), "me", 0, ["a", "b", "c"], end=True)
+    assert await run_store.append(key(), "me", 1, ["b", "c"], end=True) == last
+    assert await bodies(run_store, key()) == ["a", "b", "c"]
+    with pytest.raises(LeaseLost):
+        await run_store.append(key(), "me", 4, ["d"])
+
+
+async def test_two_ends_at_once(run_engine: RunEngine) -> None:
+    stores = [run_engine.store() for _ in range(4)]
+    await stores[0].create(key(), "f", "p")
+
+    async def end(store: RunStore, token: str) -> int | None:
+        if await store.acquire(key(), token, 0.0) is None:
+            return None
+        try:
+            return await store.append(key(), token, 0, [token], end=True)
+        except LeaseLost:
+            return None
+
+    ends = await asyncio.gather(*(end(store, f"w{n}") for n, store in enumerate(stores)))
+    assert sum(number is not None for number in ends) == 1
+    assert len(await bodies(stores[0], key())) == 1
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    pieces=st.lists(st.text(st.characters() | st.sampled_from(f"%:/{AWKWARD}"), max_size=30), min_size=4, max_size=4)
+)
+async def test_ids_may_be_anything(run_store: RunStore, pieces: list[str]) -> None:
+    run = RunKey(*pieces)
+    other = RunKey(*pieces[:3], pieces[3] + ":")
+    await run_store.create(run, "f", "p")
+    await run_store.acquire(run, "me", 0)
+    assert run in await run_store.lost()
+    await run_store.cancel(run)
+    assert await run_store.canceled([run, other]) == {run}
+    await run_store.append(run, "me", 0, ["x\u2028é"], end=True)
+    assert (await there(run_store, run)).key == run
+    assert await bodies(run_store, run) == ["x\u2028é"]
+    assert await run_store.get(other) is None
+    assert await run_store.delete(run)
+
+
+async def test_ids_that_are_too_long(run_store: RunStore) -> None:
+    for run in (key("r" * 513), key("r", "t" * 513), key(owner="o" * 513), key(scope="s" * 513)):
+        with pytest.raises(RequestError, match="of at most 512 bytes"):
+            await run_store.create(run, "f", "p")
+
+
+# ---------------------------------------------------------------------- the live tail
+
+
+@pytest.mark.parametrize("other_process", [False, True])
+async def test_a_reader_is_woken(
+    run_engine: RunEngine, run_store: RunStore, other_process: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another store on the same data is what another process is. Nobody looks from time to time who can be told."""
+    monkeypatch.setattr(redis_runs, "_LOOK", 1000)
+    if not other_process:
+        monkeypatch.setattr(sqlite_runs, "POLL", 1000)
+    asleep = 0
+    sleep = Bell.wait
+
+    async def counted(bell: Bell, seconds: float) -> None:
+        nonlocal asleep
+        asleep += 1
+        await sleep(bell, seconds)
+        asleep -= 1
+
+    monkeypatch.setattr(Bell, "wait", counted)
+    writer = run_engine.store() if other_process else run_store
+    await begun(writer, key())
+    last = 0
+    for n in range(5):
+        reading = [asyncio.create_task(run_store.read(key(), last, wait=60)) for _ in range(3)]
+        while asleep < 3:
+            await asyncio.sleep(0)
+        last = await writer.append(key(), "me", n, [f"b{n}"])
+        async with asyncio.timeout(10):
+            for found in await asyncio.gather(*reading):
+                assert [(entry.number, entry.body) for entry in found] == [(last, f"b{n}")]
+
+
+async def test_a_reader_of_a_run_that_is_not_there_yet(run_engine: RunEngine, run_store: RunStore) -> None:
+    reading = asyncio.create_task(run_store.read(key(), wait=60))
+    other = run_engine.store()
+    await begun(other, key())
+    await other.append(key(), "me", 0, ["x"])
+    async with asyncio.timeout(10):
+        assert [entry.body for entry in await reading] == ["x"]
+
+
+async def test_waiting_ends(run_store: RunStore) -> None:
+    await begun(run_store, key())
+    assert await run_store.read(key(), wait=0.05) == []
+    reading = asyncio.create_task(run_store.read(key(), wait=60))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+
+async def test_many_readers_miss_nothing(run_engine: RunEngine) -> None:
+    stores = [run_engine.store() for _ in range(3)]
+    await begun(stores[0], key())
+    count = 60
+
+    async def reader(store: RunStore) -> list[str]:
+        found: list[str] = []
+        after = 0
+        while len(found) < count:
+            for entry in await store.read(key(), after, wait=30, limit=random.randint(1, 5)):
+                after = entry.number
+                found.append(entry.body)
+        return found
+
+    readers = [asyncio.create_task(reader(stores[n % 3])) for n in range(9)]
+    for n in range(count):
+        await stores[0].append(key(), "me", n, [str(n)])
+        if n % 7 == 0:
+            await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        assert await asyncio.gather(*readers) == [[str(n) for n in range(count)]] * 9
+
+
+# ---------------------------------------------------------------------- queue and leases
+
+
+async def test_the_queue_is_in_order_and_each_run_is_claimed_once(run_engine: RunEngine) -> None:
+    stores = [run_engine.store() for _ in range(3)]
+    runs = [key(f"r{n}") for n in range(12)]
+    for run in runs:
+        await stores[0].create(run, "f", f"plan of {run.run_id}")
+    first = await stores[1].claim("w1", 30)
+    assert first is not None
+    assert (first.key, first.plan, first.state) == (runs[0], "plan of r0", RunState.RUNNING)
+
+    async def work(store: RunStore, token: str) -> list[RunKey]:
+        mine = []
+        while (record := await store.claim(token, 30)) is not None:
+            mine.append(record.key)
+        return mine
+
+    claimed = await asyncio.gather(*(work(store, f"w{n}") for n, store in enumerate(stores)))
+    assert sorted(run.run_id for mine in claimed for run in mine) == sorted(run.run_id for run in runs[1:])
+
+
+@pytest.mark.parametrize("other_process", [False, True])
+async def test_who_waits_at_the_queue_is_woken(run_engine: RunEngine, run_store: RunStore, other_process: bool) -> None:
+    waiting = asyncio.create_task(run_store.claim("me", 30, wait=60))
+    await asyncio.sleep(0)
+    await (run_engine.store() if other_process else run_store).create(key(), "f", "p")
+    async with asyncio.timeout(10):
+        record = await waiting
+    assert record is not None
+    assert record.key == key()
+
+
+async def test_a_run_that_somebody_took_is_not_claimed(run_store: RunStore) -> None:
+    """As a cancel does with a run that waits."""
+    await begun(run_store, key("taken"))
+    await run_store.create(key("free"), "f", "p")
+    record = await run_store.claim("you", 30, wait=1)
+    assert record is not None
+    assert record.key == key("free")
+    assert await run_store.claim("you", 30) is None
+
+
+async def test_leases(run_store: RunStore, run_engine: RunEngine) -> None:
+    runs = [key(f"r{n}") for n in range(3)]
+    for run in runs:
+        await begun(run_store, run)
+    assert await run_store.renew(runs, "me", 30) == set(runs)
+    assert await run_store.renew(runs, "you", 30) == set()
+    assert await run_store.lost() == []
+    await run_engine.backdate("leases", 31)
+    assert set(await run_store.lost()) == set(runs)
+    assert await run_store.renew(runs[:1], "me", 30) == {runs[0]}
+    assert set(await run_store.lost()) == set(runs[1:])
+    assert await run_store.acquire(runs[1], "you", 30) is not None
+    assert await run_store.renew(runs, "me", 30) == {runs[0], runs[2]}
+    await run_store.append(runs[0], "me", 0, ["end"], end=True)
+    assert await run_store.renew(runs, "me", 30) == {runs[2]}
+    assert await run_store.lost() == []
+
+
+async def test_a_released_lease(run_store: RunStore) -> None:
+    idle, busy = key("idle"), key("busy")
+    await begun(run_store, idle)
+    await begun(run_store, busy)
+    await run_store.append(busy, "me", 0, ["x"])
+    await run_store.release(idle, "you")
+    await run_store.release(idle, "me")
+    await run_store.release(busy, "me")
+    assert await run_store.lost() == [busy]
+    record = await run_store.claim("you", 30, wait=1)
+    assert record is not None
+    assert record.key == idle
+    assert await run_store.claim("you", 30) is None
+
+
+# ---------------------------------------------------------------------- cancels, places, threads
+
+
+async def test_cancels(run_store: RunStore, run_engine: RunEngine) -> None:
+    await run_store.cancel(key("unknown"))
+    await run_store.cancel(key("unknown"))
+    assert await run_store.canceled([key("unknown"), key("other")]) == {key("unknown")}
+    assert await run_store.canceled([key("unknown", owner="you")]) == set()
+    await run_engine.backdate("cancels", CANCEL_KEPT - 60)
+    assert await run_store.canceled([key("unknown")]) == {key("unknown")}
+    await run_engine.backdate("cancels", 61)
+    while await run_store.canceled([key("unknown")]):
+        await asyncio.sleep(0.01)
+
+
+async def test_places(run_engine: RunEngine) -> None:
+    one, two = run_engine.store(), run_engine.store()
+    assert [await one.enter("o", f"p{n}", 2, 30) for n in range(3)] == [True, True, False]
+    assert await two.enter("o", "p3", 2, 30) is False
+    assert await two.enter("you", "p3", 2, 30)
+    assert await two.enter("o", "p0", 2, 30), "one that is held is renewed"
+    await two.leave("o", "p1")
+    assert await one.enter("o", "p4", 2, 90)
+    await run_engine.backdate("places", 31)
+    assert await one.enter("o", "p5", 2, 30), "who died leaves his place"
+    assert await one.enter("o", "p6", 2, 30) is False
+
+
+async def test_places_are_not_given_twice(run_engine: RunEngine) -> None:
+    stores = [run_engine.store() for _ in range(4)]
+    got = await asyncio.gather(*(stores[n % 4].enter("o", f"p{n}", 5, 30) for n in range(20)))
+    assert sum(got) == 5
+
+
+async def test_whose_a_thread_is(run_store: RunStore) -> None:
+    await run_store.create(key(), "f", "p")
+    assert await run_store.thread("o", "s", "t") is Ownership.OWN
+    assert await run_store.thread("you", "s", "t") is Ownership.FOREIGN
+    assert await run_store.thread("you", "s", "t", make=True) is Ownership.FOREIGN
+    assert await run_store.thread("you", "other scope", "t") is Ownership.NONE
+    assert await run_store.thread("you", "s", "new") is Ownership.NONE
+    assert await run_store.thread("you", "s", "new", make=True) is Ownership.NONE
+    assert await run_store.thread("you", "s", "new") is Ownership.OWN
+    assert await run_store.thread("o", "s", "new", make=True) is Ownership.FOREIGN
+    created = await run_store.create(key("r", "new", "you"), "f", "p")
+    assert created.first, "a thread without runs"
+
+
+# ---------------------------------------------------------------------- retention
+
+
+async def test_a_thread_keeps_so_many_entries(run_engine: RunEngine) -> None:
+    store = run_engine.store(max_entries=10)
+    old, new = key("old"), key("new")
+    await begun(store, old)
+    await store.append(old, "me", 0, list("abcd"))
+    await begun(store, new)
+    await store.append(new, "me", 0, list("123456"))
+    assert (await there(store, old)).whole
+    await store.append(old, "me", 4, ["e"])
+    assert await bodies(store, old) == list("bcde")
+    assert not (await there(store, old)).whole
+    assert (await there(store, new)).whole
+    await store.append(new, "me", 6, list("789abcdef"), end=True)
+    # Which of two runs that went on at the same time loses more is the engine's matter.
+    left = await bodies(store, old), await bodies(store, new)
+    assert len(left[0]) + len(left[1]) == 10
+    assert "abcde".endswith("".join(left[0]))
+    assert "123456789abcdef".endswith("".join(left[1]))
+    assert not (await there(store, new)).whole
+    assert (await there(store, new)).entries == 15
+
+
+async def test_runs_are_forgotten_after_their_time(run_engine: RunEngine, run_store: RunStore) -> None:
+    ended, running = key("ended"), key("running")
+    for run in (ended, running):
+        await begun(run_store, run)
+        await run_store.append(run, "me", 0, ["a", "b"])
+    number = await run_store.append(ended, "me", 2, ["c"], end=True)
+    assert await run_store.sweep(DAY, 90 * DAY) == 0
+    await run_engine.backdate("ended", DAY + 1)
+    assert await run_store.sweep(DAY, 90 * DAY) == 1
+    assert await run_store.sweep(DAY, 90 * DAY) == 0
+    record = await there(run_store, ended)
+    assert (record.plan, record.whole, record.last, record.state) == ("", False, number, RunState.ENDED)
+    assert await bodies(run_store, ended) == []
+    assert await bodies(run_store, running) == ["a", "b"]
+    assert (await there(run_store, running)).plan == "plan"
+    assert (await run_store.create(ended, "f", "plan")).new is False, "it does not run again"
+    assert await run_store.append(running, "me", 2, ["c"], end=True) > number
+    await run_engine.backdate("threads", 91 * DAY)
+    await run_store.sweep(DAY, 90 * DAY)
+    assert await run_store.get(ended) is None
+    assert await run_store.thread("o", "s", "t") is Ownership.NONE
+    assert (await run_store.create(ended, "f", "plan")).first
+
+
+async def test_a_thread_with_a_run_that_goes_on_is_kept(run_engine: RunEngine, run_store: RunStore) -> None:
+    await begun(run_store, key())
+    await run_store.append(key(), "me", 0, ["a"])
+    await run_engine.backdate("threads", 91 * DAY)
+    await run_store.sweep(DAY, 90 * DAY)
+    assert await bodies(run_store, key()) == ["a"]
+    await run_store.append(key(), "me", 1, ["b"], end=True)
+
+
+async def test_a_run_is_deleted(run_store: RunStore) -> None:
+    gone, kept = key("gone"), key("kept")
+    for run in (gone, kept):
+        await begun(run_store, run)
+        await run_store.append(run, "me", 0, ["a"])
+    assert await run_store.delete(gone) is False, "it has not ended"
+    await run_store.append(gone, "me", 1, ["b"], end=True)
+    assert await run_store.delete(gone) is True
+    assert await run_store.delete(gone) is False
+    assert await run_store.get(gone) is None
+    assert await bodies(run_store, gone) == []
+    assert await bodies(run_store, kept) == ["a"]
+    assert (await run_store.create(gone, "g", "p")).new
+
+
+# ---------------------------------------------------------------------- faults
+
+
+def operations(store: RunStore) -> dict[str, Callable[[], Awaitable[object]]]:
+    return {
+        "open": store.open,
+        "create": lambda: store.create(key(), "f", "p"),
+        "get": lambda: store.get(key()),
+        "delete": lambda: store.delete(key()),
+        "thread": lambda: store.thread("o", "s", "t", make=True),
+        "append": lambda: store.append(key(), "me", 0, ["x"]),
+        "read": lambda: store.read(key()),
+        "tail": lambda: store.read(key(), wait=0.01),
+        "claim": lambda: store.claim("me", 1),
+        "acquire": lambda: store.acquire(key(), "me", 1),
+        "renew": lambda: store.renew([key()], "me", 1),
+        "release": lambda: store.release(key(), "me"),
+        "lost": store.lost,
+        "cancel": lambda: store.cancel(key()),
+        "canceled": lambda: store.canceled([key()]),
+        "enter": lambda: store.enter("o", "p", 1, 1),
+        "leave": lambda: store.leave("o", "p"),
+        "sweep": lambda: store.sweep(1, 1),
+    }
+
+
+async def refused(work: Callable[[], Awaitable[object]]) -> None:
+    with pytest.raises(BridgeError) as caught:
+        async with asyncio.timeout(20):
+            await work()
+    error = caught.value
+    assert error.code is ErrorCode.STORE_UNAVAILABLE
+    assert error.message.startswith("the run store is not available (")
+    assert error.__context__ is None, "nothing for a log to dig out"
+    assert SECRET not in repr(error.failure)
+    assert "127.0.0.1" not in repr(error.failure)
+
+
+async def test_an_engine_that_went_away_and_came_back(run_engine: RunEngine, run_store: RunStore) -> None:
+    await begun(run_store, key())
+    await run_store.append(key(), "me", 0, ["a"])
+    await run_engine.down()
+    for work in operations(run_store).values():
+        await refused(work)
+    await run_engine.up()
+    await run_store.append(key(), "me", 1, ["b"])
+    assert await bodies(run_store, key()) == ["a", "b"]
+    last = (await there(run_store, key())).last or 0
+    reading = asyncio.create_task(run_store.read(key(), last, wait=60))
+    await asyncio.sleep(0)
+    await run_store.append(key(), "me", 2, ["c"], end=True)
+    async with asyncio.timeout(10):
+        assert [entry.body for entry in await reading] == ["c"]
+
+
+async def test_a_closed_store(run_store: RunStore) -> None:
+    await run_store.create(key(), "f", "p")
+    await run_store.close()
+    await run_store.close()
+    for name, work in operations(run_store).items():
+        if name != "open":
+            await refused(work)
+    await run_store.open()
+    assert await run_store.claim("me", 1) is not None
+
+
+async def test_a_cancelled_claim_leaves_the_queue_as_it_was(run_store: RunStore) -> None:
+    """Wherever in its work it is cancelled."""
+    for steps in range(12):
+        await run_store.create(key(f"r{steps}"), "f", "p")
+        claiming = asyncio.create_task(run_store.claim("me", 30))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        claiming.cancel()
+        try:
+            record = await claiming
+        except asyncio.CancelledError:
+            async with asyncio.timeout(30):
+                record = await run_store.claim("you", 30, wait=30)
+        assert record is not None
+        assert record.key == key(f"r{steps}")
+
+
+# ---------------------------------------------------------------------- Redis
+
+
+async def test_redis_forgets_processes_that_are_gone(redis_engine: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_runs, "_GONE", -1)
+    store = RedisRuns(redis_engine.url)
+    await store.create(key(), "f", "p")
+    assert await store.claim("w1", 30) is not None
+    consumers = partial(store._client.xinfo_consumers, store._key("queue"), "workers")
+    assert [consumer["name"] for consumer in await consumers()] == ["w1"]
+    await store.sweep(0, 0)
+    assert await consumers() == []
+    await store.close()
+
+
+async def test_redis_delivers_again_what_was_not_leased(redis_engine: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process took it from the queue and died before it could lease it."""
+    monkeypatch.setattr(redis_runs, "_RECLAIM", 0.05)
+    dead, alive = RedisRuns(redis_engine.url), RedisRuns(redis_engine.url)
+    await dead.create(key(), "f", "p")
+    assert len(await dead._delivered("dead", 0)) == 1
+    assert await alive.claim("alive", 30) is None
+    record = await alive.claim("alive", 30, wait=30)
+    assert record is not None
+    assert record.key == key()
+    assert await alive.claim("alive", 30, wait=0.2) is None, "and then no more"
+    await dead.close()
+    await alive.close()
+
+
+async def test_redis_that_was_emptied(redis_engine: Redis) -> None:
+    store = RedisRuns(redis_engine.url)
+    await store.create(key(), "f", "p")
+    assert await store.claim("me", 30) is not None
+    redis_engine.empty()
+    assert await store.get(key()) is None
+    with pytest.raises(LeaseLost):
+        await store.append(key(), "me", 0, ["x"])
+    assert await store.claim("me", 30) is None
+    await store.create(key(), "g", "p")
+    assert await store.claim("me", 30, wait=30) is not None
+    await store.close()
+
+
+async def test_two_names_in_one_redis(redis_engine: Redis) -> None:
+    one, two = RedisRuns(redis_engine.url), RedisRuns(f"{redis_engine.url}-two")
+    await one.create(key(), "f", "p")
+    assert await two.get(key()) is None
+    assert await two.claim("me", 30) is None
+    await one.close()
+    await two.close()
+
+
+@pytest.mark.parametrize("url", ["redis://h:port/0", "redis://h/0?no_such_option=1"])
+def test_a_wrong_redis_url_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_runs(url)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("url", ["", "x", "sqlite:", "sqlite:///", "postgresql://h/d", f"mysql://u:{SECRET}@h/d"])
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_runs(url)
+    assert SECRET not in str(caught.value)
