@@ -143,9 +143,9 @@ class History(Protocol):
         """
 
 
-def unavailable(engine: str, reason: str) -> BridgeError:
+def unavailable(engine: str, reason: str, store: str = "history") -> BridgeError:
     """The one error for whatever goes wrong in an engine. `reason` is a code or a class name, never its text."""
-    return BridgeError(f"the history store is not available ({engine}: {reason})", code=ErrorCode.STORE_UNAVAILABLE)
+    return BridgeError(f"the {store} store is not available ({engine}: {reason})", code=ErrorCode.STORE_UNAVAILABLE)
 
 
 def conflict() -> StoreConflict:

@@ -175,15 +175,13 @@ async def test_keys() -> None:
 async def test_users_from_a_login_service() -> None:
     async with fake_backend() as backend:
         key = SigningKey()
-        variables = {"BATCH_KEY": "key-of-batch", "JWKS_URL": Issuer(backend, key).url}
+        variables = {**KEYS, "JWKS_URL": Issuer(backend, key).url}
         async with _recipe("identity", **variables) as url:
             chat = f"{url}/v1/chat/completions"
-            good = key.sign(aud="bridge", iss="https://login.example")
-            assert (await post(chat, _talk("Hi"), x_api_key="key-of-batch")).status == 200
+            good = key.sign(aud="bridge", iss="our-login")
+            assert (await post(chat, _talk("Hi"), x_api_key="key-of-web")).status == 200
             assert (await post(chat, _talk("Hi"), authorization=f"Bearer {good}")).status == 200
-            other = await post(
-                chat, _talk("Hi"), authorization=f"Bearer {key.sign(aud='x', iss='https://login.example')}"
-            )
+            other = await post(chat, _talk("Hi"), authorization=f"Bearer {key.sign(aud='x', iss='our-login')}")
             assert (other.status, "another audience" in other.json["error"]["message"]) == (401, True)
             assert (await post(chat, _talk("Hi"), x_user="alice")).status == 401
 
