@@ -38,9 +38,10 @@ class Endpoint:
     """One row: `path` is relative to the mount path and may hold `{name}` or `{name:.+}` pieces.
 
     `header`: lets two dialects share one path. Where they do, requests that carry this header are meant, and the
-    endpoint without one gets the others; an endpoint that shares its path with no other gets all. `public`: nobody is asked
-    who he is, since something else in the request gives the right (a signed URL). `query_token`: the name of the route's
-    option that, when true, lets this endpoint take a key from the query parameter `access_token`.
+    endpoint without one gets the others; an endpoint that shares its path with no other gets all.
+    `public`: nobody is asked who he is, since something else in the request gives the right (a signed URL).
+    `query_token`: the name of the route's option that, when true, lets this endpoint take a key from the query
+    parameter `access_token`.
     """
 
     method: str

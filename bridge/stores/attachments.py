@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.stores.base import unavailable
@@ -34,7 +35,9 @@ _HEAD = 12  # bytes that decide on the kind
 
 _PLAIN = re.compile(r"[A-Za-z0-9_:@-][A-Za-z0-9._:@-]*")
 _PIECE = r"(?!\.)[A-Za-z0-9._:@=-]{1,200}"
-_PATH = re.compile(rf"({_PIECE})/{_PIECE}/[0-9a-f]{{32}}\.({'|'.join(_EXTENSIONS)})")
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_PATH = re.compile(rf"({_PIECE})/{_PIECE}/{_UUID}\.({'|'.join(_EXTENSIONS)})")
+_CONTENT = re.compile(rf"/attachments/content/([a-z0-9.-]+)/({_PATH.pattern})\Z")
 _LONGEST = 200  # a file name has 255 bytes
 
 
@@ -91,8 +94,20 @@ def content_path(bucket: str, path: str) -> str:
     return f"/attachments/content/{bucket}/{path}"
 
 
+def content_of(url: str) -> tuple[str, str] | None:
+    """Bucket and path of an image that `content_path` serves, wherever the server is; None for any other URL.
+
+    Nothing is checked but the form, not even the signature: `stat` says whether its user may have it.
+    """
+    try:
+        match = _CONTENT.search(urlsplit(url).path)
+    except ValueError:
+        return None
+    return (match[1], match[2]) if match else None
+
+
 def new_path(owner: str, thread: str, extension: str) -> str:
-    return f"{_piece(owner)}/{_piece(thread)}/{uuid.uuid4().hex}.{extension}"
+    return f"{_piece(owner)}/{_piece(thread)}/{uuid.uuid4()}.{extension}"
 
 
 def check_owner(owner: str, path: str) -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 import stat
 import tracemalloc
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
@@ -18,7 +19,7 @@ from moto.server import ThreadedMotoServer
 
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.stores import Attachments, open_attachments
-from bridge.stores.attachments import EMPTY, UNSUPPORTED_TYPE, new_path
+from bridge.stores.attachments import EMPTY, UNSUPPORTED_TYPE, content_of, content_path, new_path
 from bridge.stores.folder import FolderAttachments
 from bridge.stores.s3 import S3Attachments
 from bridge.stores.signing import kept_secret
@@ -108,6 +109,7 @@ async def test_an_image_is_kept(store: Attachments, data: bytes, mime: str, exte
     assert (kept.mime, kept.size, kept.url) == (mime, len(data), "")
     user, thread, name = kept.path.split("/")
     assert (user, thread, name.rpartition(".")[2]) == ("alice", "t1", extension)
+    assert str(uuid.UUID(name.rpartition(".")[0])) == name.rpartition(".")[0]
     assert await store.stat("alice", kept.bucket, kept.path) == kept
     assert await content(store, kept.bucket, kept.path) == data
 
@@ -188,7 +190,7 @@ async def test_another_users_image_is_forbidden(store: Attachments) -> None:
     kept = await store.put("alice", "t1", Upload())
     assert (await refusal(store.stat("bob", kept.bucket, kept.path))).code is ErrorCode.FORBIDDEN
     assert (await refusal(store.stat("", kept.bucket, kept.path))).code is ErrorCode.FORBIDDEN
-    missing = kept.path.replace(kept.path[-36:], "0" * 32 + ".png")
+    missing = f"alice/t1/{uuid.UUID(int=0)}.png"
     assert (await refusal(store.stat("bob", kept.bucket, missing))).code is ErrorCode.FORBIDDEN
     assert (await refusal(store.stat("alice", kept.bucket, missing))).code is ErrorCode.NOT_FOUND
     assert (await refusal(store.stat("alice", "other", kept.path))).code is ErrorCode.NOT_FOUND
@@ -249,6 +251,23 @@ async def test_the_signature_is_the_one_that_is_documented(folder: FolderAttachm
     text = f"GET\nattachments\n{kept.path}\n1800003600"
     assert query["sig"] == hmac.new(SECRET.encode(), text.encode(), "sha256").hexdigest()
     folder.verify("attachments", kept.path, query["expires"], query["sig"])
+
+
+async def test_a_url_of_ours_is_known_again(folder: FolderAttachments) -> None:
+    for owner in ("", "alice", "auth0|42"):
+        kept = await folder.put(owner, "t:1", Upload())
+        assert content_of(await folder.sign(kept, BASE, 60)) == (kept.bucket, kept.path)
+        assert content_of(f"http://elsewhere{content_path(kept.bucket, kept.path)}") == (kept.bucket, kept.path)
+    path = content_path(kept.bucket, kept.path)
+    for url in (
+        "",
+        "http://[",
+        "data:image/png;base64,AAAA",
+        f"{BASE}{path}x",
+        f"{BASE}/?{path}",
+        f"{BASE}{path[:-5]}/../x.png",
+    ):
+        assert content_of(url) is None, url
 
 
 async def test_wrong_missing_moved_and_expired_signatures(folder: FolderAttachments) -> None:
