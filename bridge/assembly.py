@@ -13,6 +13,8 @@ from bridge.pipeline import Backend, Retry, StageFactory, Timeouts
 from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import load as load_stage
 from bridge.pipeline.stages import load_object
+from bridge.speech import Speech
+from bridge.stores import Attachments, open_attachments
 
 if TYPE_CHECKING:
     from bridge.stores import RunStore
@@ -103,3 +105,17 @@ def store_for(routes: list[Route], config: cfg.Config) -> RunStore | None:
     from bridge.stores import open_runs
 
     return open_runs(config.stores.runs)
+
+
+def attachments_for(config: cfg.Config) -> Attachments:
+    """The store of uploaded images. Raises `ConfigError` when its URL or its package is wrong."""
+    secret = config.server.secret
+    return open_attachments(config.stores.attachments, secret=secret.get_secret_value() if secret else None)
+
+
+def speech_for(config: cfg.Config) -> Speech | None:
+    """The service that transcribes; None when none is configured."""
+    if config.speech is None:
+        return None
+    key = config.speech.api_key
+    return Speech(config.speech.url, api_key=key.get_secret_value() if key else None, model=config.speech.model)

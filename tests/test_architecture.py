@@ -34,11 +34,12 @@ ROOMS: dict[str, set[str]] = {
     "pipeline": {*_BASE, "stores"},
     "runs": {*_BASE, "pipeline", "stores"},
     "transports": {*_BASE, "framing", "pipeline"},
+    "speech": {"errors"},
     "library": {*_BASE, "framing", "pipeline"},
-    "assembly": {*_BASE, "config", "stores", "pipeline", "transports", "engine"},
+    "assembly": {*_BASE, "config", "stores", "speech", "pipeline", "transports", "engine"},
     "engine": {*_BASE, "config", "pipeline", "runs", "assembly"},
     "testing": {*_BASE, "framing", "config", "transports", "library", "engine"},
-    "server": {*_BASE, "framing", "config", "pipeline", "runs", "transports", "engine", "bridge"},
+    "server": {*_BASE, "framing", "config", "stores", "pipeline", "runs", "transports", "engine", "bridge"},
     "cli": {*_BASE, "framing", "config", "pipeline", "transports", "library", "assembly", "engine", "server", "bridge"},
     "bridge": {"errors", "model", "engine", "library"},
 }
@@ -358,14 +359,15 @@ def test_every_module_says_why_it_exists() -> None:
 
 # What each door may not bring in: events are plain values, translation is sans-IO, and nobody who runs the bridge
 # needs the tools of tests. (A dialect's options are pydantic models, so that `Translator` brings that one.)
-SERVER = {"aiohttp", "grpc", "yaml", "asyncpg", "bridge.server", "bridge.config", "bridge.engine", "bridge.stores"}
+EXTRAS = {"asyncpg", "grpc", "jwt", "obstore", "openai"}
+SERVER = {"aiohttp", "yaml", *EXTRAS, "bridge.server", "bridge.config", "bridge.engine", "bridge.stores"}
 TESTS = {"hypothesis", "pytest", "_pytest", "bridge.testing"}
 DOORS = {
     "import bridge": {"orjson", "pydantic", "asyncio", "importlib.metadata", "bridge.model", *SERVER, *TESTS},
     "from bridge import Request, TextDelta, fold, pretty": {"pydantic", "asyncio", "ssl", *SERVER, *TESTS},
     "from bridge import Translator, decode; decode(b'', 'openai-chat')": {"asyncio", "ssl", *SERVER, *TESTS},
     "from bridge import Bridge": {"aiohttp", "grpc", "yaml", "bridge.server", *TESTS},
-    "from bridge.server import make_app": {"grpc", "asyncpg", *TESTS},
+    "from bridge.server import make_app": {*EXTRAS, *TESTS},
     "import bridge.testing; bridge.testing.fake_backend": {"hypothesis", "pytest", "aiohttp"},
 }
 

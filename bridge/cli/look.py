@@ -14,9 +14,11 @@ def check(args: argparse.Namespace) -> int:
     """Validates a configuration and prints its routes."""
     from bridge.assembly import assemble
     from bridge.config import load
+    from bridge.server.identity import Identity
 
     config = load(args.config)
     assemble(config)
+    Identity.of(config.server.auth)
     print(f"{args.config} is fine.")
     for line in config.describe():
         print(f"  {line}")

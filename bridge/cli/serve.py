@@ -83,7 +83,7 @@ def _announce(bridge: Bridge, port: int) -> None:
     host = config.server.host
     base = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::', '') else host}:{port}"
     print(f"dialect-bridge serves on {base}", flush=False)
-    keyed = config.server.auth is not None and bool(config.server.auth.keys)
+    keyed = not config.server.is_open
     for route in bridge.routes:
         names = ", ".join(b.name for b in route.backends)
         print(f"\n{route.dialect.name} at {route.path}  ->  {names}")

@@ -38,9 +38,12 @@ class Endpoint:
     """One row: `path` is relative to the mount path and may hold `{name}` or `{name:.+}` pieces.
 
     `header`: lets two dialects share one path. Where they do, requests that carry this header are meant, and the
-    endpoint without one gets the others; an endpoint that shares its path with no other gets all. `shared`: dialects
-    with this endpoint answer it alike, so that their routes may stand at one path; clients are told what all of them
-    have to tell.
+    endpoint without one gets the others; an endpoint that shares its path with no other gets all.
+    `shared`: dialects with this endpoint answer it alike, so that their routes may stand at one path; clients are told
+    what all of them have to tell.
+    `public`: nobody is asked who he is, since something else in the request gives the right (a signed URL).
+    `query_token`: the name of the route's option that, when true, lets this endpoint take a key from the query
+    parameter `access_token`.
     """
 
     method: str
@@ -48,6 +51,8 @@ class Endpoint:
     operation: Operation
     header: str | None = None
     shared: bool = False
+    public: bool = False
+    query_token: str | None = None
 
 
 Surface = tuple[Endpoint, ...]

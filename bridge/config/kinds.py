@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -17,6 +18,13 @@ from bridge.config.problems import at, expected, unknown, wrong
 DEMO = "demo"
 PYTHON = "python"
 BUILT_IN = (DEMO, PYTHON)
+
+PUBLIC_ALGORITHMS = (
+    *(f"{family}{size}" for family in ("RS", "PS", "ES") for size in (256, 384, 512)),
+    "EdDSA",
+)
+"""Signatures of tokens (RFC 7518, RFC 8037) that public keys check."""
+_ALGORITHMS = ("HS256", "HS384", "HS512", *PUBLIC_ALGORITHMS)
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+", re.IGNORECASE)
@@ -189,6 +197,19 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _algorithm(value: str) -> str:
+    if value not in _ALGORITHMS:
+        raise unknown("algorithm", _ALGORITHMS)
+    return value
+
+
+def _network(value: str) -> str:
+    try:
+        return str(ipaddress.ip_network(value))
+    except ValueError:
+        raise expected("an IP address, or a network such as 10.0.0.0/8 (no bits set beyond its length)") from None
+
+
 def _time_zone(value: str) -> str:
     try:
         # UTC needs no time zone data, and a slim container has none.
@@ -218,6 +239,8 @@ Reference = Annotated[str, AfterValidator(_reference)]
 Origin = Annotated[str, AfterValidator(_origin)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
+Algorithm = Annotated[str, AfterValidator(_algorithm)]
+Network = Annotated[str, AfterValidator(_network)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 FrontDialect = Annotated[str, AfterValidator(_registered)]
 BackDialect = Annotated[str, AfterValidator(_backend_dialect)]

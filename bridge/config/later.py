@@ -34,9 +34,6 @@ class Later:
 
 
 LATER: tuple[Later, ...] = (
-    Later(("server", "auth", "jwt"), True, "no token would be checked; use keys"),
-    Later(("server", "auth", "trusted_header"), True, "the header would not name the user; use keys"),
-    Later(("server", "auth", "trusted_proxies"), True, "it belongs to trusted_header; use keys"),
     Later(("server", "limits", "per_key"), True, "no key would be limited; use concurrent and queue"),
     Later(("backends", "*", "breaker"), True, "a failing backend would still be called"),
     Later(("backends", "*", "fetch_urls"), True, "nothing would be fetched"),

@@ -29,7 +29,9 @@ from bridge.codec import Endpoint, Options, registry
 from bridge.config.kinds import (
     BUILT_IN,
     DEMO,
+    PUBLIC_ALGORITHMS,
     PYTHON,
+    Algorithm,
     AttachmentsUrl,
     BackDialect,
     BackendName,
@@ -39,6 +41,7 @@ from bridge.config.kinds import (
     Headers,
     HistoryUrl,
     MountPath,
+    Network,
     OptionalSecret,
     OptionalText,
     OptionalUrl,
@@ -152,28 +155,69 @@ class ApiKey(Section):
 
 
 class Jwt(Section):
-    jwks_url: OptionalUrl = Field(default=None, description="where the public keys are")
+    """Signed tokens. Exactly one of `jwks_url` and `secret` is set."""
+
+    jwks_url: OptionalUrl = Field(default=None, description="where the issuer's public keys are")
     secret: OptionalSecret = Field(default=None, description="or the shared secret of HS256")
-    audience: str | None = Field(default=None, description="the audience a token must name")
-    user_claim: str = Field(default="sub", description="the claim that names the user")
+    algorithms: tuple[Algorithm, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="signatures that are taken; absent = HS256 with a secret, else RS, PS, ES of any size and EdDSA",
+    )
+    audience: OptionalText = Field(
+        default=None, description="the audience a token must name; absent = none may be named"
+    )
+    issuer: OptionalText = Field(default=None, description="the issuer a token must name; absent = any")
+    user_claim: Text = Field(default="sub", description="the claim that names the user")
+    leeway: Duration = Field(default=30.0, description="how wrong clocks may be")
+
+    @model_validator(mode="after")
+    def _one_kind_of_key(self) -> Self:
+        if (self.jwks_url is None) == (self.secret is None):
+            came = "neither" if self.secret is None else "both"
+            raise wrong(f"expected exactly one of jwks_url and secret, got {came}")
+        # A public key taken for a shared secret would let everybody sign.
+        shared = self.secret is not None
+        if misfits := [name for name in self.accepted if name.startswith("HS") != shared]:
+            what = "a secret checks HS256, HS384 and HS512 only" if shared else "public keys cannot check these"
+            raise at(("algorithms",), wrong(f"{what}, not {', '.join(misfits)}"))
+        return self
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The algorithms that are taken."""
+        if self.algorithms is not None:
+            return self.algorithms
+        return ("HS256",) if self.secret is not None else PUBLIC_ALGORITHMS
 
 
 class Auth(Section):
-    """Who may call. `keys` is None when everybody may, which only `auth: none` says; it is never empty."""
+    """Who may call. With no method at all everybody may, which only `auth: none` says."""
 
     keys: tuple[ApiKey, ...] | None = Field(default=None, description="clients and their keys")
     jwt: Annotated[Jwt | None, _OrOff] = Field(
         default=None, description="signed tokens", json_schema_extra=_or_off_word
     )
     trusted_header: HeaderName | None = Field(default=None, description="header in which a proxy names the user")
-    trusted_proxies: tuple[str, ...] = Field(default=(), description="addresses whose trusted_header counts")
+    trusted_proxies: tuple[Network, ...] = Field(
+        default=(), description="addresses or networks of the proxies whose trusted_header counts"
+    )
 
     @model_validator(mode="after")
     def _some_method(self) -> Self:
-        if not self.keys and self.jwt is None and self.trusted_header is None:
+        if self.is_none:
             # An empty list would lock everybody out or let everybody in; nobody can tell which was meant.
             raise wrong("names no keys; list them under keys, or write `auth: none` to serve everybody")
+        if self.trusted_header is not None and not self.trusted_proxies:
+            raise at(("trusted_proxies",), wrong("missing; whoever reaches the bridge could write trusted_header"))
+        if self.trusted_proxies and self.trusted_header is None:
+            raise at(("trusted_header",), wrong("missing; trusted_proxies belongs to it"))
         return self
+
+    @property
+    def is_none(self) -> bool:
+        """Whether no method is configured: `auth: none`."""
+        return not self.keys and self.jwt is None and self.trusted_header is None
 
 
 def _none_is_open(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
@@ -227,7 +271,7 @@ class Server(Section):
     @property
     def is_open(self) -> bool:
         """Whether everybody may call: by `auth: none`, or on loopback with nothing said."""
-        return self.auth is None or self.auth.keys is None
+        return self.auth is None or self.auth.is_none
 
 
 # ------------------------------------------------------------------------------ backends

@@ -18,8 +18,9 @@ from bridge.codec import Context, Dialect, Endpoint, ModelInfo, Operation
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.pipeline import trouble
-from bridge.server.access import Gate, Key, Keys
+from bridge.server.access import Gate
 from bridge.server.durable import DurableHandler
+from bridge.server.identity import Identity, visit_of
 from bridge.server.runs import Rules, RunHandler
 from bridge.server.wire import USER, error_of, read_request, request_id, response_of
 
@@ -46,7 +47,7 @@ class State:
     """
 
     bridge: Bridge
-    keys: Keys
+    identity: Identity
     gate: Gate
     origins: frozenset[str]
     handlers: list[RunHandler] = field(default_factory=list)
@@ -90,9 +91,10 @@ STATE = web.AppKey("state", State)
 def make_app(bridge: Bridge) -> web.Application:
     """An application that serves all routes of `bridge`; it opens and closes the bridge with itself."""
     server = bridge.config.server
-    keys = [Key(k.name, bytes.fromhex(k.digest), frozenset(k.routes)) for k in (server.auth and server.auth.keys) or ()]
     origins = server.cors.origins if server.cors else ()
-    state = State(bridge, Keys(keys or None), Gate(server.limits.concurrent, server.limits.queue), frozenset(origins))
+    state = State(
+        bridge, Identity.of(server.auth), Gate(server.limits.concurrent, server.limits.queue), frozenset(origins)
+    )
     app = web.Application(client_max_size=server.max_body, middlewares=[_shape_errors])
     app[STATE] = state
     app[CANCELS] = False
@@ -108,12 +110,15 @@ async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
     bridge = app[STATE].bridge
     for handler in app[STATE].handlers:
         handler.watch = not app[CANCELS]
-    if bridge.is_open:
+    try:
+        if bridge.is_open:
+            yield
+            return
+        await bridge.start()
         yield
-        return
-    await bridge.start()
-    yield
-    await bridge.close()
+        await bridge.close()
+    finally:
+        await app[STATE].identity.close()
 
 
 # ---------------------------------------------------------------------- routing
@@ -139,7 +144,7 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
             choices = table.setdefault((endpoint.method, path or "/"), [])
             if endpoint.shared and any(known.shared for known, _ in choices):
                 continue  # the first route there answers for all of them
-            handler = _guarded(make(), route, state)
+            handler = _guarded(make(), endpoint, route, state)
             choices.append((endpoint, handler))
             if not endpoint.path and path:
                 # Where the mount path is the endpoint, clients write it with and without a slash at its end.
@@ -235,13 +240,14 @@ def _share_models(one: Route, other: Route) -> bool:
     return one.path == other.path and all(shares)
 
 
-def _guarded(handler: Handler, route: Route, state: State) -> Handler:
+def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
     """Lets in whoever may, and answers what is refused in the dialect's own shape."""
+    in_query = endpoint.query_token is not None and bool(getattr(route.options, endpoint.query_token, False))
 
     async def handle(http: web.Request) -> web.StreamResponse:
         http[DIALECT] = route.dialect
         try:
-            http[USER] = state.keys.check(http, route.path) or ""
+            http[USER] = "" if endpoint.public else await state.identity.user(visit_of(http, in_query), route.path)
             return await handler(http)
         except BridgeError as error:
             return error_of(route.dialect, error.failure)

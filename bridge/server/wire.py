@@ -13,7 +13,7 @@ from bridge.errors import ErrorCode, Failure, RequestError
 
 REQUEST_ID = web.RequestKey("request_id", str)
 USER = web.RequestKey("user", str)
-"""The name of the key by which a request came in; the owner of all that is made with it."""
+"""The user whom a request comes from (`bridge.server.identity`); the owner of all that is made with it."""
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 
 STREAM_HEADERS = {

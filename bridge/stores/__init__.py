@@ -1,17 +1,21 @@
 """What is kept between requests.
 
-The conversation history, on SQLite or PostgreSQL: `open_history(url)`, with the contract in `bridge.stores.base`.
-Asynchronous runs and their events, on SQLite or Redis: `open_runs(url)`, with the contract in `bridge.stores.runs`.
+Conversations, on SQLite or PostgreSQL: `open_history(url)`, with the contract in `bridge.stores.base`. Runs
+and their events, on SQLite or Redis: `open_runs(url)`, `bridge.stores.runs`. Uploads, in a folder or on S3:
+`open_attachments(url)`, `bridge.stores.attachments`.
 """
 
 from __future__ import annotations
 
 from bridge.errors import ConfigError
+from bridge.stores.attachments import Attachment, Attachments
 from bridge.stores.base import LEASE, Bounds, Conversation, History, StoreConflict
 from bridge.stores.runs import MAX_ENTRIES, LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore
 
 __all__ = [
     "LEASE",
+    "Attachment",
+    "Attachments",
     "Bounds",
     "Conversation",
     "History",
@@ -22,6 +26,7 @@ __all__ = [
     "RunState",
     "RunStore",
     "StoreConflict",
+    "open_attachments",
     "open_history",
     "open_runs",
 ]
@@ -63,3 +68,21 @@ def open_runs(url: str, *, max_entries: int = MAX_ENTRIES) -> RunStore:
 
         return RedisRuns(url, max_entries=max_entries)
     raise ConfigError("expected sqlite:///... or redis://... for the run store")
+
+
+def open_attachments(url: str, *, secret: str | None = None) -> Attachments:
+    """The images at `file:///relative/folder`, `file:////absolute/folder` or `s3://bucket?endpoint=...`.
+
+    `secret` signs the URLs of a folder; without one it is made and kept there. Raises `ConfigError`, never repeating
+    the URL.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme == "file" and rest.startswith("/") and rest.strip("/"):
+        from bridge.stores.folder import FolderAttachments
+
+        return FolderAttachments(rest[1:], secret=secret)
+    if scheme == "s3":
+        from bridge.stores.s3 import S3Attachments, parse
+
+        return S3Attachments(*parse(url))
+    raise ConfigError("expected file:///... or s3://... for the attachment store")

@@ -16,6 +16,7 @@ from bridge.server import running
 from tests.docs.helpers import EXAMPLES, ROOT
 from tests.pairs.agents import AGENTS
 from tests.server.harness import FakeBackend, ask, fake_backend, free_port, post, serving
+from tests.server.issuer import Issuer, SigningKey
 
 KEYS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
 CHAT = b"""\
@@ -169,6 +170,20 @@ async def test_keys() -> None:
         assert refused.status == 403
         assert "detail" in refused.json
         assert "error" in (await post(*chat)).json
+
+
+async def test_users_from_a_login_service() -> None:
+    async with fake_backend() as backend:
+        key = SigningKey()
+        variables = {**KEYS, "JWKS_URL": Issuer(backend, key).url}
+        async with _recipe("identity", **variables) as url:
+            chat = f"{url}/v1/chat/completions"
+            good = key.sign(aud="bridge", iss="our-login")
+            assert (await post(chat, _talk("Hi"), x_api_key="key-of-web")).status == 200
+            assert (await post(chat, _talk("Hi"), authorization=f"Bearer {good}")).status == 200
+            other = await post(chat, _talk("Hi"), authorization=f"Bearer {key.sign(aud='x', iss='our-login')}")
+            assert (other.status, "another audience" in other.json["error"]["message"]) == (401, True)
+            assert (await post(chat, _talk("Hi"), x_user="alice")).status == 401
 
 
 async def test_passthrough_is_byte_equal_and_the_rest_is_not() -> None:

@@ -323,6 +323,15 @@ def test_loopback_needs_no_auth(host: str) -> None:
     assert parse(mapping(server={"host": host})).server.is_open
 
 
+def test_every_method_of_auth_closes_the_door() -> None:
+    for auth in (
+        {"keys": [{"name": "a", "key": "b"}]},
+        {"jwt": {"secret": "s"}},
+        {"trusted_header": "X-User", "trusted_proxies": ["::1"]},
+    ):
+        assert not parse(mapping(server={"host": "0.0.0.0", "auth": auth})).server.is_open
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.2", "bridge.example", "localhost.example", "127.0.0.1.x"])
 def test_what_is_not_loopback_must_say_that_it_is_open(host: str) -> None:
     assert not is_loopback(host)
@@ -439,10 +448,25 @@ DURATION = "expected a duration such as 500ms, 5s, 10m, 24h, 90d or a number of 
             'server.auth.keys[1].name: "a" is already the name of keys[0]']),
         ("{auth: {keys: [{name: a, key: b}, {name: c, key: b}]}}", [
             "server.auth.keys[1]: the same key as keys[0]; its user could not be told"]),
-        ("{auth: {jwt: {secret: x}}}", [
-            "server.auth.jwt: not available in this version: no token would be checked; use keys"]),
+        ("{auth: {jwt: {}}}", [
+            "server.auth.jwt: expected exactly one of jwks_url and secret, got neither"]),
+        ("{auth: {jwt: {secret: x, jwks_url: 'https://h/keys'}}}", [
+            "server.auth.jwt: expected exactly one of jwks_url and secret, got both"]),
+        ("{auth: {jwt: {secret: x, algorithms: [HS256, RS256]}}}", [
+            "server.auth.jwt.algorithms: a secret checks HS256, HS384 and HS512 only, not RS256"]),
+        ("{auth: {jwt: {jwks_url: 'https://h/keys', algorithms: [HS256, RS256]}}}", [
+            "server.auth.jwt.algorithms: public keys cannot check these, not HS256"]),
+        ("{auth: {jwt: {jwks_url: 'https://h/keys', algorithms: [none]}}}", [
+            'server.auth.jwt.algorithms[0]: unknown algorithm (text). Known algorithms: '
+            "HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA"]),
+        ("{auth: {jwt: {jwks_url: keys}}}", [f"server.auth.jwt.jwks_url: {URL}, got text"]),
         ("{auth: {trusted_header: X-User}}", [
-            "server.auth.trusted_header: not available in this version: the header would not name the user; use keys"]),
+            "server.auth.trusted_proxies: missing; whoever reaches the bridge could write trusted_header"]),
+        ("{auth: {trusted_proxies: [10.0.0.1], keys: [{name: a, key: b}]}}", [
+            "server.auth.trusted_header: missing; trusted_proxies belongs to it"]),
+        ("{auth: {trusted_header: X-User, trusted_proxies: [10.0.0.1/8]}}", [
+            "server.auth.trusted_proxies[0]: expected an IP address, or a network such as 10.0.0.0/8 "
+            '(no bits set beyond its length), got text']),
         ("{limits: {per_key: {concurrent: 5}}}", [
             "server.limits.per_key: not available in this version: "
             "no key would be limited; use concurrent and queue"]),

@@ -1,0 +1,150 @@
+"""Who a request comes from: decided here, once, before anything is done with it.
+
+The user that comes out owns all that the request makes: conversations, runs, files. There is one name space of users,
+whether a key, a signed token or a proxy in front names them. Nothing here ever repeats what a request brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from multidict import MultiMapping
+
+from bridge.errors import ErrorCode, RequestError
+from bridge.server.access import Key, Keys
+
+if TYPE_CHECKING:
+    from bridge.config import Auth, Jwt
+    from bridge.server.tokens import Tokens
+
+QUERY_TOKEN = "access_token"
+"""The query parameter that may carry a key where an endpoint and its route let it: EventSource sends no headers."""
+_KEY_HEADERS = ("x-api-key", "api-key")  # Anthropic's spelling, and Azure's of OpenAI's
+_LONGEST_USER = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a request shows of its sender, whatever carried it. `address`: the IP address of the connection's peer."""
+
+    headers: MultiMapping[str]
+    address: str | None = None
+    query_token: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key or token that was sent, in any of its spellings; empty = none. The only place that knows them."""
+        scheme, _, token = self.headers.get("authorization", "").strip().partition(" ")
+        if scheme.lower() == "bearer" and token.strip():
+            return token.strip()
+        named = (self.headers.get(name, "").strip() for name in _KEY_HEADERS)
+        return next(filter(None, named), self.query_token)
+
+
+def visit_of(http: web.Request, query_token: bool = False) -> Visit:
+    """`query_token`: a key in the query counts, too."""
+    return Visit(http.headers, http.remote, http.query.get(QUERY_TOKEN, "").strip() if query_token else "")
+
+
+def unauthorized(message: str) -> RequestError:
+    """The one refusal of who cannot be told; every dialect passes the header on."""
+    return RequestError(message, code=ErrorCode.UNAUTHORIZED, headers={"www-authenticate": "Bearer"})
+
+
+def checked_user(name: str, where: str) -> str:
+    """The name as that of a user; `where` it stood. Raises `RequestError` (unauthorized) for what can be nobody's."""
+    if not name or len(name) > _LONGEST_USER or not name.isprintable():
+        raise unauthorized(f"{where} holds no name of a user: 1 to {_LONGEST_USER} printable characters.")
+    return name
+
+
+class Proxy:
+    """A proxy in front that names the user in a header. From any other address the header is an attempt to cheat."""
+
+    def __init__(self, header: str, networks: Sequence[str]) -> None:
+        self._header = header
+        self._networks: list[IPv4Network | IPv6Network] = [ip_network(network) for network in networks]
+
+    def user(self, visit: Visit) -> str | None:
+        """The user, None when the header is absent or empty. Raises `RequestError` (unauthorized)."""
+        sent = visit.headers.getall(self._header, [])
+        if not any(value.strip() for value in sent):
+            return None
+        if not self._trusts(visit.address):
+            raise unauthorized(f"The header {self._header} is not taken from this address.")
+        if len(sent) > 1:
+            # Proxies that append instead of replacing leave the client's own line in front of theirs.
+            raise unauthorized(f"The header {self._header} came more than once.")
+        return checked_user(sent[0].strip(), f"The header {self._header}")
+
+    def _trusts(self, address: str | None) -> bool:
+        try:
+            peer = ip_address((address or "").partition("%")[0])
+        except ValueError:
+            return False
+        if isinstance(peer, IPv6Address) and peer.ipv4_mapped is not None:
+            peer = peer.ipv4_mapped
+        return any(peer in network for network in self._networks)
+
+
+class Identity:
+    """Every way in which a server knows its users. Without any, everybody may come in and is the same user."""
+
+    def __init__(
+        self, keys: Sequence[Key] = (), *, tokens: Tokens | None = None, proxy: Proxy | None = None, open: bool = False
+    ) -> None:
+        self._keys = Keys(keys)
+        self._tokens = tokens
+        self._proxy = proxy
+        self._open = open
+
+    @classmethod
+    def of(cls, auth: Auth | None) -> Identity:
+        """What `server.auth` says. Raises `ConfigError` for a token method whose packages are not installed."""
+        if auth is None or auth.is_none:
+            return cls(open=True)
+        keys = [Key(k.name, bytes.fromhex(k.digest), frozenset(k.routes)) for k in auth.keys or ()]
+        proxy = Proxy(auth.trusted_header, auth.trusted_proxies) if auth.trusted_header else None
+        return cls(keys, tokens=_tokens(auth.jwt) if auth.jwt else None, proxy=proxy)
+
+    async def user(self, visit: Visit, mount: str) -> str:
+        """The user who asks for something on the route at `mount`; empty where everybody may.
+
+        Raises `RequestError` (unauthorized, forbidden), `BackendError` when a token cannot be checked now.
+        """
+        if self._open:
+            return ""
+        named = self._proxy.user(visit) if self._proxy is not None else None
+        if named is not None:
+            return named
+        sent = visit.key
+        if not sent:
+            raise unauthorized(self._what_is_needed())
+        key = self._keys.find(sent)
+        if key is not None:
+            return key.opens(mount)
+        if self._tokens is not None:
+            return await self._tokens.user(sent)
+        raise unauthorized("The API key is not known here.")
+
+    def _what_is_needed(self) -> str:
+        if not self._keys and self._tokens is None:
+            return "The request does not come through the proxy that names its user."
+        what = "An API key" if self._keys else "A token"
+        return f"{what} is needed: send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'."
+
+    async def close(self) -> None:
+        """Closes connections to where the keys of tokens are fetched from."""
+        if self._tokens is not None:
+            await self._tokens.close()
+
+
+def _tokens(section: Jwt) -> Tokens:
+    # The package is small, but a server without tokens has no use for it.
+    from bridge.server.tokens import Tokens
+
+    return Tokens.of(section)

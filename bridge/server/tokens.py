@@ -1,0 +1,132 @@
+"""JSON Web Tokens (RFC 7519) as a way to name the user: who signed them, for whom, until when, which claim counts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jwt
+from jwt import exceptions
+from jwt.algorithms import has_crypto
+
+from bridge.errors import ConfigError, RequestError
+from bridge.server.identity import checked_user, unauthorized
+from bridge.server.jwks import KeySet
+
+if TYPE_CHECKING:
+    from bridge.config import Jwt
+
+log = logging.getLogger("bridge.server")
+
+_SHORT = 32
+"""Bytes below which a shared secret can be guessed from one token (RFC 7518, section 3.2)."""
+_HMAC_BLOCK = 64
+
+_LEAKS = (ValueError, TypeError, ArithmeticError, RecursionError)
+"""What PyJWT lets through on odd tokens: lone surrogates, `{"exp": 1e999}`, a header of a thousand lists."""
+
+_REFUSALS: dict[type[Exception], str] = {
+    exceptions.ExpiredSignatureError: "The token has expired.",
+    exceptions.ImmatureSignatureError: "The token is not valid yet.",
+    exceptions.InvalidAudienceError: "The token is meant for another audience.",
+    exceptions.InvalidIssuerError: "The token is from another issuer.",
+    exceptions.InvalidAlgorithmError: "The token is signed with an algorithm that is not taken here.",
+    exceptions.InvalidSignatureError: "The token's signature is wrong.",
+    exceptions.MissingRequiredClaimError: "The token lacks a claim that is needed here.",
+}
+
+
+class Tokens:
+    """Checks tokens with one shared `secret` or with the public `keys` of an issuer. `leeway`: seconds."""
+
+    def __init__(
+        self,
+        algorithms: Sequence[str],
+        *,
+        secret: str | None = None,
+        keys: KeySet | None = None,
+        audience: str | None = None,
+        issuer: str | None = None,
+        user_claim: str = "sub",
+        leeway: float = 30.0,
+    ) -> None:
+        self._algorithms = list(algorithms)
+        # HMAC fills keys up to its block with zeros (RFC 2104): the same signature, without PyJWT's warning each time.
+        self._secret = (secret or "").encode().ljust(_HMAC_BLOCK, b"\0")
+        self._keys = keys
+        self._audience = audience
+        self._issuer = issuer
+        self._user_claim = user_claim
+        self._leeway = leeway
+
+    @classmethod
+    def of(cls, section: Jwt) -> Tokens:
+        """Raises `ConfigError` when public keys are asked for and the package that checks them is missing."""
+        keys, secret = None, None
+        if section.secret is not None:
+            secret = section.secret.get_secret_value()
+            if len(secret.encode()) < _SHORT:
+                log.warning("server.auth.jwt.secret can be guessed: it has less than %d bytes", _SHORT)
+        else:
+            if not has_crypto:
+                raise ConfigError(
+                    "server.auth.jwt.jwks_url needs the extra jwt: pip install 'dialect-bridge[jwt]'; "
+                    "only secret works without it"
+                )
+            keys = KeySet(section.jwks_url or "")
+        return cls(
+            section.accepted,
+            secret=secret,
+            keys=keys,
+            audience=section.audience,
+            issuer=section.issuer,
+            user_claim=section.user_claim,
+            leeway=section.leeway,
+        )
+
+    async def user(self, token: str) -> str:
+        """The user whom the token names. Raises `RequestError` (unauthorized) that says why it is not taken.
+
+        Raises `BackendError` (503) when the issuer's keys cannot be had.
+        """
+        try:
+            claims = await self._claims(token)
+        except (exceptions.PyJWTError, *_LEAKS) as error:
+            # Its own text is not repeated: some hold the key.
+            reason = next((_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), None)
+            raise unauthorized(reason or "This is neither a known API key nor a well-formed token.") from None
+        named = claims.get(self._user_claim)
+        if isinstance(named, int) and not isinstance(named, bool):
+            named = str(named)  # Some issuers number their users.
+        return checked_user(named if isinstance(named, str) else "", f"The token's claim {self._user_claim}")
+
+    async def close(self) -> None:
+        if self._keys is not None:
+            await self._keys.close()
+
+    async def _claims(self, token: str) -> dict[str, Any]:
+        # The header is read before it is believed: only to find the key. `decode` then checks everything.
+        header = jwt.get_unverified_header(token)
+        if header.get("alg") not in self._algorithms:
+            raise exceptions.InvalidAlgorithmError
+        key: jwt.PyJWK | bytes = self._secret
+        if self._keys is not None:
+            found = await self._keys.find(header.get("kid"), header["alg"])
+            if found is None:
+                raise self._unknown_key()
+            key = found
+        return jwt.decode(
+            token,
+            key,
+            algorithms=self._algorithms,
+            audience=self._audience,
+            issuer=self._issuer,
+            leeway=self._leeway,
+            # `sub` need not be text when another claim names the user; `checked_user` looks at the one that does.
+            options={"verify_sub": False},
+        )
+
+    @staticmethod
+    def _unknown_key() -> RequestError:
+        return unauthorized("The token is signed with a key that its issuer does not have.")

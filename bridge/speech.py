@@ -1,0 +1,133 @@
+"""Speech to text: a WAV file goes to any OpenAI-compatible `/audio/transcriptions`, through the `openai` package."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable
+from typing import TYPE_CHECKING
+
+from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI, Omit
+
+LIMIT = 10 * 2**20
+"""Bytes of the longest recording."""
+
+EMPTY = "empty"
+UNSUPPORTED_FORMAT = "unsupported_format"
+"""`details["reason"]` of the two kinds of `invalid_request`, for dialects that have a word for each."""
+
+_TYPES = frozenset({"audio/wav", "audio/x-wav", "audio/wave", "audio/vnd.wave", "application/octet-stream", ""})
+_HEAD = 12
+_CONNECT = 5.0  # seconds
+
+
+async def read_wav(data: AsyncIterable[bytes] | None, content_type: str = "", *, limit: int = LIMIT) -> bytes:
+    """A recording, whole; reading stops at `limit` bytes. `content_type`: as declared; empty = not said.
+
+    Raises `RequestError`: too_large; invalid_request with `details["reason"]` `EMPTY` or `UNSUPPORTED_FORMAT`.
+    """
+    if data is not None and content_type not in _TYPES:
+        raise _unsupported()
+    wav = bytearray()
+    if data is not None:
+        async for piece in data:
+            wav += piece
+            if len(wav) > limit:
+                raise RequestError(
+                    f"The recording is larger than the limit of {limit} bytes.", code=ErrorCode.TOO_LARGE
+                )
+            if len(wav) >= _HEAD and not _is_wav(wav):
+                raise _unsupported()
+    if not wav:
+        raise RequestError("There is no recording.", details={"reason": EMPTY})
+    if not _is_wav(wav):
+        raise _unsupported()
+    return bytes(wav)
+
+
+def _is_wav(data: bytes | bytearray) -> bool:
+    return data[:4] == b"RIFF" and data[8:12] == b"WAVE"
+
+
+def _unsupported() -> RequestError:
+    return RequestError(
+        "Expected a WAV file (audio/wav), which begins with RIFF....WAVE.", details={"reason": UNSUPPORTED_FORMAT}
+    )
+
+
+class Speech:
+    """A service that transcribes. `url`: its base, to which `/audio/transcriptions` is added; `timeout` in seconds."""
+
+    def __init__(
+        self, url: str, *, api_key: str | None = None, model: str = "whisper-1", timeout: float = 60.0
+    ) -> None:
+        self._url = url
+        self._api_key = api_key
+        self._model = model
+        self._timeout = timeout
+        self._client: AsyncOpenAI | None = None
+        self._headers: dict[str, str | Omit] = {}
+
+    def open(self) -> None:
+        """Raises `ConfigError` when the package that talks to the service is missing; connects to nothing yet."""
+        if self._client is not None:
+            return
+        try:
+            from openai import AsyncOpenAI, Omit, Timeout
+        except ImportError:
+            raise ConfigError("speech needs the extra speech: pip install 'dialect-bridge[speech]'") from None
+        self._client = AsyncOpenAI(
+            base_url=self._url,
+            api_key=self._api_key or "none",
+            timeout=Timeout(self._timeout, connect=_CONNECT),
+            # Clients try again by themselves, and counts multiply.
+            max_retries=0,
+        )
+        # What is not said, the package takes from its own variables; they belong to another service.
+        foreign = ("OpenAI-Organization", "OpenAI-Project", *(() if self._api_key else ("Authorization",)))
+        self._headers = dict.fromkeys(foreign, Omit())
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def transcribe(self, wav: bytes) -> str:
+        """The text of a recording. Raises `BackendError`, which repeats nothing of what the service said.
+
+        It is a 503 when the service cannot be reached, is too slow, fails, refuses our key or answers nonsense; a
+        recording that it refuses is `invalid_request` (`UNSUPPORTED_FORMAT`).
+        """
+        self.open()
+        assert self._client is not None
+        from openai import APIStatusError, OpenAIError
+
+        try:
+            async with asyncio.timeout(self._timeout):
+                heard = await self._client.audio.transcriptions.create(
+                    file=("audio.wav", wav, "audio/wav"),
+                    model=self._model,
+                    response_format="json",
+                    extra_headers=self._headers,
+                )
+        except APIStatusError as error:
+            if error.status_code in (400, 413, 415, 422):
+                raise _unsupported_there() from None
+            raise unavailable(f"status {error.status_code}") from None
+        except (OpenAIError, ValueError, TimeoutError) as error:
+            raise unavailable(type(error).__name__) from None
+        text = getattr(heard, "text", None)
+        if not isinstance(text, str):
+            raise unavailable("no text in its answer")
+        return text
+
+
+def unavailable(reason: str) -> BackendError:
+    """The one error for whatever is wrong with the service, and for none at all. `reason` holds no text of others."""
+    return BackendError(f"Speech cannot be transcribed now ({reason}).", code=ErrorCode.BACKEND_UNAVAILABLE, status=503)
+
+
+def _unsupported_there() -> RequestError:
+    return RequestError("The recording cannot be understood.", details={"reason": UNSUPPORTED_FORMAT})

@@ -1,0 +1,147 @@
+"""Uploaded images in an S3-compatible store, by `obstore`; URLs are signed by the store's own method (presigned GET).
+
+`s3://bucket?endpoint=https://...&region=...&access_key_id=...&secret_access_key=...`; what is not said comes from the
+usual `AWS_*` variables of the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterable, AsyncIterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import unquote
+
+from bridge.errors import BridgeError, ConfigError
+from bridge.stores.attachments import (
+    LIMIT,
+    Attachment,
+    Incoming,
+    check_owner,
+    forbidden,
+    mime_of,
+    new_path,
+    not_found,
+    store_failed,
+)
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_SETTINGS = (
+    "endpoint",
+    "region",
+    "access_key_id",
+    "secret_access_key",
+    "session_token",
+    "virtual_hosted_style_request",
+)
+_PIECE = 5 * 2**20  # bytes of one part of an upload: S3 takes no smaller ones
+_WIDE = 2  # parts on their way at once; what is read of an upload and not yet stored is bounded by this
+
+
+class S3Attachments:
+    """`Attachments` in one bucket."""
+
+    def __init__(self, bucket: str, settings: dict[str, str]) -> None:
+        try:
+            import obstore
+            from obstore.store import S3Store
+        except ImportError:
+            raise ConfigError("stores.attachments: s3 needs the extra s3: pip install 'dialect-bridge[s3]'") from None
+        self._api = obstore
+        self._bucket = bucket
+        plain = settings.get("endpoint", "").startswith("http://")
+        config: Any = dict(settings)
+        self._store = S3Store(
+            bucket,
+            config=config,
+            client_options={"allow_http": plain, "connect_timeout": "5s", "timeout": "60s"},
+            retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=20)},
+        )
+
+    async def open(self) -> None:
+        """Nothing is connected before it is needed."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def put(self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT) -> Attachment:
+        incoming = Incoming(data, limit)
+        await incoming.begin()
+        path = new_path(owner, thread, incoming.extension)
+        mime = mime_of(path)
+        try:
+            await self._api.put_async(
+                self._store,
+                path,
+                aiter(incoming),
+                attributes={"Content-Type": mime, "Content-Disposition": "inline"},
+                chunk_size=_PIECE,
+                max_concurrency=_WIDE,
+            )
+        except Exception as error:
+            if incoming.error is not None:
+                raise incoming.error from None
+            raise _failed(error) from None
+        return Attachment(self._bucket, path, mime, incoming.size)
+
+    async def stat(self, owner: str, bucket: str, path: str) -> Attachment:
+        check_owner(owner, path)
+        if bucket != self._bucket:
+            raise not_found()
+        try:
+            found = await self._api.head_async(self._store, path)
+        except FileNotFoundError:
+            raise not_found() from None
+        except Exception as error:
+            raise _failed(error) from None
+        return Attachment(bucket, path, mime_of(path), found["size"])
+
+    async def fetch(self, bucket: str, path: str) -> tuple[Attachment, AsyncIterator[bytes]]:
+        mime = mime_of(path)
+        if bucket != self._bucket:
+            raise not_found()
+        try:
+            found = await self._api.get_async(self._store, path)
+        except FileNotFoundError:
+            raise not_found() from None
+        except Exception as error:
+            raise _failed(error) from None
+        return Attachment(bucket, path, mime, found.meta["size"]), _pieces(found)
+
+    async def sign(self, attachment: Attachment, base: str, life: float) -> str:
+        try:
+            return await self._api.sign_async(self._store, "GET", attachment.path, timedelta(seconds=life))
+        except Exception as error:
+            raise _failed(error) from None
+
+    def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
+        """This store serves its own URLs; nobody was given one of ours."""
+        raise forbidden("This link is wrong or has expired.")
+
+
+async def _pieces(found: Any) -> AsyncIterator[bytes]:
+    try:
+        async for piece in found.stream(min_chunk_size=2**18):
+            yield bytes(piece)
+    except Exception as error:
+        raise _failed(error) from None
+
+
+def _failed(error: Exception) -> BridgeError:
+    """Its text is not repeated: it names addresses, some stores put credentials there."""
+    return store_failed("s3", type(error).__name__)
+
+
+def parse(url: str) -> tuple[str, dict[str, str]]:
+    """Bucket and settings of `s3://bucket?setting=value&...`. Raises `ConfigError`, which never repeats the URL."""
+    rest, _, query = url.removeprefix("s3://").partition("?")
+    if not url.startswith("s3://") or not _BUCKET.fullmatch(rest):
+        raise ConfigError("expected s3:// and the name of a bucket for the attachment store, and no path")
+    settings = {}
+    for pair in filter(None, query.split("&")):
+        name, _, value = pair.partition("=")
+        if name not in _SETTINGS:
+            raise ConfigError(f"expected settings of the attachment store among {', '.join(_SETTINGS)}")
+        # Not as in a form, where "+" is a space: keys are full of them.
+        settings[name] = unquote(value)
+    return rest, settings
