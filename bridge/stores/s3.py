@@ -7,9 +7,9 @@ usual `AWS_*` variables of the environment.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from bridge.errors import BridgeError, ConfigError
@@ -25,6 +25,7 @@ from bridge.stores.attachments import (
     store_failed,
 )
 
+_T = TypeVar("_T")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SETTINGS = (
     "endpoint",
@@ -88,24 +89,14 @@ class S3Attachments:
         check_owner(owner, path)
         if bucket != self._bucket:
             raise not_found()
-        try:
-            found = await self._api.head_async(self._store, path)
-        except FileNotFoundError:
-            raise not_found() from None
-        except Exception as error:
-            raise _failed(error) from None
+        found = await _asked(self._api.head_async(self._store, path))
         return Attachment(bucket, path, mime_of(path), found["size"])
 
     async def fetch(self, bucket: str, path: str) -> tuple[Attachment, AsyncIterator[bytes]]:
         mime = mime_of(path)
         if bucket != self._bucket:
             raise not_found()
-        try:
-            found = await self._api.get_async(self._store, path)
-        except FileNotFoundError:
-            raise not_found() from None
-        except Exception as error:
-            raise _failed(error) from None
+        found = await _asked(self._api.get_async(self._store, path))
         return Attachment(bucket, path, mime, found.meta["size"]), _pieces(found)
 
     async def sign(self, attachment: Attachment, base: str, life: float) -> str:
@@ -117,6 +108,16 @@ class S3Attachments:
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
         """This store serves its own URLs; nobody was given one of ours."""
         raise forbidden("This link is wrong or has expired.")
+
+
+async def _asked(asking: Awaitable[_T]) -> _T:
+    """What the store knows of one image."""
+    try:
+        return await asking
+    except FileNotFoundError:
+        raise not_found() from None
+    except Exception as error:
+        raise _failed(error) from None
 
 
 async def _pieces(found: Any) -> AsyncIterator[bytes]:
