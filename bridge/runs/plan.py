@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from bridge.codec import Context
 from bridge.model import Request, RunStarted
@@ -39,25 +39,15 @@ class RunPlan:
         return RunStarted(self.run_id, self.request.thread_id, self.request.model, self.created_at)
 
     def dump(self) -> str:
-        return write(
-            [
-                self.route,
-                self.front,
-                self.run_id,
-                self.created_at,
-                dump_request(self.request),
-                self.model,
-                self.eager,
-                self.request_id,
-                self.forwarded,
-            ]
-        )
+        """The plan as a JSON object: by name, since a plan may be read by another version than wrote it."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return write({**values, "request": dump_request(self.request)})
 
     @classmethod
     def load(cls, text: str) -> RunPlan:
         """The plan that `dump` wrote. Raises `ValueError` for anything else, such as one of a newer version."""
         try:
-            route, front, run_id, created_at, request, *rest = read(text)
-            return cls(route, front, run_id, created_at, load_request(request), *rest)
-        except TypeError as error:
+            values = read(text)
+            return cls(**{**values, "request": load_request(values["request"])})
+        except (TypeError, KeyError) as error:
             raise ValueError("expected the plan of a run") from error

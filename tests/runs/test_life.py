@@ -112,7 +112,7 @@ async def test_a_plan_that_cannot_be_read(bridge: Bridge, runs: Runs, run_engine
     """As one of a newer version would be: that run ends, and those after it are taken."""
     store = run_engine.store()
     keys = [RunKey("o", "/x", "t", f"r{n}") for n in range(4)]
-    for key, plan in zip(keys, ["", "[]", "{", '["x", 1, 2, 3, 4]'], strict=True):
+    for key, plan in zip(keys, ["", "[]", "{", '{"request": ["Q", []]}'], strict=True):
         await store.create(key, "f", plan)
     for key in keys:
         (entry,) = await store.read(key, wait=30)
