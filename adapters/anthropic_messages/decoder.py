@@ -17,6 +17,7 @@ from adapters.anthropic_messages.errors import error_in, failure_of
 from adapters.anthropic_messages.wire import (
     CITATIONS,
     NAME,
+    NO_USAGE,
     UNREAD,
     UsageReader,
     arguments_of,
@@ -102,7 +103,9 @@ class MessagesDecoder:
             if isinstance(block, dict):
                 self._block_start(index, block)
                 self._block_stop(index)
-        self._usage.feed(message.get("usage"), at_end=True)
+        if (usage := message.get("usage")) != NO_USAGE:
+            # Both counts are mandatory: nothing but two zeros is what a server writes that knows neither.
+            self._usage.feed(usage, at_end=True)
         self._note_end(message)
         self._over()
         return self._builder.take()

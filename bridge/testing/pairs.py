@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, outline, project, registry
+from bridge.codec.jsontext import loads
 from bridge.errors import BridgeError, Unsupported
 from bridge.framing import sse
 from bridge.library import Translator
@@ -52,6 +53,13 @@ def said(dialect: Dialect, *words: str, finish: FinishReason | None = FinishReas
         builder.finish(finish)
     builder.end()
     return encode(dialect, builder.take())
+
+
+def _value(arguments: str) -> Any:
+    try:
+        return loads(arguments)
+    except ValueError:
+        return arguments
 
 
 class PairConformance:
@@ -105,7 +113,11 @@ class PairConformance:
                 translator.response(wire.body, headers=wire.headers)
             return
         whole = WireResponse(200, {"content-type": "application/json"}, translator.response(wire.body))
-        assert told(verify(decode_whole(front, whole)), front) == meant
+        came = told(verify(decode_whole(front, whole)), front)
+        # There are wires that hold a call's arguments as an object, which keeps its value and not its spelling.
+        for answer in (came, meant):
+            answer["calls"] = [(i, name, _value(arguments)) for i, name, arguments in answer["calls"]]
+        assert came == meant
 
     @quick
     @given(data=st.data())

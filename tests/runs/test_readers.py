@@ -274,7 +274,7 @@ async def test_entries_are_compact_events(bridge: Bridge, runs: Runs) -> None:
 # ---------------------------------------------------------------------- many at once
 
 
-async def _restless(runs: Sequence[Runs], key: RunKey, dice: random.Random) -> list[bytes]:
+async def _restless(runs: Sequence[Runs], key: RunKey, dice: random.Random, begun: asyncio.Event) -> list[bytes]:
     """Reads a run with many cuts, each time from another process and from the last id that was seen."""
     frames: list[bytes] = []
     cursor = Cursor()
@@ -282,6 +282,7 @@ async def _restless(runs: Sequence[Runs], key: RunKey, dice: random.Random) -> l
         subscription = subscribe(dice.choice(runs), key, cursor)
         for _ in range(dice.randint(1, 3)):
             got = await subscription.read(30)
+            begun.set()
             kept = got[: dice.randint(0, len(got))] if dice.random() < 0.5 else got
             frames += [sse.join([frame]) for frame in kept]
             cursor = next((Cursor.parse(f.id) for f in reversed(kept) if f.id), cursor)
@@ -302,8 +303,10 @@ async def test_a_hundred_runs_with_cuts_and_a_killed_worker(
         ours = make_runs(lease=LEASE, concurrent=10)
         readers = [ours, make_runs(lease=LEASE)]
         keys = [await begin(bridge, ours, "count") for _ in range(100)]
-        reading = [asyncio.create_task(_restless(readers, key, random.Random(dice.random()))) for key in keys]
-        await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
+        begun = asyncio.Event()
+        reading = [asyncio.create_task(_restless(readers, key, random.Random(dice.random()), begun)) for key in keys]
+        # Not later: a quick worker on a busy machine would have ended them all.
+        await begun.wait()
         other.send_signal(signal.SIGKILL)
         await other.wait()
         await ours.open()
