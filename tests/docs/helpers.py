@@ -131,6 +131,17 @@ class Server:
         return self.process.wait(10)
 
 
+def _checkout(folder: Path) -> Path:
+    """A place that looks like this checkout and keeps its own data: what one test keeps is no other's business."""
+    here = folder / "checkout"
+    if not here.exists():
+        here.mkdir()
+        for entry in ROOT.iterdir():
+            if entry.name != "data":
+                (here / entry.name).symlink_to(entry)
+    return here
+
+
 @contextlib.contextmanager
 def server(
     folder: Path, *command: str, port: int | None = None, ready: str | None = "/healthz", **variables: str
@@ -140,6 +151,7 @@ def server(
     Inside the block it answers at `ready`; with None it has only printed its routes.
     """
     port = port or free_port()
+    here = _checkout(folder)
     out, err = folder / f"{port}.out", folder / f"{port}.err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         process = subprocess.Popen(
@@ -147,7 +159,7 @@ def server(
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
-            cwd=ROOT,
+            cwd=here,
             env=environment(**variables),
             start_new_session=True,
         )
