@@ -7,7 +7,7 @@ CONFIG ?= config.yaml
 TIME   ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test interop lint types bench fuzz docs clean
+.PHONY: help run test interop lint types bench fuzz fidelity docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -66,6 +66,9 @@ bench: $(VENV)/.dev  ## measure beside the baselines; BENCH="--scenarios all --r
 
 fuzz: $(VENV)/.fuzz  ## look for bytes that break a codec for TIME seconds (600); what is found becomes a test
 	$(BIN)/python -m tests.fuzz -max_total_time=$(TIME)
+
+fidelity: $(VENV)/.dev  ## write docs/fidelity.md anew, from the cards
+	$(BIN)/python -m tests.docs.fidelity
 
 docs: $(VENV)/.dev  ## the documentation as a site, in build/docs
 	$(BIN)/mkdocs build --strict
