@@ -10,7 +10,7 @@ from bridge.codec import Dialect, WireRequest, WireResponse, registry
 from bridge.errors import BridgeError, Failure, RequestError, Unsupported
 from bridge.framing import sse
 from bridge.library.reading import Reading
-from bridge.model import Event, Request, fold, verify
+from bridge.model import ArgsDelta, Event, ReasoningDelta, Request, TextDelta, fold, verify
 from bridge.testing.wires import context
 
 JSON = {"content-type": "application/json"}
@@ -39,10 +39,17 @@ def _stream(dialect: Dialect, data: bytes) -> None:
     """One well-formed run, wherever reads end, which the dialect's own clients can be told."""
     events = _read(dialect, [data])
     verify(events)
+    _check_texts(events)
     third = len(data) // 3
     assert _read(dialect, [data[:third], data[third:]]) == events, "where reads end changes what is read"
     encoder = dialect.encoder(context(dialect.front_options()))
     sse.join([*encoder.encode(events), *encoder.close()])
+
+
+def _check_texts(events: list[Event]) -> None:
+    """What is no string on the wire has not become text."""
+    wrong = [e for e in events if isinstance(e, (TextDelta, ReasoningDelta, ArgsDelta)) and type(e.text) is not str]
+    assert wrong == []
 
 
 def _read(dialect: Dialect, reads: list[bytes]) -> list[Event]:
@@ -56,6 +63,7 @@ def _response(dialect: Dialect, data: bytes) -> None:
     with contextlib.suppress(Unsupported):
         events = dialect.parse_response(WireResponse(200, JSON, data), context(dialect.back_options()))
         verify(events)
+        _check_texts(events)
         fold(events)
         dialect.assemble(events, context(dialect.front_options()))
 
