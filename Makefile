@@ -4,9 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 AGUI   := tests/interop/agui
 CONFIG ?= config.yaml
+TIME   ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test interop lint types bench docs clean
+.PHONY: help run test interop lint types bench fuzz fidelity docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -37,6 +38,11 @@ $(AGUI)/node_modules/.stamp: $(AGUI)/package.json $(AGUI)/package-lock.json $(AG
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the official AG-UI client will be skipped"; \
 	else echo "npm is not installed, and CI must have it"; exit 1; fi
 
+# libFuzzer for Python, a large wheel for Linux only: whoever fuzzes gets it.
+$(VENV)/.fuzz: $(VENV)/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	@touch $@
+
 OTHERS := $(VENV)/agentscope/.done $(VENV)/ag-kit/.done $(AGUI)/node_modules/.stamp
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
@@ -57,6 +63,12 @@ types: $(VENV)/.dev  ## mypy, strict
 
 bench: $(VENV)/.dev  ## measure beside the baselines; BENCH="--scenarios all --repeats 5" for the long run
 	$(BIN)/python bench/run.py $(BENCH)
+
+fuzz: $(VENV)/.fuzz  ## look for bytes that break a codec for TIME seconds (600); what is found becomes a test
+	$(BIN)/python -m tests.fuzz -max_total_time=$(TIME)
+
+fidelity: $(VENV)/.dev  ## write docs/fidelity.md anew, from the cards
+	$(BIN)/python -m tests.docs.fidelity
 
 docs: $(VENV)/.dev  ## the documentation as a site, in build/docs
 	$(BIN)/mkdocs build --strict

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.model import Data, FinishReason, Media, MediaKind, PartKind, as_text, result_text
+from bridge.model import Data, FinishReason, Media, MediaKind, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -98,6 +98,8 @@ class Encoder:
     def _start_part(self, event: ev.PartStarted) -> None:
         if event.kind is not PartKind.TOOL_CALL:
             return
+        if event.origin is not Origin.FUNCTION:
+            self._lost.add(Feature.TOOL_ORIGIN)
         call_id = event.call_id or ""
         self._call, self._argued = event, False
         self._out.append(write({"type": "tool-call-start", "toolCallId": call_id, "toolCallName": event.name or ""}))
@@ -110,6 +112,8 @@ class Encoder:
             self._out.append(self._piece + (said if said.isascii() else safe(said)) + b"}")
 
     def _end_part(self, event: ev.PartEnded) -> None:
+        if event.signature or event.redacted:
+            self._lost.add(Feature.REASONING_SIGNATURE)
         if event.part_id in self._thinking:
             self._say("</think>\n\n")
         elif self._call is not None and event.part_id == self._call.part_id:
@@ -169,12 +173,16 @@ class Encoder:
         else:
             self._lost.add(Feature.RAW, event.dialect)
 
+    def _use(self, event: ev.UsageReported) -> None:
+        self._lost.add(Feature.USAGE)
+        if event.cached is not None or event.reasoning is not None:
+            self._lost.add(Feature.USAGE_DETAILS)
+
     def _lose(self, event: Event) -> None:
         self._lost.add(_LOST[type(event)])
 
 
 _LOST: dict[type, Feature] = {
-    ev.UsageReported: Feature.USAGE,
     ev.StateChanged: Feature.STATE,
     ev.StepStarted: Feature.STEP,
     ev.StepEnded: Feature.STEP,
@@ -195,5 +203,6 @@ _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
     ev.RunFinished: Encoder._finish,
     ev.Heartbeat: Encoder._beat,
     ev.Raw: Encoder._raw,
+    ev.UsageReported: Encoder._use,
     **dict.fromkeys(_LOST, Encoder._lose),
 }

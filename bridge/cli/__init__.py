@@ -80,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     translate.add_argument("--from", dest="source", required=True, metavar="A", help="dialect of the input")
     translate.add_argument("--to", dest="target", required=True, metavar="B", help="dialect of the output")
     translate.add_argument("--what", default="stream", choices=["stream", "request", "response"])
+    translate.add_argument(
+        "--explain", action="store_true", help="show input, events, output and losses side by side: for bug reports"
+    )
     translate.set_defaults(run=_later("bridge.cli.look", "translate"))
 
     chat = _command(

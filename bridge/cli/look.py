@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from typing import Any
 
@@ -60,6 +61,8 @@ def translate(args: argparse.Namespace) -> int:
     """Translates stdin to stdout; names on stderr what was lost."""
     from bridge.library import Translator
 
+    if args.explain:
+        return _explain(args)
     translator = Translator(args.source, args.target)
     data = sys.stdin.buffer.read()
     if args.what == "stream":
@@ -73,6 +76,16 @@ def translate(args: argparse.Namespace) -> int:
     if translator.lost:
         print(f"lost: {', '.join(translator.lost)}", file=sys.stderr)
     return 0
+
+
+def _explain(args: argparse.Namespace) -> int:
+    """Writes the translation in columns instead of the translated bytes."""
+    from bridge.cli.explain import Explanation
+
+    explained = Explanation(sys.stdin.buffer.read(), args.source, args.target, args.what)
+    sys.stdout.buffer.write(explained.text(shutil.get_terminal_size((120, 24)).columns).encode())
+    sys.stdout.buffer.flush()
+    return 1 if explained.failed else 0
 
 
 def schema(args: argparse.Namespace) -> int:

@@ -72,6 +72,11 @@ class Translator:
         return self._losses.names
 
     @property
+    def lost_details(self) -> dict[str, str]:
+        """The same features, each with what of it was lost; an empty string where it is all of it."""
+        return self._losses.details
+
+    @property
     def asked(self) -> Request | None:
         """What the client asked, once `request` read it: does it want a stream, which model, which thread?"""
         return self._request

@@ -26,6 +26,7 @@ from bridge.library.reading import dialect_of
 from bridge.model import FinishReason, Heartbeat, PartKind, RunFailed, RunFinished, ToolMode, fold, verify
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import comparable, context, decode, encode
+from bridge.testing.witnesses import ANSWERS, REQUESTS, sayable_answers, sayable_requests
 
 # How long an example takes says nothing about the dialect, and heirs of one class share its tests.
 quick = settings(
@@ -61,6 +62,12 @@ class DialectConformance:
         events = data.draw(answers(interrupts=False, raw=False, choices=False))
         again = verify(decode(dialect, [encode(dialect, events)]))
         assert comparable(outline(fold(again))) == comparable(project(fold(events), dialect.card))
+
+    def test_its_own_wire_carries_all_that_is_exact(self, dialect: Dialect) -> None:
+        exact = {f for f in ANSWERS if dialect.card.answer(f) is Fate.EXACT}
+        assert exact - sayable_answers(dialect) == set()
+        exact = {f for f in REQUESTS if dialect.card.request(f) is Fate.EXACT}
+        assert exact - sayable_requests(dialect) == set()
 
     @quick
     @given(data=st.data())

@@ -8,3 +8,4 @@ from bridge.testing import PairConformance
 
 class TestPairs(PairConformance):
     dialects = registry.names()
+    names_losses = True

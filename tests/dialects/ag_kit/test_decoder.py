@@ -50,6 +50,11 @@ def test_calls_are_kept_apart_by_their_ids() -> None:
     assert (answer.text, answer.reason) == ("x", FinishReason.TOOL_CALLS)
 
 
+@pytest.mark.parametrize("content", [5, True, ["x"], {"text": "x"}, None])
+def test_content_that_is_no_string_is_no_text(content: Any) -> None:
+    assert fold(said(text("a"), text(content), text("b"))).text == "ab"
+
+
 @pytest.mark.parametrize("deltas", [[], [""], ["", ""], [None]])
 def test_a_call_without_arguments(deltas: list[Any]) -> None:
     assert calls(start("a"), *(args("a", d) for d in deltas), end("a")) == [("a", "f", "")]

@@ -198,7 +198,7 @@ def test_reasoning_is_dropped_or_marked() -> None:
     events = finished(made).take()
     ctx = context()
     assert payloads(encode(events, ctx)) == [text("So: 42")]
-    assert ctx.lost.names == ["reasoning"]
+    assert ctx.lost.names == ["reasoning", "reasoning_signature"]
     client = shown(events, context(options=FrontOptions(reasoning="text")))
     assert client.text == "<think>hmm</think>\n\nSo: 42"
 

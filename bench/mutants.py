@@ -1,0 +1,150 @@
+"""How much of an adapter its tests hold: small changes to its source, one at a time, and whether a test goes red.
+
+    python bench/mutants.py ag_kit --count 60 --seed 1
+
+Works on a copy of the last commit. For each mutant the dialect's own tests, conformance and fuzzing run until the
+first failure. What survives is printed as a line of source before and after: either nobody can notice it, or a test
+is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge.codec import registry
+
+ROOT = Path(__file__).parents[1]
+_LIMIT = 300.0
+"""Seconds: a mutant that never ends counts as found."""
+_SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One file with one node changed."""
+
+    path: Path
+    line: int
+    before: str
+    after: str
+    source: str
+
+
+def places(path: Path) -> list[tuple[Path, int]]:
+    """Where a module can be changed: the numbers of its nodes, in the order of a walk."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [(path, number) for number, node in enumerate(ast.walk(tree)) if _change(copy.deepcopy(node))]
+
+
+def mutant_at(path: Path, number: int) -> Mutant:
+    """The module with this node changed."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    node = next(node for n, node in enumerate(ast.walk(tree)) if n == number)
+    before = ast.unparse(node)
+    _change(node)
+    return Mutant(path, getattr(node, "lineno", 0), before, ast.unparse(node), ast.unparse(tree))
+
+
+def _change(node: ast.AST) -> bool:
+    """Changes the node in place; whether there was something to change."""
+    match node:
+        case ast.Compare():
+            swap = _SWAPS.get(type(node.ops[0]))
+            if swap is None:
+                return False
+            node.ops[0] = swap()  # type: ignore[call-overload]
+        case ast.BoolOp() | ast.BinOp():
+            swap = _SWAPS.get(type(node.op))
+            if swap is None:
+                return False
+            node.op = swap()  # type: ignore[assignment]
+        case ast.Constant(value=bool()):
+            node.value = not node.value
+        case ast.Constant(value=int()):
+            node.value = int(node.value) + 1  # type: ignore[arg-type]
+        case ast.If():
+            node.test = ast.UnaryOp(ast.Not(), node.test)
+        case ast.Return(value=ast.expr()):
+            node.value = ast.Constant(None)
+        case ast.Expr(value=ast.Call()):
+            node.value = ast.Constant(None)
+        case _:
+            return False
+    ast.fix_missing_locations(node)
+    return True
+
+
+def survives(mutant: Mutant, folder: Path, tests: list[str]) -> bool:
+    """Whether all tests pass with the mutant in place, which is taken out again."""
+    place = folder / mutant.path.relative_to(ROOT)
+    original = place.read_text(encoding="utf-8")
+    place.write_text(mutant.source, encoding="utf-8")
+    try:
+        return passes(folder, tests)
+    finally:
+        place.write_text(original, encoding="utf-8")
+
+
+def passes(folder: Path, tests: list[str]) -> bool:
+    """Whether the tests pass in this copy. The same generated examples come each time."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci", "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=_LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def tests_of(adapter: str) -> list[str]:
+    """The tests of an adapter: its own, and those of the suites for each dialect that it brings."""
+    package = f"adapters.{adapter}."
+    names = [n for n in registry.names() if type(registry.get(n)).__module__.startswith(package)]
+    if not names:
+        raise SystemExit(f"adapters/{adapter} brings no dialect that is installed")
+    return [f"tests/dialects/{adapter}", "tests/conformance", "tests/fuzz", "-k", f"{adapter} or " + " or ".join(names)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("adapter", help="a folder of adapters/")
+    parser.add_argument("--count", type=int, default=60, help="how many mutants are tried")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    every = [p for path in sorted((ROOT / "adapters" / args.adapter).glob("*.py")) for p in places(path)]
+    chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
+    tests = tests_of(args.adapter)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
+        subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
+        if not passes(folder, tests):
+            raise SystemExit("the tests fail without a mutant")
+        alive = []
+        for mutant in (mutant_at(*place) for place in chosen):
+            if survives(mutant, folder, tests):
+                alive.append(mutant)
+                where = mutant.path.relative_to(ROOT)
+                print(f"{where}:{mutant.line}\n  - {_first(mutant.before)}\n  + {_first(mutant.after)}", flush=True)
+    print(f"{args.adapter}: {len(chosen) - len(alive)} of {len(chosen)} mutants found (of {len(every)} there are)")
+
+
+def _first(source: str) -> str:
+    return source.partition("\n")[0]
+
+
+if __name__ == "__main__":
+    main()

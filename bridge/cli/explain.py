@@ -1,0 +1,161 @@
+"""`translate --explain`: what came, what it was taken for and what was made of it, side by side, as plain text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from itertools import zip_longest
+from typing import Any
+
+import orjson
+
+from bridge import __version__
+from bridge.codec import Context, Dialect, registry
+from bridge.errors import BridgeError
+from bridge.framing import sse
+from bridge.library import Translator
+from bridge.library.reading import Reading
+from bridge.model import Request, pretty
+
+_RUN = "run"
+"""The same run id each time: two reports of one recording can be compared."""
+_NARROWEST = 24
+_LONGEST = 1200
+_GAP = " | "
+
+Row = tuple[str, str, str]
+
+
+class Explanation:
+    """The three columns of one translation. `failed`: there is no translation, and the rows say why."""
+
+    def __init__(self, data: bytes, source: str, target: str, what: str) -> None:
+        """`what` is stream, request or response. Raises `ConfigError` for an unknown dialect."""
+        self.failed = False
+        self._title = f"dialect-bridge {__version__}: translate --from {source} --to {target} --what {what}"
+        self._heads = (source, "events" if what != "request" else "request", target)
+        self._source: Dialect = registry.get(source)
+        self._translator = Translator(source, target, run_id=_RUN)
+        rows = {"stream": self._stream, "request": self._request, "response": self._response}[what]
+        self._rows = list(rows(data))
+
+    def text(self, width: int) -> str:
+        """All of it in lines of at most `width` columns of a terminal, as far as three readable columns allow."""
+        column = max(_NARROWEST, (width - 2 * len(_GAP)) // 3)
+        lines = [self._title, "", *_lines(self._heads, column), *_lines(("-" * column,) * 3, column)]
+        for row in self._rows:
+            lines += [*_lines(row, column), *_lines(("", "", ""), column)]
+        return "\n".join([*lines, *self._lost()]) + "\n"
+
+    def _lost(self) -> Iterator[str]:
+        yield "lost:" if self._translator.lost else "lost: nothing"
+        for name, detail in self._translator.lost_details.items():
+            yield f"  {name}: {detail}" if detail else f"  {name}"
+
+    # ------------------------------------------------------------------ rows
+
+    def _stream(self, data: bytes) -> Iterator[Row]:
+        """A row for each frame, as if each had come in a read of its own, and one for the end."""
+        reading = self._reading()
+        for frame in _frames(data):
+            yield _wire(frame), pretty(reading.feed(frame)), _wire(self._translator.feed(frame))
+        yield "(end of input)", pretty(reading.close()), _wire(self._translator.close())
+
+    def _request(self, data: bytes) -> Iterator[Row]:
+        made = self._tried(lambda: self._translator.request(data, client=self._source))
+        sent, asked = self._translator.sent, self._translator.asked
+        line = f"{sent.method} {sent.path}\n" if sent is not None else ""
+        yield _wire(data), "\n".join(_asked(asked)) if asked is not None else "", line + made
+
+    def _response(self, data: bytes) -> Iterator[Row]:
+        reading = self._reading()
+        yield (
+            _wire(data),
+            pretty(reading.feed(data) + reading.close()),
+            self._tried(lambda: self._translator.response(data)),
+        )
+
+    def _tried(self, translate: Any) -> str:
+        """What the translation gave, or why it gave nothing."""
+        try:
+            return _wire(translate())
+        except BridgeError as error:
+            self.failed = True
+            return f"{error.code}: {error.message}"
+
+    def _reading(self) -> Reading:
+        return Reading(self._source, Context(_RUN, None, 0.0, self._source.back_options()))
+
+
+def _frames(data: bytes) -> list[bytes]:
+    """A stream cut after its blank lines, whichever line ends it has; a body in one piece is one frame."""
+    if not sse.is_stream(data):
+        return [data]
+    return [m[0] for m in re.finditer(rb".+?(?:(?:\r\n|\r|\n){2}|\Z)", data, re.DOTALL)]
+
+
+def _wire(data: bytes) -> str:
+    """Bytes to be looked at: a JSON body with its lines, frames as they are, nothing that a terminal would obey."""
+    try:
+        text = orjson.dumps(orjson.loads(data), option=orjson.OPT_INDENT_2).decode()
+    except ValueError:
+        text = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n").strip("\n")
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}... ({len(text)} characters)"
+    return text
+
+
+def _asked(request: Request) -> Iterator[str]:
+    """A request as lines: what it says, and each message and tool in one of its own."""
+    for field in fields(request):
+        value = getattr(request, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if isinstance(value, list) and value and all(map(is_dataclass, value)):
+            yield from (f"{field.name}[{n}] {_said(item)}" for n, item in enumerate(value))
+        elif value != default:
+            yield f"{field.name} {_said(value) if is_dataclass(value) else repr(value)}"
+
+
+def _said(value: Any) -> str:
+    return pretty(value).strip()
+
+
+# ---------------------------------------------------------------------- columns
+
+
+def _lines(row: Iterable[str], column: int) -> list[str]:
+    cells = [list(_wrapped(text, column)) for text in row]
+    return [_GAP.join(_padded(c, column) for c in line).rstrip() for line in zip_longest(*cells, fillvalue="")]
+
+
+def _wrapped(text: str, column: int) -> Iterator[str]:
+    """The lines of a cell; what is longer goes on in the next, at the place where the column ends."""
+    for line in text.split("\n"):
+        out, size = "", 0
+        for char in map(_safe, line):
+            wide = _size(char)
+            if size + wide > column:
+                yield out
+                out, size = "", 0
+            out, size = out + char, size + wide
+        yield out
+
+
+def _safe(char: str) -> str:
+    """The character, or its escape where a terminal would act on it or show nothing."""
+    return char if char.isprintable() else char.encode("unicode_escape").decode()
+
+
+def _padded(text: str, column: int) -> str:
+    return text + " " * (column - sum(map(_size, text)))
+
+
+def _size(text: str) -> int:
+    """Columns of a terminal: two for what is wide, none for what joins the character before."""
+    if len(text) > 1:
+        return len(text)
+    if unicodedata.combining(text):
+        return 0
+    return 2 if unicodedata.east_asian_width(text) in "WF" else 1

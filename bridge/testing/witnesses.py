@@ -1,0 +1,323 @@
+"""The smallest answer and the smallest request that say a feature, one for each there is, and how to find it again.
+
+Cards promise; witnesses are what the promise is held to: a feature has arrived when `read` finds the same in what was
+sent and in what came. What no witness of a dialect survives its own wire, nobody can say in that dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from bridge.codec import Dialect, Feature, WireRequest, outline
+from bridge.errors import RequestError, Unsupported
+from bridge.model import (
+    Answer,
+    Custom,
+    Data,
+    Event,
+    FileRef,
+    FinishReason,
+    Inline,
+    Interrupted,
+    Media,
+    MediaKind,
+    Message,
+    Origin,
+    Part,
+    PartKind,
+    Raw,
+    Reasoning,
+    Refusal,
+    Request,
+    ResponseFormat,
+    Resume,
+    Sampling,
+    StateChanged,
+    StateOp,
+    StepEnded,
+    StepStarted,
+    Text,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolMode,
+    ToolResult,
+    Url,
+    UsageReported,
+    fold,
+    result_text,
+    url_of,
+)
+from bridge.model.builder import Builder
+from bridge.testing.wires import context, decode, encode
+
+
+@dataclass(frozen=True)
+class AnswerWitness:
+    """An answer that says one feature: `tell` says it to a builder, `read` finds it in a finished answer."""
+
+    tell: Callable[[Builder], None]
+    read: Callable[[Answer], Any]
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class RequestWitness:
+    """A request that says one feature, and what of a request shows it."""
+
+    request: Request
+    read: Callable[[Request], Any]
+
+
+def answer_of(feature: Feature) -> list[Event]:
+    """A whole run whose answer says the feature."""
+    builder = context(None).builder()
+    builder.begin(model=ANSWERS[feature].model)
+    ANSWERS[feature].tell(builder)
+    builder.finish()
+    builder.end()
+    return builder.take()
+
+
+@cache
+def sayable_answers(dialect: Dialect) -> frozenset[Feature]:
+    """What a backend of this dialect can say: the features that its own wire carries from end to end."""
+    return frozenset(
+        feature
+        for feature, witness in ANSWERS.items()
+        if witness.read(fold(decode(dialect, [encode(dialect, answer_of(feature))])))
+        == witness.read(fold(answer_of(feature)))
+    )
+
+
+@cache
+def sayable_requests(dialect: Dialect) -> frozenset[Feature]:
+    """What a client of this dialect can ask: the features that its own wire carries from end to end."""
+    return frozenset(feature for feature, witness in REQUESTS.items() if _asks(dialect, witness))
+
+
+def _asks(dialect: Dialect, witness: RequestWitness) -> bool:
+    try:
+        wire = dialect.encode_request(witness.request, context(dialect.back_options(), witness.request))
+        read = dialect.decode_request(
+            WireRequest(headers=wire.headers, body=wire.body), context(dialect.front_options())
+        )
+    except (RequestError, Unsupported):
+        return False
+    return bool(witness.read(read) == witness.read(witness.request))
+
+
+# ---------------------------------------------------------------------- answers
+
+
+def _adds(*parts: Part) -> Callable[[Builder], None]:
+    def tell(builder: Builder) -> None:
+        for part in parts:
+            builder.add(0, part)
+
+    return tell
+
+
+def _emits(*events: Event) -> Callable[[Builder], None]:
+    def tell(builder: Builder) -> None:
+        for event in events:
+            builder.emit(event)
+        builder.flow(0, PartKind.TEXT, "done")
+
+    return tell
+
+
+def _ends(reason: FinishReason) -> Callable[[Builder], None]:
+    def tell(builder: Builder) -> None:
+        builder.flow(0, PartKind.TEXT, "half")
+        builder.finish(reason)
+
+    return tell
+
+
+def _waits(builder: Builder) -> None:
+    builder.interrupt(Interrupted("i-1", "confirm", {"question": "Really?"}))
+    builder.finish(FinishReason.INTERRUPTED)
+
+
+def _uses(builder: Builder) -> None:
+    builder.flow(0, PartKind.TEXT, "done")
+    builder.usage(UsageReported(12, 34, 46, 5, 6))
+
+
+def _chooses(builder: Builder) -> None:
+    for choice, text in enumerate(("one", "two")):
+        builder.message(f"c{choice}", choice=choice)
+        builder.flow(f"c{choice}", PartKind.TEXT, text)
+
+
+def _borders(builder: Builder) -> None:
+    for text in ("one", "two"):
+        builder.add(0, Text(text))
+
+
+def _media(kind: MediaKind) -> Callable[[Answer | Request], list[str]]:
+    return lambda said: [url_of(p) or "" for p in _parts(said) if isinstance(p, Media) and p.kind is kind]
+
+
+def _parts(said: Answer | Request) -> list[Part]:
+    return [part for message in said.messages for part in message.parts]
+
+
+def _others(kind: str) -> Callable[[Answer], list[Any]]:
+    return lambda answer: [item[1:] for item in outline(answer).others if item[0] == kind]
+
+
+_CALL = ToolCall("call-1", "get_weather", '{"city":"Paris"}')
+_PNG = Inline("iVBORw0KGgo=")
+_SEEN: dict[MediaKind, Media] = {
+    MediaKind.IMAGE: Media(MediaKind.IMAGE, Url("https://files.example/a.png")),
+    MediaKind.AUDIO: Media(MediaKind.AUDIO, Inline("UklGRg=="), "audio/wav"),
+    MediaKind.VIDEO: Media(MediaKind.VIDEO, Url("https://files.example/a.mp4")),
+    MediaKind.FILE: Media(MediaKind.FILE, Url("https://files.example/a.pdf"), "application/pdf", "a.pdf"),
+}
+_REASON: Callable[[Answer], Any] = lambda answer: answer.reason  # noqa: E731
+
+ANSWERS: dict[Feature, AnswerWitness] = {
+    Feature.TEXT: AnswerWitness(_adds(Text("hello")), lambda a: a.text),
+    Feature.REASONING: AnswerWitness(_adds(Reasoning("hmm"), Text("hello")), lambda a: a.reasoning),
+    Feature.REASONING_SIGNATURE: AnswerWitness(
+        _adds(Reasoning("hmm", "c2lnbmVk"), Text("hello")),
+        lambda a: [p.signature for p in a.parts() if isinstance(p, Reasoning)],
+    ),
+    Feature.REFUSAL: AnswerWitness(_adds(Refusal("no")), lambda a: a.refusal),
+    Feature.TOOL_CALL: AnswerWitness(_adds(_CALL), lambda a: [(c.call_id, c.name, c.arguments) for c in a.calls]),
+    Feature.TOOL_ORIGIN: AnswerWitness(
+        _adds(ToolCall("call-1", "search", "{}", Origin.MCP, "web")), lambda a: [c.origin for c in a.calls]
+    ),
+    Feature.TOOL_RESULT: AnswerWitness(
+        _adds(_CALL, ToolResult("call-1", [Text("sunny")]), Text("It is sunny.")),
+        lambda a: [(r.call_id, result_text(r.parts)) for r in _parts(a) if isinstance(r, ToolResult)],
+    ),
+    Feature.IMAGE: AnswerWitness(_adds(_SEEN[MediaKind.IMAGE]), _media(MediaKind.IMAGE)),
+    Feature.AUDIO: AnswerWitness(_adds(_SEEN[MediaKind.AUDIO]), _media(MediaKind.AUDIO)),
+    Feature.VIDEO: AnswerWitness(_adds(_SEEN[MediaKind.VIDEO]), _media(MediaKind.VIDEO)),
+    Feature.FILE: AnswerWitness(_adds(_SEEN[MediaKind.FILE]), _media(MediaKind.FILE)),
+    Feature.DATA: AnswerWitness(_adds(Data({"a": 1})), lambda a: [p.value for p in a.parts() if isinstance(p, Data)]),
+    Feature.USAGE: AnswerWitness(_uses, lambda a: a.usage and (a.usage.input, a.usage.output)),
+    Feature.USAGE_DETAILS: AnswerWitness(_uses, lambda a: a.usage and (a.usage.cached, a.usage.reasoning)),
+    Feature.FINISH_LENGTH: AnswerWitness(_ends(FinishReason.LENGTH), _REASON),
+    Feature.FINISH_CONTENT_FILTER: AnswerWitness(_ends(FinishReason.CONTENT_FILTER), _REASON),
+    Feature.FINISH_CANCELED: AnswerWitness(_ends(FinishReason.CANCELED), _REASON),
+    Feature.INTERRUPT: AnswerWitness(_waits, lambda a: [i.payload for i in a.interrupts]),
+    Feature.STATE: AnswerWitness(_emits(StateChanged(StateOp.SNAPSHOT, {"a": 1})), _others("state")),
+    Feature.STEP: AnswerWitness(_emits(StepStarted("plan"), StepEnded("plan")), _others("step")),
+    Feature.CUSTOM: AnswerWitness(_emits(Custom("ping", {"a": 1})), _others("custom")),
+    Feature.RAW: AnswerWitness(_emits(Raw("another", {"a": 1})), _others("raw")),
+    Feature.CHOICES: AnswerWitness(_chooses, lambda a: a.choices),
+    Feature.PART_BORDERS: AnswerWitness(_borders, lambda a: [p.text for p in a.parts() if isinstance(p, Text)]),
+    Feature.MODEL: AnswerWitness(_adds(Text("hello")), lambda a: a.model, "model-of-the-answer"),
+}
+"""A witness for each of `ANSWER_FEATURES`."""
+
+
+# ---------------------------------------------------------------------- requests
+
+_HELLO = Message("user", [Text("hello")])
+_TOOL = Tool("get_weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
+_CALLED = [
+    _HELLO,
+    Message("assistant", [_CALL]),
+    Message("tool", [ToolResult("call-1", [Text("sunny")])]),
+    Message("user", [Text("and now?")]),
+]
+
+
+def _asked(**said: Any) -> Request:
+    messages = said.pop("messages", None) or [_HELLO]
+    return Request(messages, model="m", thread_id=said.pop("thread_id", None), **said)
+
+
+def _shown(kind: MediaKind, source: Url | Inline | FileRef, mime: str) -> RequestWitness:
+    name = "a.pdf" if kind is MediaKind.FILE and isinstance(source, Inline) else None
+    request = _asked(messages=[Message("user", [Text("look"), Media(kind, source, mime, name)])])
+    if isinstance(source, FileRef):
+        return RequestWitness(request, lambda r: [p.source for p in _parts(r) if isinstance(p, Media)])
+    return RequestWitness(request, _media(kind))
+
+
+def _past(*parts: Part) -> Request:
+    return _asked(messages=[_HELLO, Message("assistant", [*parts]), Message("user", [Text("and now?")])])
+
+
+REQUESTS: dict[Feature, RequestWitness] = {
+    Feature.SYSTEM: RequestWitness(
+        _asked(messages=[Message("system", [Text("Be brief.")]), _HELLO]),
+        lambda r: [result_text(m.parts) for m in r.messages if m.role in ("system", "developer")],
+    ),
+    Feature.MESSAGE_NAME: RequestWitness(
+        _asked(messages=[Message("user", [Text("hello")], name="ann")]), lambda r: [m.name for m in r.messages]
+    ),
+    Feature.TOOLS: RequestWitness(
+        _asked(tools=[_TOOL]), lambda r: [(t.name, t.description, t.parameters) for t in r.tools or ()]
+    ),
+    Feature.TOOL_CHOICE: RequestWitness(
+        _asked(tools=[_TOOL], tool_choice=ToolChoice(ToolMode.REQUIRED, ["get_weather"])), lambda r: r.tool_choice
+    ),
+    Feature.PARALLEL_TOOL_CALLS: RequestWitness(
+        _asked(tools=[_TOOL], parallel_tool_calls=False), lambda r: r.parallel_tool_calls
+    ),
+    Feature.RESPONSE_FORMAT: RequestWitness(
+        _asked(response_format=ResponseFormat("json_schema", "answer", {"type": "object", "properties": {}})),
+        lambda r: r.response_format and (r.response_format.kind, r.response_format.schema),
+    ),
+    Feature.SAMPLING: RequestWitness(
+        _asked(sampling=Sampling(temperature=0.5, max_tokens=100)),
+        lambda r: (r.sampling.temperature, r.sampling.max_tokens),
+    ),
+    Feature.REASONING_EFFORT: RequestWitness(_asked(reasoning_effort="low"), lambda r: r.reasoning_effort),
+    Feature.IMAGE_URL: _shown(MediaKind.IMAGE, Url("https://files.example/a.png"), "image/png"),
+    Feature.IMAGE_INLINE: _shown(MediaKind.IMAGE, _PNG, "image/png"),
+    Feature.AUDIO_URL: _shown(MediaKind.AUDIO, Url("https://files.example/a.wav"), "audio/wav"),
+    Feature.AUDIO_INLINE: _shown(MediaKind.AUDIO, Inline("UklGRg=="), "audio/wav"),
+    Feature.VIDEO_URL: _shown(MediaKind.VIDEO, Url("https://files.example/a.mp4"), "video/mp4"),
+    Feature.VIDEO_INLINE: _shown(MediaKind.VIDEO, Inline("bW9vdg=="), "video/mp4"),
+    Feature.FILE_URL: _shown(MediaKind.FILE, Url("https://files.example/a.pdf"), "application/pdf"),
+    Feature.FILE_INLINE: _shown(MediaKind.FILE, Inline("JVBERi0xLjQ="), "application/pdf"),
+    Feature.FILE_REF: _shown(MediaKind.FILE, FileRef("file-1"), "application/pdf"),
+    Feature.DATA: RequestWitness(
+        _asked(messages=[Message("user", [Text("look"), Data({"a": 1})])]),
+        lambda r: [p.value for p in _parts(r) if isinstance(p, Data)],
+    ),
+    Feature.REASONING_HISTORY: RequestWitness(
+        _past(Reasoning("hmm"), Text("hello")), lambda r: [p.text for p in _parts(r) if isinstance(p, Reasoning)]
+    ),
+    Feature.REFUSAL_HISTORY: RequestWitness(
+        _past(Refusal("no")), lambda r: [p.text for p in _parts(r) if isinstance(p, Refusal)]
+    ),
+    Feature.TOOL_HISTORY: RequestWitness(
+        _asked(messages=_CALLED),
+        lambda r: [
+            (p.call_id, p.name, p.arguments) if isinstance(p, ToolCall) else (p.call_id, result_text(p.parts))
+            for p in _parts(r)
+            if isinstance(p, (ToolCall, ToolResult))
+        ],
+    ),
+    Feature.TOOL_ORIGIN: RequestWitness(
+        _asked(
+            messages=[
+                _HELLO,
+                Message("assistant", [ToolCall("call-1", "search", "{}", Origin.MCP, "web")]),
+                *_CALLED[2:],
+            ]
+        ),
+        lambda r: [p.origin for p in _parts(r) if isinstance(p, ToolCall)],
+    ),
+    Feature.USER_ID: RequestWitness(_asked(user_id="user-1"), lambda r: r.user_id),
+    Feature.THREAD_ID: RequestWitness(_asked(thread_id="thread1"), lambda r: r.thread_id),
+    Feature.METADATA: RequestWitness(_asked(metadata={"team": "blue"}), lambda r: r.metadata.get("team")),
+    Feature.CONTEXT: RequestWitness(_asked(context=[{"description": "page", "value": "home"}]), lambda r: r.context),
+    Feature.STATE: RequestWitness(_asked(state={"a": 1}), lambda r: r.state),
+    Feature.RESUME: RequestWitness(
+        _asked(resume=[Resume("i-1", "resolved", "yes")]), lambda r: [a.agrees for a in r.resume]
+    ),
+}
+"""A witness for each of `REQUEST_FEATURES` but `extras`, which are another thing in every dialect."""

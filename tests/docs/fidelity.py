@@ -1,0 +1,122 @@
+"""docs/fidelity.md, every pair of dialects and every feature: `make fidelity` writes it anew.
+
+The fates and reasons are those of the cards. Whether the sending side of a pair can say a feature at all is tried: its
+witness (`bridge.testing.witnesses`) is sent over that dialect's own wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Dialect, Entry, Fate, Feature, RunsTools, registry
+from bridge.model import HistoryMode
+from bridge.testing.witnesses import sayable_answers, sayable_requests
+from tests.docs.tables import dialects
+
+PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
+
+HEAD = """\
+# What each pair carries
+
+For each frontend and each backend that it may have: what arrives as it was, and what becomes of the rest. `make
+fidelity` prints this page from the cards of the dialects (`dialect-bridge dialects`), and the tests of every pair hold
+it: each feature is sent through each pair, and comes out as it says here.
+
+- Only what the sending side can say is listed: a backend without reasoning loses none.
+- *exact*: it arrives with the same meaning. Ids, message borders and the cutting of streams are a wire's own.
+- *as text*: its words arrive, its meaning does not. *dropped*: left out, and named in `X-Bridge-Lost`, in the log line
+  and on the error output of `translate`. *refused*: the request is answered by an error before the backend is called,
+  the end of an answer is told as an error.
+- A feature that is carried in part stands here with what of it is not.
+- `context` of a request becomes a system message where the backend has no field for it.
+- What an option changes is named with the reason. `extras` are fields that only one dialect knows: they reach a
+  backend of the same dialect.
+
+Features that are exact, of those that the sender can say (answers / requests):
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    every = [registry.get(name) for name in dialects()]
+    sections = [section for front in every for section in _frontend(front, every)]
+    return "\n\n".join([HEAD + "\n" + _overview(every), *sections]) + "\n"
+
+
+def _overview(every: list[Dialect]) -> str:
+    lines = [
+        "| frontend \\ backend | " + " | ".join(f"`{back.name}`" for back in every) + " |",
+        "|---" * (len(every) + 1) + "|",
+    ]
+    for front in every:
+        cells = [f"[{_count(front, back)}](#{_anchor(front, back)})" for back in every]
+        lines.append(f"| `{front.name}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _count(front: Dialect, back: Dialect) -> str:
+    return " / ".join(
+        f"{sum(entries[f].fate is Fate.EXACT for f in said)} of {len(said)}"
+        for said, entries in (_answers(front, back), _requests(front, back))
+    )
+
+
+def _anchor(front: Dialect, back: Dialect) -> str:
+    return f"{front.name}-over-{back.name}"
+
+
+def _answers(front: Dialect, back: Dialect) -> tuple[list[Feature], Mapping[Feature, Entry]]:
+    """What a backend can say, and the frontend's entries for it."""
+    return [f for f in ANSWER_FEATURES if f in sayable_answers(back)], front.card.answers
+
+
+def _requests(front: Dialect, back: Dialect) -> tuple[list[Feature], Mapping[Feature, Entry]]:
+    """What a client can ask, and the backend's entries for it."""
+    return [f for f in REQUEST_FEATURES if f in sayable_requests(front)], back.card.requests
+
+
+def _frontend(front: Dialect, every: list[Dialect]) -> Iterator[str]:
+    yield f"## Clients of {front.name}"
+    for back in every:
+        yield f"### {front.name} over {back.name}"
+        yield "\n".join(f"- {line}" for line in _manners(front, back))
+        answers, requests = _answers(front, back), _requests(front, back)
+        yield f"Exact in answers: {_exact(*answers)}\n\nExact in requests: {_exact(*requests)}"
+        rows = [*_losses("answer", *answers), *_losses("request", *requests)]
+        yield (
+            "\n".join(["| in | what | becomes | because |", "|---|---|---|---|", *rows]) if rows else "Nothing is lost."
+        )
+
+
+def _exact(said: list[Feature], entries: Mapping[Feature, Entry]) -> str:
+    return ", ".join(f"`{f}`" for f in said if entries[f].fate is Fate.EXACT) + "."
+
+
+def _losses(where: str, said: list[Feature], entries: Mapping[Feature, Entry]) -> list[str]:
+    """One row for each reason."""
+    groups: dict[tuple[Fate, str], list[str]] = {}
+    for feature in said:
+        entry = entries[feature]
+        if entry.fate is not Fate.EXACT:
+            groups.setdefault((entry.fate, entry.reason), []).append(f"`{feature}`")
+    return [f"| {where} | {', '.join(names)} | {fate} | {reason} |" for (fate, reason), names in groups.items()]
+
+
+def _manners(front: Dialect, back: Dialect) -> Iterator[str]:
+    """What follows from how both sides talk, beside what they say."""
+    whole = front.card.history is HistoryMode.FULL
+    if whole and back.card.keeps_history:
+        yield "The client sends the whole talk and the backend remembers it: the backend is sent what is new."
+    elif not whole and not back.card.keeps_history:
+        yield "The client sends what is new and the backend forgets: the talk is kept here (`stores.history`)."
+    else:
+        yield "Both sides agree on who remembers the talk."
+    if front.card.client_runs_calls and back.card.runs_tools is not RunsTools.NEVER:
+        yield "Calls of tools that the backend ran itself are withheld, since the client would run them again."
+    if back.card.tool_names is not None:
+        yield f"The backend's tools are named `{back.card.tool_names}`: other names are changed and changed back."
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

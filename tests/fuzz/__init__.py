@@ -1,0 +1,1 @@
+"""Bytes that nobody thought of, for everything that reads bytes."""
