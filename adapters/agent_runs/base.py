@@ -19,7 +19,9 @@ CARD = replace(AGUI.card, history=HistoryMode.DELTA)
 
 
 def inner(context: Context) -> Context:
-    """The context as AG-UI's front wants it."""
+    """The context as AG-UI's front wants it. The server keeps ids apart over the whole thread, so that the encoder
+    need not: what it calls a message is what the history calls it."""
     chosen: FrontOptions = front(context)
     options = AGUI.front_options.model_validate({"reasoning_events": chosen.reasoning_events})
-    return replace(context, options=options)
+    request = context.request and replace(context.request, history=HistoryMode.FULL)
+    return replace(context, options=options, request=request)

@@ -21,9 +21,7 @@ class KeptOptions(Options):
     """What the server wants to know of a route of such a dialect; dialects add their own."""
 
     one_run_per_thread: bool = Field(False, description="A thread's runs wait for each other instead of going at once.")
-    poll_interval: float = Field(
-        1.0, gt=0, le=60, description="Seconds of one poll; idle limits count polls."
-    )
+    poll_interval: float = Field(1.0, gt=0, le=60, description="Seconds of one poll; idle limits count polls.")
     connection_limit: int = Field(5, ge=1, description="Open event streams of one user, over all processes.")
     max_attachment: int = Field(10 * 2**20, ge=1, description="Bytes of the largest image.")
     inline_attachments: bool | None = Field(

@@ -12,7 +12,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge.codec import Card
-from bridge.model import Answer, Custom, HistoryMode, Message, Request
+from bridge.model import (
+    Answer,
+    ContentAdded,
+    Custom,
+    Event,
+    HistoryMode,
+    Message,
+    MessageEnded,
+    MessageStarted,
+    PartStarted,
+    Request,
+    ToolResult,
+    ToolResulted,
+)
 from bridge.pipeline.memory import Expand
 from bridge.pipeline.talk import no_results, only_results, open_calls, said, unknown
 from bridge.stores.base import Conversation, History, StoreConflict
@@ -23,6 +36,8 @@ MODEL = "model.context"
 METADATA = "message.metadata"
 """The custom event by which a backend says more of one of its messages: `{"messageId": ..., ...}`."""
 
+_Named = MessageStarted | PartStarted | ContentAdded | MessageEnded | ToolResulted
+_NAMING: frozenset[type] = frozenset(_Named.__args__)
 _OURS = "bridge"
 _HIDDEN_ROLES = ("system", "developer")
 
@@ -116,6 +131,7 @@ class KeptTurn(Expand):
         self._remembers = remembers
         self._alone = alone
         self._run = ""
+        self._taken: frozenset[str | None] = frozenset()
 
     async def begin(self, run_id: str) -> None:
         await super().begin(run_id)
@@ -129,12 +145,27 @@ class KeptTurn(Expand):
             await self._enter(thread)
         await self._talks.say(self._owner, self._scope, self.request, self._run)
         await self._load(thread)
+        self._taken = frozenset(message.id for message in self._talk.messages)
         return _by_run(self._talk.messages, self._run, self.request)
+
+    def amend(self, events: list[Event], answer: Answer) -> list[Event]:
+        """Some agents give the same ids in every run; in a thread that is read back each names one message."""
+        events = super().amend(events, answer)
+        if _NAMING.isdisjoint(map(type, events)):
+            return events
+        return [
+            replace(e, message_id=f"{e.message_id}-{self._run}")
+            if isinstance(e, _Named) and e.message_id in self._taken and e.message_id is not None
+            else e
+            for e in events
+        ]
 
     async def keep(self, answer: Answer) -> None:
         notes = _notes(answer)
         spoken = [
-            _stamped(replace(m, metadata={**m.metadata, **notes.get(m.id or "", {})}), self._run, f"{self._run}-a{n}")
+            _stamped(
+                replace(m, metadata={**m.metadata, **notes.get(m.id or "", {})}), self._run, _name(m, self._run, n)
+            )
             for n, m in enumerate(said(answer))
         ]
 
@@ -158,6 +189,12 @@ def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list
         place = next((n for n, m in enumerate(before) if m.id == last and last), None)
         before = before if place is None else before[: place + 1]
     return before, mine
+
+
+def _name(message: Message, run: str, place: int) -> str:
+    """The id of a message of an answer that brought none; that of a result is made of its call's."""
+    result = next((part for part in message.parts if isinstance(part, ToolResult)), None)
+    return f"result-{result.call_id}" if result is not None else f"{run}-answer-{place}"
 
 
 def _notes(answer: Answer) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ from bridge.codec import Context, KeptDialect, KeptOptions, ReadAsked, RunNamed
 from bridge.engine import Bridge, Route
 from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.framing import sse
-from bridge.runs import START, Cursor, Ownership, RunKey, Subscription, fingerprint
+from bridge.runs import Cursor, Ownership, RunKey, Subscription, fingerprint
 from bridge.server.access import Gate
 from bridge.server.durable import cursor_of
 from bridge.server.runs import Report, Rules, RunHandler
@@ -116,7 +116,7 @@ class SubscribeHandler(QueuedHandler):
     async def _read(self, http: web.Request, asked: ReadAsked, cursor: Cursor, report: Report) -> web.StreamResponse:
         subscription = self._bridge.runs.subscribe(self._key(http, asked), self._dialect, self._options, cursor)
         try:
-            if not await subscription.open() and cursor != START:
+            if not await subscription.open():
                 return web.Response(status=204)
             response = web.StreamResponse(headers=_HEADERS)
             await response.prepare(http)
@@ -153,7 +153,7 @@ class SubscribeHandler(QueuedHandler):
         for a log that cannot be read on.
         """
         idle, warmed, every = 0, -_KEEPALIVE, self._options.poll_interval
-        while not subscription.done and idle < polls:
+        while idle < polls:
             frames = await subscription.read(every)
             idle = 0 if frames else idle + 1
             now = time.monotonic()
@@ -165,7 +165,9 @@ class SubscribeHandler(QueuedHandler):
                 async with asyncio.timeout(self._rules.slow_reader):
                     await response.write(out)
                 report.sent += len(out)
-        if not subscription.done:
+            if subscription.done:
+                break
+        else:
             report.status = "idle"
         await response.write_eof()
 

@@ -34,9 +34,8 @@ class HistoryHandler:
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         server = self._bridge.config.server
-        asked = self._dialect.decode_history(
-            await read_request(http, self._route.path, server.max_body, server.body_time)
-        )
+        wire = await read_request(http, self._route.path, server.max_body, server.body_time)
+        asked = self._dialect.decode_history(wire)
         owner, talks = http[USER], self._bridge.talks
         thread = asked.thread_id
         if thread is None:
