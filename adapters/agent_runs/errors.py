@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
 from bridge.codec import Operation, WireResponse
@@ -19,7 +18,6 @@ _INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
 _DOWN = frozenset({ErrorCode.STORE_UNAVAILABLE, ErrorCode.OVERLOADED})
 INPUT = "AGENT_RUN_INPUT_INVALID"
 
-_TITLES = {int(status): status.phrase for status in HTTPStatus}
 _PARAMS = {"runId": "AGENT_INVALID_RUN_ID", "Last-Event-ID": "AGENT_INVALID_LAST_EVENT_ID"}
 
 
@@ -60,12 +58,13 @@ def encode_error(failure: Failure) -> WireResponse:
     status = failure.http_status
     if failure.code in _INVALID and status in (400, 415):
         status = 422
+    word = word_of(failure)
     body: dict[str, Any] = {
         "type": "about:blank",
-        "title": _TITLES.get(status, "Error"),
+        "title": word.replace("_", " ").capitalize(),
         "status": status,
         "detail": masked(failure.message) or "Unknown error.",
-        "code": word_of(failure),
+        "code": word,
     }
     if path := failure.details.get("path"):
         body["instance"] = path

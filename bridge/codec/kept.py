@@ -111,9 +111,11 @@ class KeptDialect(Dialect):
         raise NotImplementedError
 
     def decode_subscribe(self, wire: WireRequest) -> ReadAsked:
+        """Whose events are to be read, and for how long at most they are waited for."""
         raise NotImplementedError
 
     def decode_cancel(self, wire: WireRequest) -> RunNamed:
+        """Which run shall end."""
         raise NotImplementedError
 
     def encode_canceled(self, run: RunNamed) -> WireResponse:
@@ -121,9 +123,11 @@ class KeptDialect(Dialect):
         raise NotImplementedError
 
     def decode_history(self, wire: WireRequest) -> DayAsked:
+        """Which day of which thread is to be shown."""
         raise NotImplementedError
 
     def encode_history(self, day: DayShown) -> WireResponse:
+        """What was said on that day."""
         raise NotImplementedError
 
     def decode_attach(self, fields: Mapping[str, str], has_file: bool) -> str:
@@ -131,6 +135,7 @@ class KeptDialect(Dialect):
         raise NotImplementedError
 
     def encode_attached(self, file: StoredFile) -> WireResponse:
+        """The image that was stored."""
         raise NotImplementedError
 
     def decode_sign(self, wire: WireRequest) -> tuple[str, str]:
@@ -138,7 +143,9 @@ class KeptDialect(Dialect):
         raise NotImplementedError
 
     def encode_signed(self, file: StoredFile) -> WireResponse:
+        """The image with its new URL."""
         raise NotImplementedError
 
     def encode_transcript(self, text: str) -> WireResponse:
+        """What was heard in a recording."""
         raise NotImplementedError

@@ -267,7 +267,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             http[USER] = "" if endpoint.public else await state.identity.user(visit_of(http, in_query), route.path)
             return await handler(http)
         except BridgeError as error:
-            error.failure.details = {**error.failure.details, **http[WHERE]}
+            where = http[WHERE]
+            error.failure.details = {**error.failure.details, **where}
             return error_of(route.dialect, error.failure)
 
     return handle

@@ -61,7 +61,8 @@ class QueuedHandler(RunHandler):
         self._options = kept_options(route)
 
     async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
-        context.error_details.update(http[WHERE])
+        where = http[WHERE]
+        context.error_details.update(where)
         response = await self._queued(http, context, report)
         report.http = response.status
         return response

@@ -208,10 +208,8 @@ async def test_a_call_that_nobody_answered_is_told_so(tmp_path: Path, backend: F
             await alice.run("b", run, tools=tools)
         roles = [m["role"] for m in backend.seen[-1].json["messages"]]
         assert roles == ["user", "assistant", "tool", "user", "assistant", "user"]
-        assert [m["role"] for m in (await alice.get("/history")).json["messages"]] == ["user", "user", "assistant"] + [
-            "user",
-            "assistant",
-        ]
+        shown = (await alice.get("/history")).json["messages"]
+        assert [m["role"] for m in shown] == ["user", "user", "assistant", "user", "assistant"]
 
 
 async def test_an_image_is_uploaded_shown_and_signed_anew(tmp_path: Path) -> None:
