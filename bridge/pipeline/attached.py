@@ -8,7 +8,6 @@ from dataclasses import replace
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import Inline, Media, Message, Part, Request, Url
 from bridge.stores import Attachments
-from bridge.stores.attachments import content_of
 
 LIFE = 3600.0
 """Seconds for which a signed URL is good."""
@@ -32,7 +31,7 @@ class Attached:
         return replace(message, parts=[await self._part(part) for part in message.parts])
 
     async def _part(self, part: Part) -> Part:
-        place = content_of(part.source.url) if isinstance(part, Media) and isinstance(part.source, Url) else None
+        place = self._store.find(part.source.url) if isinstance(part, Media) and isinstance(part.source, Url) else None
         if place is None or not isinstance(part, Media):
             return part
         try:

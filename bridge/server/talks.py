@@ -18,7 +18,6 @@ from bridge.server.attachments import AttachmentService
 from bridge.server.queued import kept_dialect, own_thread
 from bridge.server.wire import USER, read_request, response_of
 from bridge.stores import Conversation
-from bridge.stores.attachments import content_of
 
 
 class HistoryHandler:
@@ -78,7 +77,7 @@ class HistoryHandler:
     async def _file(self, part: Media, owner: str, base: str) -> ShownFile | None:
         """One of ours with a fresh URL; None for what has no URL, or is not there any more."""
         url, mime = url_of(part), part.mime or "application/octet-stream"
-        place = content_of(url) if url else None
+        place = self._bridge.attachments.find(url) if url else None
         if place is None:
             return ShownFile(mime, url) if url else None
         try:
