@@ -27,7 +27,7 @@ from bridge.model import (
     ToolResulted,
 )
 from bridge.pipeline.memory import Expand
-from bridge.pipeline.talk import no_results, only_results, open_calls, said, unknown
+from bridge.pipeline.talk import behind, no_results, only_results, open_calls, said, unknown
 from bridge.stores.base import Conversation, History, StoreConflict
 
 SHOWN = "ui.history"
@@ -93,7 +93,7 @@ class Talks:
         thread = request.thread_id or run
 
         def new(talk: Conversation) -> list[Message]:
-            fresh = unknown(talk.messages, request.messages)
+            fresh = _news(talk.messages, request.messages)
             waiting = open_calls(talk.messages, fresh)
             missing: list[Message] = []
             if fresh and not only_results(fresh):
@@ -118,6 +118,13 @@ class Talks:
             except StoreConflict:
                 continue
             return talk
+
+
+def _news(stored: list[Message], messages: list[Message]) -> list[Message]:
+    """What the talk does not hold yet, by the ids; a question that is asked twice under two ids is two questions."""
+    if not all(message.id for message in messages):
+        return unknown(stored, messages)
+    return behind(stored, messages, {message.id for message in stored})
 
 
 class KeptTurn(Expand):

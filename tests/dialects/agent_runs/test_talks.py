@@ -178,6 +178,10 @@ async def test_a_failed_answer_is_not_kept_but_what_was_asked_is(tmp_path: Path,
         alice = Client(url)
         assert types_in(await alice.run("a", "run-1"))[-1] == "RUN_ERROR"
         assert [m["content"] for m in (await alice.get("/history")).json["messages"]] == ["a"]
+        backend.streams(CHUNK % b"yes" + END)
+        await alice.run("a", "run-2")
+        shown = (await alice.get("/history")).json["messages"]
+        assert [m["content"] for m in shown] == ["a", "a", "yes"], "asked again under another id"
 
 
 async def test_a_call_of_the_client_is_answered_by_the_next_run(tmp_path: Path, backend: FakeBackend) -> None:
@@ -297,3 +301,26 @@ async def test_a_recording_becomes_text(tmp_path: Path, backend: FakeBackend) ->
         for kind in ("audio/wav", "audio/x-wav", "audio/wave"):
             reply = await Client(url).send("/transcribe", sound(kind=kind))
             assert (reply.status, reply.json) == (200, {"transcript": "hello"})
+
+
+async def test_the_answer_to_an_interrupt_is_a_run_of_its_own(tmp_path: Path, backend: FakeBackend) -> None:
+    waits = {"type": "interrupt", "interrupts": [{"id": "i1", "reason": "confirmation", "message": "Really?"}]}
+    events = [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": waits},
+    ]
+    backend.streams(b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events))
+    async with served(tmp_path, {"dialect": "ag-ui", "url": backend.url}) as url:
+        alice = Client(url)
+        asked = events_in(await alice.run("a", "run-1", protocolVersion="1.0"))
+        assert asked[-1]["outcome"]["interrupts"][0]["id"] == "i1"
+        answer = [{"interruptId": "i1", "status": "resolved", "payload": {"ok": True}}]
+        backend.streams(
+            b'data: {"type":"RUN_STARTED","threadId":"t","runId":"r"}\n\n'
+            b'data: {"type":"RUN_FINISHED","threadId":"t","runId":"r"}\n\n'
+        )
+        done = await alice.run(run="run-2", messages=[], resume=answer, protocolVersion="1.0")
+        assert types_in(done)[-1] == "RUN_FINISHED"
+        sent = backend.seen[-1].json
+        assert sent["resume"] == answer
+        assert [m["content"] for m in sent["messages"]] == ["a"]
