@@ -587,16 +587,6 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
         ("{dialect: toy-agent, path: /a, backend: [{name: demo, weight: 3}]}", [SEVERAL]),
         ("{dialect: toy-agent, path: /a, backend: {chat: demo}}", [
             "routes[1].backend: the requests of dialect toy-agent know no modes; name one backend, or write models"]),
-        ("{dialect: agent-runs, path: /a, backend: {chat: demo, work: llm}}", [
-            "routes[1].backend.work: unknown mode; expected chat, automation."]),
-        ("{dialect: agent-runs, path: /a, backend: {chat: nobody}}", [
-            'routes[1].backend.chat: unknown backend "nobody". Known backends: llm, demo']),
-        ("{dialect: agent-runs, path: /a, backend: {chat: 1}}", [
-            "routes[1].backend.chat: expected the name of a backend, got 1"]),
-        ("{dialect: agent-runs, path: /a, backend: {}}", [
-            "routes[1].backend: expected the name of a backend, or a mapping of modes to names, got an empty mapping"]),
-        ("{dialect: agent-runs, path: /a, backend: demo, passthrough: true}", [
-            "routes[1].passthrough: does not go with a dialect whose runs are kept"]),
         ("{dialect: toy-chat, path: /v1/, backend: demo}", [
             'routes[1].path: POST "/v1/chat/completions" is already served by routes[0] (toy-chat)']),
         ("{dialect: toy-agent, path: /v1/models, backend: demo}", [

@@ -36,3 +36,23 @@ def test_it_needs_a_history(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [{"poll_interval": 0}, {"connection_limit": 0}, {"max_attachment": -1}, {"nope": 1}])
 def test_options_that_are_none(tmp_path: Path, wrong: dict[str, Any]) -> None:
     assert f"routes[0].options.{next(iter(wrong))}" in refusal(config(tmp_path, **wrong))
+
+
+@pytest.mark.parametrize(
+    ("backend", "told"),
+    [
+        ({"chat": "it", "work": "it"}, "routes[0].backend.work: unknown mode; expected chat, automation."),
+        ({"chat": "nobody"}, 'routes[0].backend.chat: unknown backend "nobody". Known backends: it'),
+        ({"chat": 1}, "routes[0].backend.chat: expected the name of a backend, got 1"),
+        ({}, "routes[0].backend: expected the name of a backend, or a mapping of modes to names, got a mapping"),
+        (1, "routes[0].backend: expected the name of a backend, or a mapping of modes to names, got 1"),
+    ],
+)
+def test_backends_by_mode_that_are_none(tmp_path: Path, backend: Any, told: str) -> None:
+    assert told in refusal(config(tmp_path, modes=backend))
+
+
+def test_payloads_cannot_go_through_untouched(tmp_path: Path) -> None:
+    it = config(tmp_path)
+    it["routes"][0]["passthrough"] = True
+    assert "routes[0].passthrough: does not go with a dialect whose runs are kept" in refusal(it)
