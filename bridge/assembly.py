@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge import config as cfg
-from bridge.codec import registry
+from bridge.codec import Operation, registry
 from bridge.codec.naming import ModelNames
 from bridge.engine import Route
 from bridge.errors import ConfigError
@@ -62,15 +62,18 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
 
 def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Route:
     models = None if section.models is None else {m: backends[b] for m, b in section.models.items()}
+    dialect = registry.get(section.dialect)
+    modes = {mode: backends[name] for mode, name in section.by_mode(dialect.modes).items()}
     return Route(
-        registry.get(section.dialect),
+        dialect,
         section.path,
         section.options,
-        backends[section.backend] if section.backend is not None else None,
+        backends[section.backend] if isinstance(section.backend, str) else None,
         models,
         tuple(_stage(place, target) for target in section.stages),
         section.passthrough,
         section.durable,
+        modes or None,
     )
 
 
@@ -87,7 +90,9 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     With `stores.history: off` nothing is kept: each side gets what the other one sent.
     """
     if config.stores.history is None or not any(
-        wants_memory(route.dialect.card, backend.card) for route in routes for backend in route.backends
+        route.serves(Operation.HISTORY) or wants_memory(route.dialect.card, backend.card)
+        for route in routes
+        for backend in route.backends
     ):
         return None
     from bridge.stores import open_history
@@ -96,11 +101,11 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
 
 
 def store_for(routes: list[Route], config: cfg.Config) -> RunStore | None:
-    """The store of asynchronous runs, where a route is durable. It opens at first use.
+    """The store of asynchronous runs, where a route is durable or queues runs. It opens at first use.
 
     Raises `ConfigError` when its engine is not installed.
     """
-    if not any(route.durable for route in routes):
+    if not any(route.durable or route.serves(Operation.START) for route in routes):
         return None
     from bridge.stores import open_runs
 

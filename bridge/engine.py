@@ -14,17 +14,31 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Dialect, Losses, ModelInfo, Options, entries
+from bridge.codec import (
+    ANSWER_FEATURES,
+    REQUEST_FEATURES,
+    Card,
+    Dialect,
+    KeptOptions,
+    Losses,
+    ModelInfo,
+    Operation,
+    Options,
+    entries,
+    offers,
+)
 from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
-from bridge.pipeline import Backend, CallInfo, Run, StageFactory
-from bridge.pipeline.memory import Memory
+from bridge.pipeline import Backend, CallInfo, Run, StageFactory, kept
+from bridge.pipeline.attached import Attached
+from bridge.pipeline.memory import Memory, Turn
 
 if TYPE_CHECKING:
     from bridge.config import Config
     from bridge.runs import RunKey, RunPlan, Runs
-    from bridge.stores import RunStore
+    from bridge.speech import Speech
+    from bridge.stores import Attachments, RunStore
 
 LIBRARY = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), client_runs_calls=False)
 """The card of a caller who takes our events as they are."""
@@ -32,7 +46,8 @@ LIBRARY = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATUR
 
 @dataclass(slots=True)
 class Route:
-    """What one mount path serves. `models` maps model names and globs to backends; None = `backend` serves all."""
+    """What one mount path serves. `models` maps model names and globs to backends, `modes` the dialect's modes; where
+    both are None, `backend` serves all."""
 
     dialect: Dialect
     path: str
@@ -42,6 +57,17 @@ class Route:
     stages: tuple[StageFactory, ...] = ()
     passthrough: bool = False
     durable: bool = False
+    modes: dict[str, Backend] | None = None
+
+    def serves(self, operation: Operation) -> bool:
+        """Whether one of its endpoints is for this."""
+        return offers(self.dialect.surface, operation)
+
+    def backend_for(self, request: Request) -> Backend:
+        """The backend of a request. Raises `RequestError` (not_found) for a model that the route does not list."""
+        if self.modes is not None:
+            return self.modes[self.dialect.mode_of(request) or self.dialect.modes[0]]
+        return self.pick(request.model)
 
     def pick(self, model: str | None) -> Backend:
         """The backend for a model. Raises `RequestError` (not_found) for a model that the route does not list."""
@@ -63,7 +89,7 @@ class Route:
     @property
     def backends(self) -> list[Backend]:
         """Its backends, each once."""
-        every = [self.backend] if self.backend is not None else list((self.models or {}).values())
+        every = [self.backend] if self.backend is not None else list((self.models or self.modes or {}).values())
         return list({b.name: b for b in every}.values())
 
     async def list_models(self) -> list[ModelInfo]:
@@ -102,12 +128,20 @@ class Bridge:
     """Routes, backends and stores. Use it as an async context manager, or `start` and `close` it."""
 
     def __init__(
-        self, routes: Sequence[Route], config: Config, memory: Memory | None = None, store: RunStore | None = None
+        self,
+        routes: Sequence[Route],
+        config: Config,
+        memory: Memory | None = None,
+        store: RunStore | None = None,
+        attachments: Attachments | None = None,
+        speech: Speech | None = None,
     ) -> None:
         self.routes = list(routes)
         self.config = config
         self._memory = memory
         self._store = store
+        self._attachments = attachments
+        self.speech = speech
         self._runs: Runs | None = None
         self._open: AsyncExitStack | None = None
 
@@ -121,10 +155,12 @@ class Bridge:
     @classmethod
     def of(cls, config: Config) -> Bridge:
         """A bridge from a checked configuration. Raises `ConfigError` for a target that cannot be imported."""
-        from bridge.assembly import assemble, memory_for, store_for
+        from bridge.assembly import assemble, attachments_for, memory_for, speech_for, store_for
 
         routes = assemble(config)
-        return cls(routes, config, memory_for(routes, config), store_for(routes, config))
+        files = attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None
+        speech = speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None
+        return cls(routes, config, memory_for(routes, config), store_for(routes, config), files, speech)
 
     # ------------------------------------------------------------------ life
 
@@ -142,6 +178,12 @@ class Bridge:
             if self._store is not None:
                 self._runs = self._make_runs(self._store)
                 stack.push_async_callback(self._runs.close)
+            if self._attachments is not None:
+                stack.push_async_callback(self._attachments.close)
+                await self._attachments.open()
+            if self.speech is not None:
+                stack.push_async_callback(self.speech.close)
+                self.speech.open()
             self._open = stack.pop_all()
         if self._runs is not None:
             await self._runs.open()
@@ -160,6 +202,20 @@ class Bridge:
     @property
     def has_runs(self) -> bool:
         return self._runs is not None
+
+    @property
+    def talks(self) -> kept.Talks:
+        """The talks that clients read back. Raises `RuntimeError` when no route keeps any."""
+        if self._memory is None:
+            raise RuntimeError("no route of this bridge keeps talks")
+        return kept.Talks(self._memory.history)
+
+    @property
+    def attachments(self) -> Attachments:
+        """Uploaded images. Raises `RuntimeError` when no route takes any."""
+        if self._attachments is None:
+            raise RuntimeError("no route of this bridge takes attachments")
+        return self._attachments
 
     def _make_runs(self, store: RunStore) -> Runs:
         from bridge.runs import Runs
@@ -201,15 +257,16 @@ class Bridge:
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        backend = route.pick(request.model)
+        backend = route.backend_for(request)
         caller = caller or Caller()
         run_id = run_id or uuid.uuid4().hex
-        turn = None
-        if self._memory is not None and not route.passthrough:
-            turn = await self._memory.begin(caller.owner, route.path, request, card or LIBRARY, backend.card, run_id)
-            request = turn.request if turn is not None else request
+        turn = await self._turn(route, request, card or LIBRARY, backend.card, caller.owner, run_id)
+        request = turn.request if turn is not None else request
         info = _call_info(route, backend, request, caller, run_id, created_at or time.time())
         try:
+            if self._attachments is not None and route.serves(Operation.ATTACH):
+                files = Attached(self._attachments, caller.owner, self._files_base(route))
+                request = await files.request(request)
             return Run(
                 request,
                 backend,
@@ -226,6 +283,25 @@ class Bridge:
                 await turn.close()
             raise
 
+    async def _turn(
+        self, route: Route, request: Request, front: Card, back: Card, owner: str, run_id: str
+    ) -> Turn | None:
+        """The request's turn in its conversation, begun; None when nothing has to be kept."""
+        if self._memory is None or route.passthrough:
+            return None
+        if route.serves(Operation.HISTORY):
+            alone = isinstance(route.options, KeptOptions) and route.options.one_run_per_thread
+            return await kept.begin(self._memory.history, owner, route.path, request, front, back, run_id, alone=alone)
+        return await self._memory.begin(owner, route.path, request, front, back, run_id)
+
+    def _files_base(self, route: Route) -> str | None:
+        """The public URL of the route where backends can fetch its images there; None = they get the bytes."""
+        public = self.config.server.public_url
+        chosen = route.options.inline_attachments if isinstance(route.options, KeptOptions) else None
+        if public is None or chosen or (chosen is None and self.config.server.is_local):
+            return None
+        return public.rstrip("/") + route.path.rstrip("/")
+
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """The input tokens of a request, and whether that is our own estimate because the backend cannot say.
 
@@ -233,7 +309,7 @@ class Bridge:
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        backend = route.pick(request.model)
+        backend = route.backend_for(request)
         info = _call_info(route, backend, request, caller or Caller(), uuid.uuid4().hex, time.time())
         counted = await backend.count(request, info)
         return (estimate_tokens(request), True) if counted is None else (counted, False)
@@ -247,7 +323,7 @@ class Bridge:
         """
         from bridge.runs import RunKey, RunPlan
 
-        backend = route.pick(request.model)
+        backend = route.backend_for(request)
         run = request.run_id or run_id
         plan = RunPlan(
             route.path,

@@ -1,4 +1,4 @@
-"""A chain that streams its events, as LangChain's `astream_events` does, served in every dialect there is.
+"""A chain that streams its events, as LangChain's `astream_events` does, served in every dialect that answers at once.
 
     python examples/chain.py                     # asks it once in each dialect
     python examples/chain.py serve               # serves it: each dialect at /<its name>
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from bridge import Bridge, Event, Message, Part, ReasoningDelta, Request, Text, ToolCall, ToolResult, UsageReported
-from bridge.codec import registry
+from bridge.codec import Operation, offers, registry
 from bridge.server import serve
 
 
@@ -50,11 +50,12 @@ async def run(request: Request) -> AsyncIterator[Event | Part | str]:
                 yield UsageReported(data["usage"]["input_tokens"], data["usage"]["output_tokens"])
 
 
+NAMES = [name for name in registry.names() if offers(registry.get(name).surface, Operation.RUN)]
 CONFIG = {
     "server": {"port": int(os.environ.get("PORT", "8080"))},
     "stores": {"history": "off"},  # the chain gets what each client sends
     "backends": {"chain": {"dialect": "python", "target": f"{__name__}:run"}},
-    "routes": [{"dialect": name, "path": f"/{name}/v1", "backend": "chain"} for name in registry.names()],
+    "routes": [{"dialect": name, "path": f"/{name}/v1", "backend": "chain"} for name in NAMES],
 }
 
 

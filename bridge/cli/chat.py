@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from bridge.codec import Losses, registry
 from bridge.engine import LIBRARY
+from bridge.errors import ConfigError
 from bridge.model import (
     Answer,
     ArgsDelta,
@@ -42,6 +43,8 @@ from bridge.transports.http import HttpBackend
 def chat(args: argparse.Namespace) -> int:
     """One turn, or a conversation read from stdin line by line. Exit code 1 when an answer failed."""
     dialect = registry.get(args.dialect)
+    if not dialect.may_be_backend:
+        raise ConfigError(f"dialect {dialect.name!r} can be served, but nothing can be called in it yet")
     backend = HttpBackend("chat", dialect, args.url, api_key=args.api_key or os.environ.get("BRIDGE_API_KEY"))
     conversation = _Conversation(backend, args.model)
     text = " ".join(args.text)

@@ -96,12 +96,12 @@ def _announce(bridge: Bridge, port: int) -> None:
 
 
 def _curl(base: str, route: Route, keyed: bool) -> str | None:
-    """A curl line that says hello to the route's `run` endpoint."""
+    """A curl line that says hello to where the route's runs begin."""
     try:
         wire: WireRequest = route.dialect.example_request("Hello")
     except Unsupported:
         return None
-    endpoint = next((e for e in route.dialect.surface if e.operation is Operation.RUN), None)
+    endpoint = next((e for e in route.dialect.surface if e.operation in (Operation.RUN, Operation.START)), None)
     if endpoint is None:
         return None
     mount = "" if route.path == "/" else route.path

@@ -12,8 +12,19 @@ from bridge.codec.card import (
 )
 from bridge.codec.context import Context, Losses
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, ModelInfo, Options
+from bridge.codec.kept import (
+    DayAsked,
+    DayShown,
+    KeptDialect,
+    KeptOptions,
+    ReadAsked,
+    RunNamed,
+    ShownFile,
+    ShownMessage,
+    StoredFile,
+)
 from bridge.codec.outline import Outline, outline, project
-from bridge.codec.surface import Endpoint, Operation, Surface
+from bridge.codec.surface import Endpoint, Operation, Surface, offers
 from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_response
 
 __all__ = [
@@ -22,6 +33,8 @@ __all__ = [
     "REQUEST_FEATURES",
     "Card",
     "Context",
+    "DayAsked",
+    "DayShown",
     "Decoder",
     "Dialect",
     "Encoder",
@@ -32,17 +45,25 @@ __all__ = [
     "Frame",
     "FrameLike",
     "Framing",
+    "KeptDialect",
+    "KeptOptions",
     "Losses",
     "ModelInfo",
     "Operation",
     "Options",
     "Outline",
+    "ReadAsked",
+    "RunNamed",
     "RunsTools",
+    "ShownFile",
+    "ShownMessage",
+    "StoredFile",
     "Surface",
     "WireRequest",
     "WireResponse",
     "entries",
     "json_response",
+    "offers",
     "outline",
     "project",
 ]

@@ -83,12 +83,20 @@ class Dialect:
     """The response header in which its clients look for the request's id, where `x-request-id` is not it."""
     front_options: ClassVar[type[Options]] = Options
     back_options: ClassVar[type[Options]] = Options
+    modes: ClassVar[tuple[str, ...]] = ()
+    """The words by which its requests choose between the backends of a route; the first one's is the default."""
+    may_be_backend: ClassVar[bool] = True
+    """False: answers of this dialect can be read, but the transport cannot call such a backend."""
 
     # ------------------------------------------------------------- as the front
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         """Raises `RequestError` that names the field, what was expected and what came."""
         raise Unsupported(f"{self.name} cannot be served.")
+
+    def mode_of(self, request: Request) -> str | None:
+        """Which of `modes` the request named."""
+        return None
 
     def encoder(self, context: Context) -> Encoder:
         """The half that writes this run's stream to a client."""

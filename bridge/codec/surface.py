@@ -57,3 +57,8 @@ class Endpoint:
 
 Surface = tuple[Endpoint, ...]
 """The endpoints of a dialect, below the path where it is mounted."""
+
+
+def offers(surface: Surface, operation: Operation) -> bool:
+    """Whether one of the endpoints is for this."""
+    return any(endpoint.operation is operation for endpoint in surface)

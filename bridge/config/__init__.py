@@ -1,6 +1,6 @@
 """The configuration: its YAML schema, loading it, and saying in plain words what is wrong with it."""
 
-from bridge.config.checks import is_loopback
+from bridge.config.kinds import is_loopback
 from bridge.config.load import load, parse
 from bridge.config.reference import json_schema
 from bridge.config.schema import (

@@ -5,12 +5,12 @@ These run on a configuration whose every section is sound by itself.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bridge.codec import Operation
+from bridge.codec import Operation, offers
+from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest
 from bridge.config.schema import ApiKey, Config
 
@@ -18,16 +18,6 @@ Show = Callable[[Path, Any], str]
 
 _HEALTH = ("server.health.live", "server.health.ready")
 _VARIABLE = re.compile(r"\{\w+")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def problems(config: Config, show: Show) -> list[Problem]:
@@ -40,6 +30,8 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_collisions(config, show),
         *_passthrough(config, show),
         *_durable(config),
+        *_modes(config),
+        *_kept(config),
     ]
 
 
@@ -123,3 +115,29 @@ def _durable(config: Config) -> Iterator[Problem]:
                 ("routes", index, "durable"),
                 "does not go with passthrough: what is kept of a run are its events, not the backend's bytes",
             )
+
+
+def _modes(config: Config) -> Iterator[Problem]:
+    for index, route in enumerate(config.routes):
+        if not isinstance(route.backend, dict):
+            continue
+        dialect = dialect_of(route.dialect)
+        modes = dialect.modes if dialect is not None else ()
+        if not modes:
+            what = f"the requests of dialect {route.dialect} know no modes; name one backend, or write models"
+            yield Problem(("routes", index, "backend"), what)
+        for mode in route.backend if modes else ():
+            if mode not in modes:
+                told = f"unknown mode; expected {', '.join(modes)}{nearest(mode, modes)}"
+                yield Problem(("routes", index, "backend", mode), told)
+
+
+def _kept(config: Config) -> Iterator[Problem]:
+    for index, route in enumerate(config.routes):
+        dialect = dialect_of(route.dialect)
+        if dialect is None:
+            continue
+        if config.stores.history is None and offers(dialect.surface, Operation.HISTORY):
+            yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] read their talks back")
+        if route.passthrough and offers(dialect.surface, Operation.START):
+            yield Problem(("routes", index, "passthrough"), "does not go with a dialect whose runs are kept")

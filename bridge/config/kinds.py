@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
+from pydantic_core import PydanticCustomError
 
 from bridge.codec import Options, registry
 from bridge.codec.dialect import Dialect
@@ -33,6 +34,16 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ODD_IN_PATH = re.compile(r"[\s?#{}]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AN_URL = "a URL such as https://host/v1 (http or https, with a host)"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def dialect_of(name: str) -> Dialect | None:
@@ -70,7 +81,25 @@ def _backend_dialect(name: str) -> str:
         return name
     if name not in registry.names():
         raise unknown("dialect", sorted([*registry.names(), *BUILT_IN]))
-    return _registered(name)
+    if not registry.get(_registered(name)).may_be_backend:
+        raise wrong("this dialect can be served, but no backend can be called in it yet")
+    return name
+
+
+def _backends(value: Any, info: ValidationInfo) -> Any:
+    """One name, or a mapping of modes to names."""
+    if isinstance(value, str):
+        return _configured(value, info)
+    if not isinstance(value, dict) or not value:
+        raise expected("the name of a backend, or a mapping of modes to names")
+    for mode, name in value.items():
+        if not isinstance(name, str):
+            raise at((mode,), expected("the name of a backend"), name)
+        try:
+            _configured(name, info)
+        except PydanticCustomError as error:
+            raise at((mode,), error, name) from None
+    return value
 
 
 def _configured(name: str, info: ValidationInfo) -> str:
@@ -245,3 +274,4 @@ TimeZone = Annotated[str, AfterValidator(_time_zone)]
 FrontDialect = Annotated[str, AfterValidator(_registered)]
 BackDialect = Annotated[str, AfterValidator(_backend_dialect)]
 BackendName = Annotated[str, AfterValidator(_configured)]
+BackendChoice = Annotated[str | dict[str, str], BeforeValidator(_backends)]

@@ -20,7 +20,7 @@ def _asked(value: Any) -> bool:
 
 
 def _several(value: Any) -> bool:
-    return isinstance(value, dict | list)
+    return isinstance(value, list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,11 @@ LATER: tuple[Later, ...] = (
     Later(
         ("routes", "*", "backend"),
         True,
-        "a route has one backend, or one per model in models; lists and mappings here come later",
+        "a route has one backend, or one per mode or model; lists come later",
         _several,
     ),
-    Later(("server", "public_url"), False, "no URLs are signed"),
-    Later(("server", "secret"), False, "no URLs are signed"),
-    Later(("server", "time_zone"), False, "no times are shown"),
     Later(("server", "page"), False, "there is no page at /"),
     Later(("server", "metrics"), False, "no metrics are served"),
-    Later(("stores", "attachments"), False, "no files are kept"),
-    Later(("speech",), False, "no speech is transcribed"),
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -34,6 +35,7 @@ from bridge.config.kinds import (
     Algorithm,
     AttachmentsUrl,
     BackDialect,
+    BackendChoice,
     BackendName,
     Digest,
     FrontDialect,
@@ -57,6 +59,7 @@ from bridge.config.kinds import (
     Whole,
     back_options,
     front_options,
+    is_loopback,
 )
 from bridge.config.problems import at, expected, wrong
 from bridge.config.units import Duration, DurationOrOff, Size, is_off, off_is_none
@@ -269,6 +272,12 @@ class Server(Section):
     health: Health = Field(default_factory=Health, description="paths that say how the process is")
 
     @property
+    def is_local(self) -> bool:
+        """Whether nothing says that other machines can reach us."""
+        host = urlsplit(self.public_url or "").hostname
+        return host is None or is_loopback(host)
+
+    @property
     def is_open(self) -> bool:
         """Whether everybody may call: by `auth: none`, or on loopback with nothing said."""
         return self.auth is None or self.auth.is_none
@@ -362,7 +371,9 @@ class Route(Section):
 
     dialect: FrontDialect = Field(description="what the frontend speaks")
     path: MountPath = Field(description="where the dialect is mounted; its endpoints lie below")
-    backend: BackendName | None = Field(default=None, description="name of the backend that answers")
+    backend: BackendChoice | None = Field(
+        default=None, description="name of the backend that answers; or one for each mode of the dialect"
+    )
     models: dict[str, BackendName] | None = Field(
         default=None, min_length=1, description="or the request's model, a name or a glob -> backend"
     )
@@ -390,7 +401,16 @@ class Route(Section):
     @property
     def backends(self) -> tuple[str, ...]:
         """The names of all backends that this route may use, in order of writing, each once."""
-        return tuple(dict.fromkeys((self.models or {}).values())) if self.backend is None else (self.backend,)
+        if isinstance(self.backend, str):
+            return (self.backend,)
+        return tuple(dict.fromkeys((self.backend or self.models or {}).values()))
+
+    def by_mode(self, modes: tuple[str, ...]) -> dict[str, str]:
+        """Mode -> backend, empty where one serves all. A mode that is not written has the backend of the first."""
+        if not isinstance(self.backend, dict):
+            return {}
+        first = next(name for mode in modes if (name := self.backend.get(mode)))
+        return {mode: self.backend.get(mode, first) for mode in modes}
 
     def endpoints(self) -> list[tuple[str, Endpoint]]:
         """The endpoints of the dialect, each with its full path."""

@@ -122,9 +122,8 @@ class Expand(Turn):
 
     async def begin(self, run_id: str) -> None:
         request = self.request
-        await self._enter(request.thread_id or run_id)
-        stored = self._talk.messages
-        settled = self._settle(unknown(stored, request.messages))
+        stored, new = await self._find(run_id)
+        settled = self._settle(new)
         self._new = settled.messages
         waiting = open_calls(stored, self._new)
         tools = self._talk.tools if request.tools is None else request.tools
@@ -140,6 +139,11 @@ class Expand(Turn):
             self._new = [*no_results([c for c in waiting if c.call_id not in asked]), *self._new]
         whole = [*stored, *self._new]
         self.request = replace(request, messages=whole, tools=tools, resume=settled.resume, history=HistoryMode.FULL)
+
+    async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
+        """The talk so far, and what is new."""
+        await self._enter(self.request.thread_id or run_id)
+        return self._talk.messages, unknown(self._talk.messages, self.request.messages)
 
     async def keep(self, answer: Answer) -> None:
         """What the client said stays in any case; a broken answer does not, half a cancelled one does."""
@@ -244,7 +248,7 @@ class Memory:
     """Makes the turns of a bridge on one history store."""
 
     def __init__(self, history: History) -> None:
-        self._history = history
+        self.history = history
         self._pruning: asyncio.Task[None] | None = None
 
     def start(self, retention: float) -> None:
@@ -256,7 +260,7 @@ class Memory:
             # Not at once: a store is opened by the first conversation, not by the start.
             await asyncio.sleep(_PRUNE_EVERY)
             try:
-                await self._history.prune(retention)
+                await self.history.prune(retention)
             except BridgeError as error:
                 log.warning("old conversations were not forgotten: %s", error.message)
 
@@ -276,7 +280,7 @@ class Memory:
             kind = Recall
         else:
             return None
-        turn = kind(self._history, owner, scope, request, front)
+        turn = kind(self.history, owner, scope, request, front)
         try:
             await turn.begin(run_id)
         except BaseException:
@@ -287,4 +291,4 @@ class Memory:
     async def close(self) -> None:
         if self._pruning is not None:
             self._pruning.cancel()
-        await self._history.close()
+        await self.history.close()

@@ -127,7 +127,11 @@ def unknown(stored: list[Message], messages: list[Message]) -> list[Message]:
     known = len(stored)
     if known and list(map(mark, messages[:known])) == list(map(mark, stored)):
         return messages[known:]
-    ids = {m.id for m in stored if m.id and m.role != "assistant"}
+    return behind(stored, messages, {m.id for m in stored if m.id and m.role != "assistant"})
+
+
+def behind(stored: list[Message], messages: list[Message], ids: Collection[str | None]) -> list[Message]:
+    """What follows the last message with one of these ids; all of it when there is none."""
     last = max((n for n, m in enumerate(messages) if m.id in ids), default=None)
     if last is None:
         return messages

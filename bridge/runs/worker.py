@@ -72,7 +72,11 @@ class Worker:
                 self._driving = asyncio.create_task(self._drive(), name="run")
                 await asyncio.wait({self._driving})
             if self._end is not None:
-                self._put(self._end())
+                events = self._end()
+                if self._run is not None:
+                    # Before the client sees the end, what was said is kept: he may look back at once.
+                    await self._run.close()
+                self._put(events)
         finally:
             if self._driving is not None:
                 self._driving.cancel()

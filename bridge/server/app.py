@@ -21,8 +21,11 @@ from bridge.pipeline import trouble
 from bridge.server.access import Gate
 from bridge.server.durable import DurableHandler
 from bridge.server.identity import Identity, visit_of
+from bridge.server.queued import CancelHandler, StartHandler, SubscribeHandler
 from bridge.server.runs import Rules, RunHandler
-from bridge.server.wire import USER, error_of, read_request, request_id, response_of
+from bridge.server.talks import HistoryHandler
+from bridge.server.uploads import UploadHandlers, files_of
+from bridge.server.wire import USER, WHERE, error_of, read_request, request_id, response_of
 
 log = logging.getLogger("bridge.server")
 
@@ -170,13 +173,18 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Handler]]:
     """What can be served, by operation; each entry makes the handler for this route."""
 
-    def run() -> Handler:
-        server = state.bridge.config.server
-        rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
-        kind = DurableHandler if route.durable else RunHandler
-        handler = kind(state.bridge, route, state.gate, rules)
-        state.handlers.append(handler)
-        return handler
+    def of(kind: type[RunHandler]) -> Callable[[], Handler]:
+        def make() -> Handler:
+            server = state.bridge.config.server
+            rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
+            handler = kind(state.bridge, route, state.gate, rules)
+            state.handlers.append(handler)
+            return handler
+
+        return make
+
+    def uploads() -> UploadHandlers:
+        return UploadHandlers(state.bridge, route, files_of(state.bridge, route))
 
     async def models(http: web.Request) -> web.StreamResponse:
         listed = await _models_at(route, state)
@@ -209,7 +217,15 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         return response_of(route.dialect.encode_health(not state.draining))
 
     return {
-        Operation.RUN: run,
+        Operation.RUN: of(DurableHandler if route.durable else RunHandler),
+        Operation.START: of(StartHandler),
+        Operation.SUBSCRIBE: of(SubscribeHandler),
+        Operation.CANCEL: of(CancelHandler),
+        Operation.HISTORY: lambda: HistoryHandler(state.bridge, route, files_of(state.bridge, route)),
+        Operation.ATTACH: lambda: uploads().attach,
+        Operation.SIGN: lambda: uploads().sign,
+        Operation.FETCH: lambda: uploads().fetch,
+        Operation.TRANSCRIBE: lambda: uploads().transcribe,
         Operation.MODELS: lambda: models,
         Operation.COUNT: lambda: count,
         Operation.HEALTH: lambda: health,
@@ -246,10 +262,13 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
 
     async def handle(http: web.Request) -> web.StreamResponse:
         http[DIALECT] = route.dialect
+        http[WHERE] = {"operation": endpoint.operation, "path": http.path}
         try:
             http[USER] = "" if endpoint.public else await state.identity.user(visit_of(http, in_query), route.path)
             return await handler(http)
         except BridgeError as error:
+            where = http[WHERE]
+            error.failure.details = {**error.failure.details, **where}
             return error_of(route.dialect, error.failure)
 
     return handle

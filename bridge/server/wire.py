@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
+from typing import Any
 
 from aiohttp import web
 
@@ -14,6 +15,8 @@ from bridge.errors import ErrorCode, Failure, RequestError
 REQUEST_ID = web.RequestKey("request_id", str)
 USER = web.RequestKey("user", str)
 """The user whom a request comes from (`bridge.server.identity`); the owner of all that is made with it."""
+WHERE: web.RequestKey[dict[str, Any]] = web.RequestKey("where", dict[str, Any])
+"""The `operation` that a request asks for and its `path`, for dialects whose errors depend on them."""
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 
 STREAM_HEADERS = {

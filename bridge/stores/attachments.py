@@ -12,7 +12,7 @@ import uuid
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.stores.base import unavailable
@@ -85,6 +85,12 @@ class Attachments(Protocol):
         need it.
         """
 
+    def find(self, url: str) -> tuple[str, str] | None:
+        """Bucket and path of the image that a URL made by `sign` gives; None for any other URL.
+
+        Nothing is checked but the form: `stat` says whether its user may have it.
+        """
+
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
         """Whether `sign` made this. Raises `RequestError` (forbidden) for anything wrong, missing, moved or expired."""
 
@@ -104,6 +110,19 @@ def content_of(url: str) -> tuple[str, str] | None:
     except ValueError:
         return None
     return (match[1], match[2]) if match else None
+
+
+def path_in(url: str, bucket: str) -> str | None:
+    """The path of an image in the URL of a service that names its buckets in the path, or in the host."""
+    try:
+        parts = urlsplit(url)
+        host, path = parts.hostname or "", unquote(parts.path)
+    except ValueError:
+        return None
+    for prefix in (f"/{bucket}/", *(("/",) if host.startswith(f"{bucket}.") else ())):
+        if path.startswith(prefix) and _PATH.fullmatch(path, len(prefix)):
+            return path[len(prefix) :]
+    return None
 
 
 def new_path(owner: str, thread: str, extension: str) -> str:

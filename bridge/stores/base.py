@@ -121,6 +121,9 @@ class History(Protocol):
         It may move on before a turn of it is entered: compare `Conversation.digest` after `load` inside the turn.
         """
 
+    async def latest(self, owner: str, scope: str) -> str | None:
+        """The thread id of the conversation that was committed last; None when there is none."""
+
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
         """Forgets a conversation; False when there was none."""
 

@@ -16,6 +16,7 @@ from bridge.stores.attachments import (
     Attachment,
     Incoming,
     check_owner,
+    content_of,
     content_path,
     mime_of,
     new_path,
@@ -81,6 +82,9 @@ class FolderAttachments:
         signer = await self._opened()
         where = content_path(attachment.bucket, attachment.path)
         return f"{base.rstrip('/')}{where}?{signer.query(attachment.bucket, attachment.path, life)}"
+
+    def find(self, url: str) -> tuple[str, str] | None:
+        return content_of(url)
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
         if self._signer is None:

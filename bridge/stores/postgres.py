@@ -43,6 +43,8 @@ _LOAD = f"""SELECT {rows.COLUMNS}, ARRAY(SELECT body FROM history_messages m WHE
     FROM history_conversations c WHERE {_KEY}"""
 _FIND = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scope = $2 AND digest = $3
     ORDER BY updated_at DESC, id DESC LIMIT 1"""
+_LATEST = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scope = $2
+    ORDER BY updated_at DESC, id DESC LIMIT 1"""
 _DELETE = f"DELETE FROM history_conversations WHERE {_KEY}"
 _PRUNE_TURNS = f"""DELETE FROM history_turns WHERE ticket IN (SELECT ticket FROM history_turns
     WHERE expires <= {_NOW} - $1::double precision ORDER BY ticket FOR UPDATE SKIP LOCKED)"""
@@ -151,6 +153,11 @@ class PostgresHistory:
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
         where = key(owner, scope, digest)
         found = await self._run(lambda db: db.fetchval(_FIND, *where))
+        return None if found is None else plain_id(found)
+
+    async def latest(self, owner: str, scope: str) -> str | None:
+        where = (stored_id(owner, "owner"), stored_id(scope, "scope"))
+        found = await self._run(lambda db: db.fetchval(_LATEST, *where))
         return None if found is None else plain_id(found)
 
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:

@@ -22,6 +22,7 @@ from bridge.stores.attachments import (
     mime_of,
     new_path,
     not_found,
+    path_in,
     store_failed,
 )
 
@@ -104,6 +105,10 @@ class S3Attachments:
             return await self._api.sign_async(self._store, "GET", attachment.path, timedelta(seconds=life))
         except Exception as error:
             raise _failed(error) from None
+
+    def find(self, url: str) -> tuple[str, str] | None:
+        path = path_in(url, self._bucket)
+        return None if path is None else (self._bucket, path)
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
         """This store serves its own URLs; nobody was given one of ours."""

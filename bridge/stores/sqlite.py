@@ -86,6 +86,19 @@ class SQLiteHistory:
 
         return await self._file.read(work)
 
+    async def latest(self, owner: str, scope: str) -> str | None:
+        where = (stored_id(owner, "owner"), stored_id(scope, "scope"))
+
+        def work(db: sqlite3.Connection) -> str | None:
+            found = db.execute(
+                "SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ?"
+                " ORDER BY updated_at DESC, id DESC LIMIT 1",
+                where,
+            ).fetchone()
+            return plain_id(found[0]) if found else None
+
+        return await self._file.read(work)
+
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
         where = key(owner, scope, thread_id)
         return await self._file.write(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.codec import Dialect, registry
+from bridge.codec import Dialect, Operation, offers, registry
 from bridge.config import Config, Server
 from bridge.engine import Bridge, Route
 from bridge.library.reading import dialect_of
@@ -13,7 +13,8 @@ from bridge.transports.local import Agent, LocalBackend
 
 
 def bridge_of(agent: Agent, *dialects: str | Dialect, server: Mapping[str, Any] | None = None) -> Bridge:
-    """A bridge that serves this agent in these dialects, by default in all: each at `/<name of the dialect>`.
+    """A bridge that serves this agent in these dialects, each at `/<name of the dialect>`: by default in all that
+    answer a request at once, since what is queued and kept needs stores.
 
     Open it with `async with`, hand it to `bridge.server.make_app` and that to a test client, or serve it with
     `bridge.server.running`; `server` is that section of a configuration, `{"port": free_port()}` for instance. The
@@ -22,7 +23,11 @@ def bridge_of(agent: Agent, *dialects: str | Dialect, server: Mapping[str, Any] 
     backend = LocalBackend("agent", agent)
     routes = [
         Route(dialect, f"/{dialect.name}", dialect.front_options(), backend)
-        for dialect in map(dialect_of, dialects or registry.names())
+        for dialect in map(dialect_of, dialects or _at_once())
     ]
     # An agent that is an object stands in no configuration: of that there are only the server's settings.
     return Bridge(routes, Config.model_construct(server=Server(**(server or {})), backends={}, routes=()))
+
+
+def _at_once() -> list[str]:
+    return [name for name in registry.names() if offers(registry.get(name).surface, Operation.RUN)]

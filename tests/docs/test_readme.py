@@ -78,6 +78,8 @@ def _ends_well(told: str) -> bool:
     if last == "[DONE]":
         return '"finish_reason":"stop"' in told if '"choices":' in told else '"error"' not in told
     response = json.loads(last)
+    if "taskId" in response:
+        return bool(response["runId"])  # queued; its events are read elsewhere
     if "type" in response:
         return bool(response["type"] == "RUN_FINISHED")
     return (response["object"], response["status"]) == ("response", "completed")

@@ -114,6 +114,16 @@ async def test_an_image_is_kept(store: Attachments, data: bytes, mime: str, exte
     assert await content(store, kept.bucket, kept.path) == data
 
 
+async def test_a_url_of_its_own_is_found_again(store: Attachments) -> None:
+    for owner in ("", "alice", "auth0|42"):
+        kept = await store.put(owner, "t:1", Upload())
+        url = await store.sign(kept, BASE, 60)
+        assert store.find(url) == (kept.bucket, kept.path)
+        assert store.find(url.partition("?")[0] + "x") is None
+    for url in ("", "http://[", "data:image/png;base64,AAAA", f"https://else.example/other/{kept.path}"):
+        assert store.find(url) is None, url
+
+
 async def test_reads_of_any_size_give_the_same(store: Attachments) -> None:
     for size in (1, 7, 11, 12, 13, 10_000):
         kept = await store.put("alice", "t1", Upload(PNG, piece=size))

@@ -116,6 +116,19 @@ async def test_whatever_can_be_asked_comes_back(history: History, asked: Request
     assert await history.find("o", "s", thread_id) == thread_id
 
 
+async def test_the_latest_is_the_one_committed_last(history: History) -> None:
+    assert await history.latest("o", "s") is None
+    for owner, scope, thread in (("o", "s", "a%b"), ("o", "s", "b"), ("o", "else", "c"), ("p", "s", "d")):
+        await history.commit(owner, scope, Conversation(thread), [Message("user", [Text("x")])])
+    assert await history.latest("o", "s") == "b"
+    again = await history.load("o", "s", "a%b")
+    assert again is not None
+    await history.commit("o", "s", again, [])
+    assert await history.latest("o", "s") == "a%b"
+    assert await history.latest("p", "s") == "d"
+    assert await history.latest("p", "else") is None
+
+
 @pytest.mark.parametrize("value", [2**70, -(2**63) - 1, 2**64 - 1, "\ud800 alone", "\x00", [[[]]], {"": 0.1}, 1e300])
 async def test_awkward_json_comes_back(history: History, value: Any) -> None:
     talk = Conversation("t", extra={"v": value}, backend_thread="\x00\ud800")

@@ -228,12 +228,8 @@ def test_the_example_of_the_interface(tmp_path: Path) -> None:
 def test_what_is_not_used_by_this_version_is_named(tmp_path: Path) -> None:
     config = written(tmp_path, GOOD, {"WEB_KEY": "foo"})
     assert config.notices == [
-        "server.public_url: not used by this version; no URLs are signed",
-        "server.time_zone: not used by this version; no times are shown",
         "server.page: not used by this version; there is no page at /",
         "server.metrics: not used by this version; no metrics are served",
-        "stores.attachments: not used by this version; no files are kept",
-        "speech: not used by this version; no speech is transcribed",
     ]
     assert parse(mapping(server={"page": False, "metrics": "off"})).notices == []
 
@@ -382,8 +378,8 @@ BACKEND_KEYS = (
     "target, options"
 )
 SEVERAL = (
-    "routes[1].backend: not available in this version: a route has one backend, or one per model in models; "
-    "lists and mappings here come later"
+    "routes[1].backend: not available in this version: a route has one backend, or one per mode or model; "
+    "lists come later"
 )
 DIALECTS = "toy-agent, toy-chat, toy-messages"
 URL = "expected a URL such as https://host/v1 (http or https, with a host)"
@@ -589,7 +585,8 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
             "routes[1].agent_id: not available in this version: it belongs to gRPC routes"]),
         ("{dialect: toy-agent, path: /a, backend: [demo, llm]}", [SEVERAL]),
         ("{dialect: toy-agent, path: /a, backend: [{name: demo, weight: 3}]}", [SEVERAL]),
-        ("{dialect: toy-agent, path: /a, backend: {chat: demo}}", [SEVERAL]),
+        ("{dialect: toy-agent, path: /a, backend: {chat: demo}}", [
+            "routes[1].backend: the requests of dialect toy-agent know no modes; name one backend, or write models"]),
         ("{dialect: toy-chat, path: /v1/, backend: demo}", [
             'routes[1].path: POST "/v1/chat/completions" is already served by routes[0] (toy-chat)']),
         ("{dialect: toy-agent, path: /v1/models, backend: demo}", [

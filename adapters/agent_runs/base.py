@@ -1,0 +1,27 @@
+"""The AG-UI dialect, whose events this API serves; it is found by name, since dialects do not import each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bridge.codec import Context, Dialect, registry
+from bridge.model import HistoryMode
+
+from .options import FrontOptions, front
+
+NAME = "agent-runs"
+BASE = "ag-ui"
+MODES = ("chat", "automation")
+
+AGUI: Dialect = registry.get(BASE)
+# Messages are compared by id: the whole talk and what is new alone are both legal (section 2).
+CARD = replace(AGUI.card, history=HistoryMode.DELTA)
+
+
+def inner(context: Context) -> Context:
+    """The context as AG-UI's front wants it. The server keeps ids apart over the whole thread, so that the encoder
+    need not: what it calls a message is what the history calls it."""
+    chosen: FrontOptions = front(context)
+    options = AGUI.front_options.model_validate({"reasoning_events": chosen.reasoning_events})
+    request = context.request and replace(context.request, history=HistoryMode.FULL)
+    return replace(context, options=options, request=request)

@@ -1,0 +1,142 @@
+"""The dialect `agent-runs`: AG-UI's events behind a queue. "Section N" is a row of README.md.
+
+Served whole; as a backend its requests and events can be written and read, but nothing calls it yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bridge.codec import (
+    Context,
+    DayAsked,
+    DayShown,
+    Decoder,
+    Endpoint,
+    Frame,
+    KeptDialect,
+    Operation,
+    ReadAsked,
+    RunNamed,
+    StoredFile,
+    WireRequest,
+    WireResponse,
+)
+from bridge.codec.dialect import Encoder as AnyEncoder
+from bridge.codec.jsontext import dumps, loads
+from bridge.errors import Failure
+from bridge.model import Event, Request, RunFailed
+
+from . import answers, errors, request
+from .base import AGUI, CARD, MODES, NAME
+from .encoder import Encoder
+from .options import FrontOptions
+
+
+class AgentRuns(KeptDialect):
+    """Queue a run, read its events as often as one likes."""
+
+    name = NAME
+    card = CARD
+    surface = (
+        Endpoint("POST", "/runs", Operation.START),
+        Endpoint("GET", "/runs/{thread_id}/events", Operation.SUBSCRIBE, query_token="access_token"),
+        Endpoint("POST", "/runs/{thread_id}/cancel", Operation.CANCEL),
+        Endpoint("GET", "/history", Operation.HISTORY),
+        Endpoint("POST", "/attachments", Operation.ATTACH),
+        Endpoint("GET", "/attachments/signed-url", Operation.SIGN),
+        Endpoint("GET", "/attachments/content/{bucket}/{path:.+}", Operation.FETCH, public=True),
+        Endpoint("POST", "/transcribe", Operation.TRANSCRIBE),
+    )
+    front_options = FrontOptions
+    back_options = AGUI.back_options
+    modes = MODES
+    may_be_backend = False
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, context)
+
+    def mode_of(self, wanted: Request) -> str | None:
+        return request.mode_of(wanted)
+
+    def encoder(self, context: Context) -> AnyEncoder:
+        return Encoder(context)
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        """There is no answer in one piece: this is the whole stream. A failed run is its error response."""
+        last = events[-1]
+        if isinstance(last, RunFailed):
+            return self.encode_error(last.error)
+        encoder = Encoder(context)
+        frames = [*encoder.encode(events), *encoder.close()]
+        data = [frame.data if isinstance(frame, Frame) else frame for frame in frames]
+        body = b"".join(b"data: " + payload + b"\n\n" for payload in data if payload)
+        return WireResponse(200, {"content-type": "text/event-stream"}, body)
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return errors.encode_error(failure)
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        return _with_mode(AGUI.example_request(text, stream))
+
+    def encode_started(self, run: RunNamed, task_id: str, created: bool) -> WireResponse:
+        return answers.encode_started(run, task_id, created)
+
+    def decode_subscribe(self, wire: WireRequest) -> ReadAsked:
+        return request.decode_subscribe(wire)
+
+    def decode_cancel(self, wire: WireRequest) -> RunNamed:
+        return request.decode_cancel(wire)
+
+    def encode_canceled(self, run: RunNamed) -> WireResponse:
+        return answers.encode_canceled(run)
+
+    def decode_history(self, wire: WireRequest) -> DayAsked:
+        return request.decode_history(wire)
+
+    def encode_history(self, day: DayShown) -> WireResponse:
+        return answers.encode_history(day)
+
+    def decode_attach(self, fields: Mapping[str, str], has_file: bool) -> str:
+        return request.decode_attach(fields, has_file)
+
+    def encode_attached(self, file: StoredFile) -> WireResponse:
+        return answers.encode_attached(file)
+
+    def decode_sign(self, wire: WireRequest) -> tuple[str, str]:
+        return request.decode_sign(wire)
+
+    def encode_signed(self, file: StoredFile) -> WireResponse:
+        return answers.encode_signed(file)
+
+    def encode_transcript(self, text: str) -> WireResponse:
+        return answers.encode_transcript(text)
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, wanted: Request, context: Context) -> WireRequest:
+        return _with_mode(AGUI.encode_request(wanted, context))
+
+    def decoder(self, context: Context) -> Decoder:
+        return AGUI.decoder(context)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        if wire.status >= 400:
+            return self.decoder(context).close(self.decode_error(wire))
+        return AGUI.parse_response(wire, context)
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return errors.decode_error(wire)
+
+
+def _with_mode(wire: WireRequest) -> WireRequest:
+    """AG-UI's request as one of this API: a mode is required (section 2)."""
+    body = loads(wire.body)
+    props = body.get("forwardedProps")
+    body["forwardedProps"] = {"runtime_mode": MODES[0], **(props if isinstance(props, dict) else {})}
+    return WireRequest("POST", "/runs", wire.headers, body=dumps(body))
+
+
+dialect = AgentRuns()

@@ -1,0 +1,132 @@
+"""Failures as problem details (RFC 9457) with the codes that clients test, and back (section 8)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.codec import Operation, WireResponse
+from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.redact import masked
+from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
+
+TYPE = "application/problem+json"
+
+_MESSAGES = re.compile(r"messages(\[\d+\])?")
+_INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
+_DOWN = frozenset({ErrorCode.STORE_UNAVAILABLE, ErrorCode.OVERLOADED})
+INPUT = "AGENT_RUN_INPUT_INVALID"
+
+_PARAMS = {"runId": "AGENT_INVALID_RUN_ID", "Last-Event-ID": "AGENT_INVALID_LAST_EVENT_ID"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What one operation calls its failures. `reasons`: those of a file that is not taken."""
+
+    reasons: dict[str, str]
+    missing: str = "AGENT_THREAD_NOT_FOUND"
+    large: str = INPUT
+    down: str = "AGENT_STORAGE_UNAVAILABLE"
+
+
+_IMAGE = {"empty": "AGENT_ATTACHMENT_EMPTY", "unsupported_type": "AGENT_ATTACHMENT_UNSUPPORTED_TYPE"}
+_AUDIO = {"empty": "AGENT_AUDIO_EMPTY", "unsupported_format": "AGENT_AUDIO_UNSUPPORTED_FORMAT"}
+_QUEUE = _Words({}, down="AGENT_QUEUE_UNAVAILABLE")
+_FILE = _Words(_IMAGE, "AGENT_ATTACHMENT_NOT_FOUND", "AGENT_ATTACHMENT_TOO_LARGE")
+_WORDS: dict[str, _Words] = {
+    Operation.START: _QUEUE,
+    Operation.SUBSCRIBE: _QUEUE,
+    Operation.CANCEL: _QUEUE,
+    Operation.HISTORY: _Words({}),
+    Operation.ATTACH: _FILE,
+    Operation.SIGN: _FILE,
+    Operation.FETCH: _FILE,
+    Operation.TRANSCRIBE: _Words(_AUDIO, large="AGENT_AUDIO_TOO_LARGE", down="AGENT_ASR_UNAVAILABLE"),
+}
+_PLAIN: dict[ErrorCode, str] = {
+    ErrorCode.UNAUTHORIZED: "UNAUTHORIZED",
+    ErrorCode.FORBIDDEN: "FORBIDDEN",
+    ErrorCode.CONFLICT: "AGENT_RUN_CONFLICT",
+    ErrorCode.RATE_LIMITED: "AGENT_SSE_CONNECTION_LIMIT",
+}
+
+
+def encode_error(failure: Failure) -> WireResponse:
+    """A problem. Whatever is wrong with a request is 422; nothing but the place of the mistake is repeated."""
+    status = failure.http_status
+    if failure.code in _INVALID and status in (400, 415):
+        status = 422
+    word = word_of(failure)
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": word.replace("_", " ").capitalize(),
+        "status": status,
+        "detail": masked(failure.message) or "Unknown error.",
+        "code": word,
+    }
+    if path := failure.details.get("path"):
+        body["instance"] = path
+    if failure.param and failure.code in _INVALID:
+        body["errors"] = [{"loc": _place(failure.param), "msg": body["detail"]}]
+    return WireResponse(status, {"content-type": TYPE, **failure.headers}, dumps(body))
+
+
+def word_of(failure: Failure) -> str:
+    """The code that clients test; for what this API has no word, our own in capitals."""
+    words = _WORDS.get(failure.details.get("operation", ""))
+    code = failure.code
+    if words is None:
+        return _PLAIN.get(code, str(code).upper())
+    if failure.http_status == 410:
+        return "AGENT_EVENTS_EXPIRED"
+    if code in _INVALID:
+        param = failure.param or ""
+        known = words.reasons.get(failure.details.get("reason", "")) or _PARAMS.get(param)
+        return known or ("AGENT_RUN_MESSAGES_INVALID" if _MESSAGES.fullmatch(param) else INPUT)
+    if code in _DOWN or (code is ErrorCode.BACKEND_UNAVAILABLE and words.reasons is _AUDIO):
+        return words.down
+    if code is ErrorCode.NOT_FOUND:
+        return words.missing
+    if code is ErrorCode.TOO_LARGE:
+        return words.large
+    return _PLAIN.get(code, str(code).upper())
+
+
+def _place(param: str) -> list[str | int]:
+    """`messages[0].role` as the pieces `messages`, 0, `role`."""
+    return [int(p) if p.isdigit() else p for p in re.split(r"[.\[\]]+", param) if p]
+
+
+# ------------------------------------------------------------------ as the back
+
+_CODES: dict[str, ErrorCode] = {
+    **{str(code).upper(): code for code in ErrorCode},
+    **{word: code for code, word in _PLAIN.items()},
+    "UNAUTHORIZED": ErrorCode.BACKEND_AUTH,
+    "FORBIDDEN": ErrorCode.BACKEND_AUTH,
+    "AGENT_QUEUE_UNAVAILABLE": ErrorCode.OVERLOADED,
+    "AGENT_STORAGE_UNAVAILABLE": ErrorCode.OVERLOADED,
+}
+
+
+def decode_error(wire: WireResponse) -> Failure:
+    """What an error response means. The word stands in `code`, `error.code`, `detail.code` or `detail`."""
+    value = read_json(wire.body)
+    body: dict[str, Any] = value if isinstance(value, dict) else {}
+    word, text = _word_in(body), body.get("detail")
+    code = BY_STATUS.get(wire.status) or _CODES.get(word, ErrorCode.BACKEND_ERROR)
+    headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+    details = {"backend_status": wire.status}
+    if code is ErrorCode.BACKEND_AUTH:
+        return Failure(code, KEY_REFUSED, headers=headers, details=details)
+    if not isinstance(text, str) or not text:
+        text = f"The backend answered with HTTP status {wire.status}."
+    return Failure(code, masked(text), backend_code=masked(word) or None, headers=headers, details=details)
+
+
+def _word_in(body: dict[str, Any]) -> str:
+    places = [body, body.get("error"), body.get("detail")]
+    words = [place.get("code") for place in places if isinstance(place, dict)]
+    return next((w for w in [*words, body.get("detail")] if isinstance(w, str) and w), "")

@@ -1,0 +1,101 @@
+"""Requests of clients, checked. What is wrong is a `RequestError` whose `param` names the field (sections 2 to 7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+from bridge.codec import Context, DayAsked, ReadAsked, RunNamed, WireRequest
+from bridge.errors import RequestError
+from bridge.model import HistoryMode, Request
+
+from .base import AGUI, BASE, MODES, inner
+
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_DIGITS = re.compile(r"\d{1,4}", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_IDLE_LIMIT = 300
+_MOST_POLLS = 3600
+
+
+def decode_request(wire: WireRequest, context: Context) -> Request:
+    """RunAgentInput as AG-UI reads it, with what this API wants besides (section 2)."""
+    request = AGUI.decode_request(wire, inner(context))
+    checked_id(request.run_id, "runId")
+    checked_id(request.thread_id, "threadId")
+    if mode_of(request) not in MODES:
+        raise RequestError(
+            f"forwardedProps.runtime_mode: expected one of {', '.join(MODES)}.", param="forwardedProps.runtime_mode"
+        )
+    last = request.messages[-1].role if request.messages else None
+    if last not in ("user", "tool") and not request.resume:
+        came = f"the last one is of role {last}" if last else "there are none"
+        raise RequestError(f"messages: expected a user or tool message at the end, but {came}.", param="messages")
+    request.history = HistoryMode.DELTA
+    request.stream = True
+    return request
+
+
+def mode_of(request: Request) -> str | None:
+    """`forwardedProps.runtime_mode`, when it is a string."""
+    props: Any = (request.extras or {}).get(BASE, {}).get("forwardedProps")
+    mode = props.get("runtime_mode") if isinstance(props, dict) else None
+    return mode if isinstance(mode, str) else None
+
+
+def decode_cancel(wire: WireRequest) -> RunNamed:
+    return RunNamed(thread_in(wire), checked_id(wire.query.get("runId"), "runId"))
+
+
+def decode_subscribe(wire: WireRequest) -> ReadAsked:
+    run = decode_cancel(wire)
+    text = wire.query.get("idle_limit", str(_IDLE_LIMIT))
+    limit = int(text) if _DIGITS.fullmatch(text) else 0
+    if not 1 <= limit <= _MOST_POLLS:
+        raise RequestError(
+            f"idle_limit: expected a whole number from 1 to {_MOST_POLLS}, got {text[:20]!r}.", param="idle_limit"
+        )
+    return ReadAsked(run.thread_id, run.run_id, limit)
+
+
+def decode_history(wire: WireRequest) -> DayAsked:
+    thread, text = wire.query.get("threadId"), wire.query.get("before")
+    return DayAsked(None if thread is None else checked_id(thread, "threadId"), None if text is None else _day(text))
+
+
+def _day(text: str) -> date:
+    try:
+        if _DAY.fullmatch(text):
+            return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise RequestError(f"before: expected a date such as 2026-01-31, got {text[:20]!r}.", param="before")
+
+
+def decode_attach(fields: Mapping[str, str], has_file: bool) -> str:
+    thread = checked_id(fields.get("threadId"), "threadId")
+    if not has_file:
+        raise RequestError("file: required, expected the image.", param="file")
+    return thread
+
+
+def decode_sign(wire: WireRequest) -> tuple[str, str]:
+    found = {name: wire.query.get(name, "") for name in ("bucket", "path")}
+    for name, value in found.items():
+        if not value:
+            raise RequestError(f"{name}: required, expected that of an attachment.", param=name)
+    return found["bucket"], found["path"]
+
+
+def thread_in(wire: WireRequest) -> str:
+    return checked_id(wire.params.get("thread_id"), "threadId")
+
+
+def checked_id(text: str | None, name: str) -> str:
+    """Raises `RequestError` for an id that is missing or ill-formed."""
+    if text is None or not _ID.fullmatch(text):
+        came = "nothing came" if not text else f"got {text[:40]!r}"
+        raise RequestError(f"{name}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ : -, {came}.", param=name)
+    return text

@@ -1,0 +1,151 @@
+"""What a dialect says besides whose server queues runs and keeps talks: starting, reading again, cancelling, looking
+back, images and speech.
+
+Each operation has a function that reads its request and one that writes its answer; the server owns the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from bridge.codec.dialect import Dialect, Options
+from bridge.codec.wire import WireRequest, WireResponse
+
+
+class KeptOptions(Options):
+    """What the server wants to know of a route of such a dialect; dialects add their own."""
+
+    one_run_per_thread: bool = Field(False, description="A thread's runs wait for each other instead of going at once.")
+    poll_interval: float = Field(1.0, gt=0, le=60, description="Seconds of one poll; idle limits count polls.")
+    connection_limit: int = Field(5, ge=1, description="Open event streams of one user, over all processes.")
+    max_attachment: int = Field(10 * 2**20, ge=1, description="Bytes of the largest image.")
+    inline_attachments: bool | None = Field(
+        None, description="Send own images to backends as bytes, not as URLs; null = when public_url is only local."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunNamed:
+    """Which run of which thread."""
+
+    thread_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAsked(RunNamed):
+    """The events of a run, until `idle_limit` polls in a row brought none."""
+
+    idle_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayAsked:
+    """The messages of the last day before `before`. `thread_id` None = the user's most recent thread."""
+
+    thread_id: str | None
+    before: date | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """A picture or file in a message; `url` is signed where it is our own."""
+
+    mime: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """One message as people may see it. `seq` grows over the thread; `metadata` is what its backend said of it."""
+
+    id: str
+    seq: int
+    role: str
+    content: str
+    at: datetime
+    files: tuple[ShownFile, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DayShown:
+    """One day of a thread; all empty when there is no such day. `more`: there is an earlier one."""
+
+    thread_id: str | None = None
+    day: date | None = None
+    more: bool = False
+    messages: tuple[ShownMessage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """An uploaded image, with a URL that is good for a while."""
+
+    bucket: str
+    path: str
+    mime: str
+    url: str
+
+
+class KeptDialect(Dialect):
+    """A dialect with these operations. Its `front_options` are `KeptOptions`.
+
+    What `decode_...` refuses is a `RequestError`. `encode_error` finds in a failure's details the `operation` that
+    failed and the `path` that was asked for.
+    """
+
+    front_options: ClassVar[type[Options]] = KeptOptions
+    file_field: ClassVar[str] = "file"
+    """The form's field with the image; `audio_field` that with the recording."""
+    thread_field: ClassVar[str] = "threadId"
+    audio_field: ClassVar[str] = "audio"
+
+    def encode_started(self, run: RunNamed, task_id: str, created: bool) -> WireResponse:
+        """The run is queued. `created`: it is the first one of its thread."""
+        raise NotImplementedError
+
+    def decode_subscribe(self, wire: WireRequest) -> ReadAsked:
+        """Whose events are to be read, and for how long at most they are waited for."""
+        raise NotImplementedError
+
+    def decode_cancel(self, wire: WireRequest) -> RunNamed:
+        """Which run shall end."""
+        raise NotImplementedError
+
+    def encode_canceled(self, run: RunNamed) -> WireResponse:
+        """The wish was taken, whatever the state of the run."""
+        raise NotImplementedError
+
+    def decode_history(self, wire: WireRequest) -> DayAsked:
+        """Which day of which thread is to be shown."""
+        raise NotImplementedError
+
+    def encode_history(self, day: DayShown) -> WireResponse:
+        """What was said on that day."""
+        raise NotImplementedError
+
+    def decode_attach(self, fields: Mapping[str, str], has_file: bool) -> str:
+        """The thread that an uploaded file belongs to."""
+        raise NotImplementedError
+
+    def encode_attached(self, file: StoredFile) -> WireResponse:
+        """The image that was stored."""
+        raise NotImplementedError
+
+    def decode_sign(self, wire: WireRequest) -> tuple[str, str]:
+        """Bucket and path of an image that is there."""
+        raise NotImplementedError
+
+    def encode_signed(self, file: StoredFile) -> WireResponse:
+        """The image with its new URL."""
+        raise NotImplementedError
+
+    def encode_transcript(self, text: str) -> WireResponse:
+        """What was heard in a recording."""
+        raise NotImplementedError

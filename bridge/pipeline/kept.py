@@ -1,0 +1,228 @@
+"""Talks that clients read back from the server: each message is kept with its run, its time and where it may be seen.
+
+What a client says is kept before its run begins, and runs of one thread may go on side by side. So that a talk still
+reads as one, a backend is given it run by run, in the order in which the runs were asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bridge.codec import Card
+from bridge.model import (
+    Answer,
+    ContentAdded,
+    Custom,
+    Event,
+    HistoryMode,
+    Message,
+    MessageEnded,
+    MessageStarted,
+    PartStarted,
+    Request,
+    ToolResult,
+    ToolResulted,
+)
+from bridge.pipeline.memory import Expand
+from bridge.pipeline.talk import behind, no_results, only_results, open_calls, said, unknown
+from bridge.stores.base import Conversation, History, StoreConflict
+
+SHOWN = "ui.history"
+"""The place where people look back at a talk; a message lists the places in which it may be seen."""
+MODEL = "model.context"
+METADATA = "message.metadata"
+"""The custom event by which a backend says more of one of its messages: `{"messageId": ..., ...}`."""
+
+_Named = MessageStarted | PartStarted | ContentAdded | MessageEnded | ToolResulted
+_NAMING: frozenset[type] = frozenset(_Named.__args__)
+_OURS = "bridge"
+_HIDDEN_ROLES = ("system", "developer")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of one message beside itself. `at` in seconds since 1970."""
+
+    run: str
+    at: float
+    places: tuple[str, ...]
+
+    @classmethod
+    def of(cls, message: Message) -> Kept:
+        """Messages that were kept otherwise belong to no run and may be seen nowhere."""
+        found: Any = message.metadata.get(_OURS)
+        if not isinstance(found, dict):
+            return cls("", 0.0, ())
+        return cls(str(found["run"]), float(found["at"]), tuple(found["places"]))
+
+
+def own_metadata(message: Message) -> dict[str, Any]:
+    """What somebody else than we said of a message."""
+    return {name: value for name, value in message.metadata.items() if name != _OURS}
+
+
+def _stamped(message: Message, run: str, name: str, *, shown: bool = True) -> Message:
+    places = [SHOWN, MODEL] if shown and message.role not in _HIDDEN_ROLES else [MODEL]
+    note = {"run": run, "at": time.time(), "places": places}
+    return replace(message, id=message.id or name, metadata={**message.metadata, _OURS: note})
+
+
+def _plain(message: Message) -> Message:
+    """As backends are given it."""
+    return replace(message, metadata=own_metadata(message))
+
+
+class Talks:
+    """Kept talks of one history store."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    async def load(self, owner: str, scope: str, thread: str) -> Conversation | None:
+        return await self._history.load(owner, scope, thread)
+
+    async def latest(self, owner: str, scope: str) -> str | None:
+        """The thread of this owner in which something was said last."""
+        return await self._history.latest(owner, scope)
+
+    async def say(self, owner: str, scope: str, request: Request, run: str) -> None:
+        """Keeps what is new in a request. Raises `RequestError` for a result without a call."""
+        thread = request.thread_id or run
+
+        def new(talk: Conversation) -> list[Message]:
+            fresh = _news(talk.messages, request.messages)
+            waiting = open_calls(talk.messages, fresh)
+            missing: list[Message] = []
+            if fresh and not only_results(fresh):
+                resumed = {r.interrupt_id for r in request.resume}
+                asked = {i.call_id for i in talk.open_interrupts if i.interrupt_id in resumed}
+                missing = no_results([call for call in waiting if call.call_id not in asked])
+            return [
+                *(_stamped(m, run, f"{run}-none-{n}", shown=False) for n, m in enumerate(missing)),
+                *(_stamped(m, run, f"{run}-{n}") for n, m in enumerate(fresh)),
+            ]
+
+        await self.append(owner, scope, thread, new)
+
+    async def append(
+        self, owner: str, scope: str, thread: str, new: Callable[[Conversation], list[Message]]
+    ) -> Conversation:
+        """Appends what `new` says to the talk as it is then; it is asked again when somebody else was faster."""
+        while True:
+            talk = await self._history.load(owner, scope, thread) or Conversation(thread)
+            try:
+                await self._history.commit(owner, scope, talk, new(talk))
+            except StoreConflict:
+                continue
+            return talk
+
+
+def _news(stored: list[Message], messages: list[Message]) -> list[Message]:
+    """What the talk does not hold yet, by the ids; a question that is asked twice under two ids is two questions."""
+    if not all(message.id for message in messages):
+        return unknown(stored, messages)
+    return behind(stored, messages, {message.id for message in stored})
+
+
+class KeptTurn(Expand):
+    """One run of a kept talk. `remembers`: its backend has the talk itself. `alone`: earlier runs are waited for."""
+
+    def __init__(
+        self, history: History, owner: str, scope: str, request: Request, front: Card, *, remembers: bool, alone: bool
+    ) -> None:
+        super().__init__(history, owner, scope, request, front)
+        self._talks = Talks(history)
+        self._remembers = remembers
+        self._alone = alone
+        self._run = ""
+        self._taken: frozenset[str | None] = frozenset()
+
+    async def begin(self, run_id: str) -> None:
+        await super().begin(run_id)
+        if self._remembers:
+            self.request = replace(self.request, messages=self._new, history=HistoryMode.DELTA)
+
+    async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
+        self._run = self.request.run_id or run_id
+        thread = self.request.thread_id or self._run
+        if self._alone:
+            await self._enter(thread)
+        await self._talks.say(self._owner, self._scope, self.request, self._run)
+        await self._load(thread)
+        self._taken = frozenset(message.id for message in self._talk.messages)
+        return _by_run(self._talk.messages, self._run, self.request)
+
+    def amend(self, events: list[Event], answer: Answer) -> list[Event]:
+        """Some agents give the same ids in every run; in a thread that is read back each names one message."""
+        events = super().amend(events, answer)
+        if _NAMING.isdisjoint(map(type, events)):
+            return events
+        return [
+            replace(e, message_id=f"{e.message_id}-{self._run}")
+            if isinstance(e, _Named) and e.message_id in self._taken and e.message_id is not None
+            else e
+            for e in events
+        ]
+
+    async def keep(self, answer: Answer) -> None:
+        notes = _notes(answer)
+        spoken = [
+            _stamped(
+                replace(m, metadata={**m.metadata, **notes.get(m.id or "", {})}), self._run, _name(m, self._run, n)
+            )
+            for n, m in enumerate(said(answer))
+        ]
+
+        def new(talk: Conversation) -> list[Message]:
+            talk.tools = self.request.tools
+            talk.open_interrupts = list(answer.interrupts)
+            return spoken
+
+        await self._talks.append(self._owner, self._scope, self._talk.thread_id, new)
+
+
+def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list[Message], list[Message]]:
+    """The talk before this run, and what this run brought. An answer that is to be made again ends before itself."""
+    runs: dict[str, list[Message]] = {}
+    for message in stored:
+        runs.setdefault(Kept.of(message).run, []).append(_plain(message))
+    mine = runs.pop(run, [])
+    before = [message for messages in runs.values() for message in messages]
+    if not mine and not request.resume:
+        last = request.messages[-1].id if request.messages else None
+        place = next((n for n, m in enumerate(before) if m.id == last and last), None)
+        before = before if place is None else before[: place + 1]
+    return before, mine
+
+
+def _name(message: Message, run: str, place: int) -> str:
+    """The id of a message of an answer that brought none; that of a result is made of its call's."""
+    result = next((part for part in message.parts if isinstance(part, ToolResult)), None)
+    return f"result-{result.call_id}" if result is not None else f"{run}-answer-{place}"
+
+
+def _notes(answer: Answer) -> dict[str, dict[str, Any]]:
+    """Message id -> what the backend said of it by `METADATA` events."""
+    notes: dict[str, dict[str, Any]] = {}
+    for event in answer.events:
+        if isinstance(event, Custom) and event.name == METADATA and isinstance(event.value, dict):
+            name = event.value.get("messageId")
+            if isinstance(name, str):
+                notes.setdefault(name, {}).update({k: v for k, v in event.value.items() if k != "messageId"})
+    return notes
+
+
+async def begin(
+    history: History, owner: str, scope: str, request: Request, front: Card, back: Card, run_id: str, *, alone: bool
+) -> KeptTurn:
+    """The turn of this request, begun. Raises `BridgeError`."""
+    turn = KeptTurn(history, owner, scope, request, front, remembers=back.keeps_history, alone=alone)
+    try:
+        await turn.begin(run_id)
+    except BaseException:
+        await turn.close()
+        raise
+    return turn

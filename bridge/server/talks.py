@@ -1,0 +1,112 @@
+"""The operation `history`: a talk as people read it back, one day at a time."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, tzinfo
+from zoneinfo import ZoneInfo
+
+from aiohttp import web
+
+from bridge.codec import DayShown, ShownFile, ShownMessage
+from bridge.codec.jsontext import loads
+from bridge.engine import Bridge, Route
+from bridge.errors import BridgeError, ErrorCode
+from bridge.model import Media, Message, Text, ToolResult, json_text, result_text
+from bridge.model.parts import url_of
+from bridge.pipeline.kept import SHOWN, Kept, own_metadata
+from bridge.server.attachments import AttachmentService
+from bridge.server.queued import kept_dialect, own_thread
+from bridge.server.wire import USER, read_request, response_of
+from bridge.stores import Conversation
+
+
+class HistoryHandler:
+    """Serves the `history` endpoints of one route; `files` signs the URLs of its images."""
+
+    def __init__(self, bridge: Bridge, route: Route, files: AttachmentService) -> None:
+        self._bridge = bridge
+        self._route = route
+        self._dialect = kept_dialect(route)
+        self._files = files
+        name = bridge.config.server.time_zone
+        self._zone: tzinfo = UTC if name == "UTC" else ZoneInfo(name)
+
+    async def __call__(self, http: web.Request) -> web.StreamResponse:
+        server = self._bridge.config.server
+        wire = await read_request(http, self._route.path, server.max_body, server.body_time)
+        asked = self._dialect.decode_history(wire)
+        owner, talks = http[USER], self._bridge.talks
+        thread = asked.thread_id
+        if thread is None:
+            thread = await talks.latest(owner, self._route.path)
+        else:
+            await own_thread(self._bridge, self._route, owner, thread)
+        if thread is None:
+            return response_of(self._dialect.encode_history(DayShown()))
+        talk = await talks.load(owner, self._route.path, thread) or Conversation(thread)
+        day, rows, more = self._day(talk, asked.before)
+        base = self._files.base(http)
+        shown = [await self._shown(message, seq, owner, base) for seq, message in rows]
+        return response_of(self._dialect.encode_history(DayShown(thread, day, more, tuple(shown))))
+
+    def _day(self, talk: Conversation, before: date | None) -> tuple[date | None, list[tuple[int, Message]], bool]:
+        """The last day before `before` on which something can be seen, its messages with their places in the talk, and
+        whether there is an earlier one."""
+        days: dict[date, list[tuple[int, Message]]] = {}
+        for seq, message in enumerate(talk.messages, talk.dropped + 1):
+            if visible(message):
+                days.setdefault(self._at(message).date(), []).append((seq, message))
+        known = sorted(day for day in days if before is None or day < before)
+        return (known[-1], days[known[-1]], len(known) > 1) if known else (None, [], False)
+
+    def _at(self, message: Message) -> datetime:
+        return datetime.fromtimestamp(Kept.of(message).at, self._zone)
+
+    async def _shown(self, message: Message, seq: int, owner: str, base: str) -> ShownMessage:
+        files = [await self._file(part, owner, base) for part in message.parts if isinstance(part, Media)]
+        return ShownMessage(
+            message.id or "",
+            seq,
+            message.role,
+            text_in(message),
+            self._at(message),
+            tuple(file for file in files if file is not None),
+            own_metadata(message),
+        )
+
+    async def _file(self, part: Media, owner: str, base: str) -> ShownFile | None:
+        """One of ours with a fresh URL; None for what has no URL, or is not there any more."""
+        url, mime = url_of(part), part.mime or "application/octet-stream"
+        place = self._bridge.attachments.find(url) if url else None
+        if place is None:
+            return ShownFile(mime, url) if url else None
+        try:
+            found = await self._files.sign(owner, *place, base)
+        except BridgeError as error:
+            if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN):
+                raise
+            return None
+        return ShownFile(found.mime, found.url)
+
+
+def visible(message: Message) -> bool:
+    """Whether people see this message when they look back: it may be seen, and there is something to see."""
+    if SHOWN not in Kept.of(message).places or message.role not in ("user", "assistant", "tool"):
+        return False
+    return message.role != "assistant" or bool(text_in(message)) or any(isinstance(p, Media) for p in message.parts)
+
+
+def text_in(message: Message) -> str:
+    """What people read: the text; of a tool's message the result as JSON."""
+    results = [part for part in message.parts if isinstance(part, ToolResult)]
+    if results:
+        return "\n".join(_as_json(result_text(result.parts)) for result in results)
+    return "".join(part.text for part in message.parts if isinstance(part, Text))
+
+
+def _as_json(text: str) -> str:
+    try:
+        loads(text)
+    except ValueError:
+        return json_text(text)
+    return text

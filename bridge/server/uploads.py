@@ -1,0 +1,72 @@
+"""The operations `attach`, `sign`, `fetch` and `transcribe`: what clients bring besides words."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from bridge.codec import StoredFile
+from bridge.engine import Bridge, Route
+from bridge.server.attachments import AttachmentService
+from bridge.server.forms import read_form
+from bridge.server.queued import kept_dialect, kept_options, own_thread
+from bridge.server.wire import USER, read_request, response_of
+from bridge.speech import LIMIT, read_wav, unavailable
+from bridge.stores import Attachment
+
+
+def files_of(bridge: Bridge, route: Route) -> AttachmentService:
+    """The images of one route."""
+    server = bridge.config.server
+    return AttachmentService(
+        bridge.attachments,
+        route.path,
+        public_url=server.public_url,
+        limit=kept_options(route).max_attachment,
+        slow_reader=server.slow_reader,
+    )
+
+
+class UploadHandlers:
+    """One handler for each of the operations, on one route."""
+
+    def __init__(self, bridge: Bridge, route: Route, files: AttachmentService) -> None:
+        self._bridge = bridge
+        self._route = route
+        self._dialect = kept_dialect(route)
+        self._files = files
+        self._seconds = bridge.config.server.body_time
+
+    async def attach(self, http: web.Request) -> web.StreamResponse:
+        """An image, checked field by field before it is read."""
+        names = self._dialect
+        needs = (names.thread_field,)
+        async with read_form(
+            http, names.file_field, limit=self._files.limit, seconds=self._seconds, needs=needs
+        ) as form:
+            thread = names.decode_attach(form.fields, form.file is not None)
+            assert form.file is not None
+            await own_thread(self._bridge, self._route, http[USER], thread, make=True)
+            stored = await self._files.upload(http[USER], thread, form.file, self._files.base(http))
+        return response_of(names.encode_attached(_file(stored)))
+
+    async def sign(self, http: web.Request) -> web.StreamResponse:
+        server = self._bridge.config.server
+        wire = await read_request(http, self._route.path, server.max_body, server.body_time)
+        stored = await self._files.sign(http[USER], *self._dialect.decode_sign(wire), self._files.base(http))
+        return response_of(self._dialect.encode_signed(_file(stored)))
+
+    async def fetch(self, http: web.Request) -> web.StreamResponse:
+        return await self._files.content(http)
+
+    async def transcribe(self, http: web.Request) -> web.StreamResponse:
+        """A recording; it is read before the service is asked for, so that a wrong one is told as such."""
+        async with read_form(http, self._dialect.audio_field, limit=LIMIT, seconds=self._seconds) as form:
+            wav = await read_wav(form.file, form.content_type)
+        speech = self._bridge.speech
+        if speech is None:
+            raise unavailable("no service is configured")
+        return response_of(self._dialect.encode_transcript(await speech.transcribe(wav)))
+
+
+def _file(stored: Attachment) -> StoredFile:
+    return StoredFile(stored.bucket, stored.path, stored.mime, stored.url)

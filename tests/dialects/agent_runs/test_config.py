@@ -1,0 +1,58 @@
+"""What a configuration of this dialect may not say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.config import parse
+from bridge.errors import ConfigError
+from tests.docs.helpers import bridge as command
+
+from .helpers import config
+
+
+def refusal(it: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(it)
+    return caught.value.message
+
+
+def test_nothing_can_be_called_in_it_yet(tmp_path: Path) -> None:
+    it = config(tmp_path, {"dialect": "agent-runs", "url": "http://127.0.0.1:1"})
+    assert "backends.it.dialect: this dialect can be served, but no backend can be called in it yet" in refusal(it)
+    code, _, err = command("chat", "http://127.0.0.1:1", "hi", "--dialect", "agent-runs")
+    assert code != 0
+    assert "nothing can be called in it yet" in err
+
+
+def test_it_needs_a_history(tmp_path: Path) -> None:
+    told = refusal(config(tmp_path, stores={"history": "off"}))
+    assert "stores.history: off, but the clients of routes[0] read their talks back" in told
+
+
+@pytest.mark.parametrize("wrong", [{"poll_interval": 0}, {"connection_limit": 0}, {"max_attachment": -1}, {"nope": 1}])
+def test_options_that_are_none(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    assert f"routes[0].options.{next(iter(wrong))}" in refusal(config(tmp_path, **wrong))
+
+
+@pytest.mark.parametrize(
+    ("backend", "told"),
+    [
+        ({"chat": "it", "work": "it"}, "routes[0].backend.work: unknown mode; expected chat, automation."),
+        ({"chat": "nobody"}, 'routes[0].backend.chat: unknown backend "nobody". Known backends: it'),
+        ({"chat": 1}, "routes[0].backend.chat: expected the name of a backend, got 1"),
+        ({}, "routes[0].backend: expected the name of a backend, or a mapping of modes to names, got a mapping"),
+        (1, "routes[0].backend: expected the name of a backend, or a mapping of modes to names, got 1"),
+    ],
+)
+def test_backends_by_mode_that_are_none(tmp_path: Path, backend: Any, told: str) -> None:
+    assert told in refusal(config(tmp_path, modes=backend))
+
+
+def test_payloads_cannot_go_through_untouched(tmp_path: Path) -> None:
+    it = config(tmp_path)
+    it["routes"][0]["passthrough"] = True
+    assert "routes[0].passthrough: does not go with a dialect whose runs are kept" in refusal(it)
