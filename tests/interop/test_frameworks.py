@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,8 +33,6 @@ SKIPPED = {
     "Skipping reasoning parts.",
     "anthropic": "unsupported reasoning metadata",
 }
-
-wires = pytest.mark.parametrize("wire", DIALECTS)
 
 
 class Counting(Chat):
@@ -102,12 +101,13 @@ def judge_backend(heard: list[Heard]) -> None:
     assert heard[0].tools == ["get_weather", "get_time"]
 
 
-@wires
-async def test_the_ai_sdk(ai_sdk: list[str], wire: str) -> None:
-    options = {"store": False} if wire == "openai" else {}
-    seen, heard = await talk(ai_sdk, wire, json.dumps(options))
+@pytest.mark.parametrize(("wire", "stored"), [("openai", True), ("openai", False), ("anthropic", False)])
+async def test_the_ai_sdk(ai_sdk: list[str], wire: str, stored: bool, tmp_path: Path) -> None:
+    """`stored`: as it is by default, it points at the items of earlier answers by their ids."""
+    options = {"store": False} if wire == "openai" and not stored else {}
+    seen, heard = await talk(ai_sdk, wire, json.dumps(options), history=f"sqlite:///{tmp_path}/answers.db")
     assert seen["errors"] == []
-    assert set(seen["warnings"]) == {SKIPPED[wire]}
+    assert set(seen["warnings"]) == (set() if stored else {SKIPPED[wire]})
     judge_backend(heard)
     first, second = seen["turns"]
     assert (first["text"], first["calls"], first["finishes"]) == (ANSWER, CALLS, ["tool-calls", "stop"])
@@ -117,9 +117,11 @@ async def test_the_ai_sdk(ai_sdk: list[str], wire: str) -> None:
     assert (second["text"], second["calls"], second["usage"]) == (GOODBYE, [], [10, 4])
 
 
-@wires
-async def test_langchain(langchain: list[str], wire: str) -> None:
-    seen, heard = await talk(langchain, wire)
+@pytest.mark.parametrize(("wire", "stored"), [("openai", True), ("openai", False), ("anthropic", False)])
+async def test_langchain(langchain: list[str], wire: str, stored: bool, tmp_path: Path) -> None:
+    """`stored`: it sends what is new since the last answer, after the id of that answer."""
+    options = {"use_previous_response_id": True} if stored else {}
+    seen, heard = await talk(langchain, wire, json.dumps(options), history=f"sqlite:///{tmp_path}/answers.db")
     judge_backend(heard)
     first, second = seen["turns"]
     assert (first["text"], first["calls"]) == (ANSWER, CALLS)

@@ -1,5 +1,6 @@
-"""One talk of an application that uses LangChain: `session.py WIRE BASE_URL`, WIRE `openai` (Responses) or `anthropic`.
+"""One talk of an application that uses LangChain: `session.py WIRE BASE_URL OPTIONS`, with the model's options in JSON.
 
+WIRE is `openai` (Responses) or `anthropic`.
 The model calls two tools at once, the application answers both, then says one thing more. Prints what it saw, in JSON.
 """
 
@@ -29,10 +30,9 @@ def get_time(city: str) -> dict[str, str]:
 TOOLS = {t.name: t for t in (get_weather, get_time)}
 
 
-def model_of(wire: str, base: str) -> BaseChatModel:
-    if wire == "anthropic":
-        return ChatAnthropic(model="m-1", base_url=base, api_key="client-key", max_retries=0)
-    return ChatOpenAI(model="m-1", base_url=base, api_key="client-key", max_retries=0, use_responses_api=True)
+def model_of(wire: str, base: str, **options: Any) -> BaseChatModel:
+    options = {"model": "m-1", "base_url": base, "api_key": "client-key", "max_retries": 0, **options}
+    return ChatAnthropic(**options) if wire == "anthropic" else ChatOpenAI(use_responses_api=True, **options)
 
 
 def play(model: Any) -> list[dict[str, Any]]:
@@ -63,5 +63,5 @@ def play(model: Any) -> list[dict[str, Any]]:
     return turns
 
 
-wire, base = sys.argv[1:]
-json.dump({"turns": play(model_of(wire, base).bind_tools(list(TOOLS.values())))}, sys.stdout)
+wire, base, options = sys.argv[1:]
+json.dump({"turns": play(model_of(wire, base, **json.loads(options)).bind_tools(list(TOOLS.values())))}, sys.stdout)
