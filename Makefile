@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-AGUI   := tests/interop/agui
 CONFIG ?= config.yaml
 TIME   ?= 600
 
@@ -26,16 +25,16 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps agentscope-runtime==1.1.6.post2
 	@touch $@ $(VENV)/.run
 
-# Real servers of other projects need other versions of what we use: tests start them from environments beside ours.
+# Real software of other projects needs other versions of what we use: tests start it from environments beside ours.
 $(VENV)/%/.done: tests/interop/%.txt | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/$*
 	$(VENV)/$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
 	@touch $@
 
-# The official AG-UI client. A desk without Node.js goes without; CI does not.
-$(AGUI)/node_modules/.stamp: $(AGUI)/package.json $(AGUI)/package-lock.json $(AGUI)/.npmrc
-	@if command -v npm >/dev/null; then cd $(AGUI) && npm ci --silent && touch node_modules/.stamp; \
-	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the official AG-UI client will be skipped"; \
+# Clients that run in Node.js: the official one of AG-UI, the AI SDK. A desk without Node.js goes without; CI does not.
+tests/interop/%/node_modules/.stamp: tests/interop/%/package.json tests/interop/%/package-lock.json tests/interop/%/.npmrc
+	@if command -v npm >/dev/null; then cd tests/interop/$* && npm ci --silent && touch node_modules/.stamp; \
+	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the clients of tests/interop/$* will be skipped"; \
 	else echo "npm is not installed, and CI must have it"; exit 1; fi
 
 # libFuzzer for Python, a large wheel for Linux only: whoever fuzzes gets it.
@@ -43,7 +42,8 @@ $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
-OTHERS := $(VENV)/agentscope/.done $(VENV)/ag-kit/.done $(AGUI)/node_modules/.stamp
+OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit langchain) \
+	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
 	$(BIN)/dialect-bridge serve $(CONFIG)
@@ -74,4 +74,4 @@ docs: $(VENV)/.dev  ## the documentation as a site, in build/docs
 	$(BIN)/mkdocs build --strict
 
 clean:  ## forget the virtual environment and caches
-	rm -rf $(VENV) $(AGUI)/node_modules .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) tests/interop/*/node_modules .mypy_cache .ruff_cache .pytest_cache build dist

@@ -90,9 +90,10 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     With `stores.history: off` nothing is kept: each side gets what the other one sent.
     """
     if config.stores.history is None or not any(
-        route.serves(Operation.HISTORY) or wants_memory(route.dialect.card, backend.card)
+        route.keeps_answers
+        or route.serves(Operation.HISTORY)
+        or any(wants_memory(route.dialect.card, backend.card) for backend in route.backends)
         for route in routes
-        for backend in route.backends
     ):
         return None
     from bridge.stores import open_history

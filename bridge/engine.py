@@ -31,6 +31,7 @@ from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.pipeline import Backend, CallInfo, Run, StageFactory, kept
+from bridge.pipeline.answers import Answers
 from bridge.pipeline.attached import Attached
 from bridge.pipeline.memory import Memory, Turn
 
@@ -91,6 +92,11 @@ class Route:
         """Its backends, each once."""
         every = [self.backend] if self.backend is not None else list((self.models or self.modes or {}).values())
         return list({b.name: b for b in every}.values())
+
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether its clients may name earlier answers, where there is a store for them."""
+        return not (self.passthrough or self.durable) and self.dialect.keeps_answers(self.options)
 
     async def list_models(self) -> list[ModelInfo]:
         """The configured models, and the backend's own when one backend serves the route.
@@ -301,6 +307,10 @@ class Bridge:
         if public is None or chosen or (chosen is None and self.config.server.is_local):
             return None
         return public.rstrip("/") + route.path.rstrip("/")
+
+    def answers(self, route: Route, owner: str) -> Answers | None:
+        """The answers that this owner's clients may name by id on a route; None where none are kept."""
+        return self._memory.answers(owner, route.path) if self._memory is not None and route.keeps_answers else None
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """The input tokens of a request, and whether that is our own estimate because the backend cannot say.

@@ -40,7 +40,7 @@ CARD = Card(
             Feature.SAMPLING: "temperature, top_p and max_tokens are sent; the wire has no field for the others",
             Feature.REASONING_HISTORY: "only that of this dialect, with its content or encrypted",
             Feature.TOOL_ORIGIN: "every call is a function call",
-            Feature.THREAD_ID: "every request carries the whole talk; responses are not stored",
+            Feature.THREAD_ID: "every request carries the whole talk; backends are not asked to store",
             Feature.CONTEXT: _NO_FIELD,
             Feature.STATE: _NO_FIELD,
             Feature.RESUME: _NO_FIELD,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.openai_responses import answer, body, request
+from adapters.openai_responses import answer, body, request, stored
 from adapters.openai_responses.card import CARD
 from adapters.openai_responses.decoder import ResponsesDecoder
 from adapters.openai_responses.encoder import ResponsesEncoder
@@ -16,6 +16,8 @@ from bridge.codec import (
     Encoder,
     Endpoint,
     Operation,
+    Options,
+    StoredAnswer,
     WireRequest,
     WireResponse,
 )
@@ -29,7 +31,12 @@ class OpenAIResponses(OpenAIDialect):
 
     name = NAME
     card = CARD
-    surface = (Endpoint("POST", "/responses", Operation.RUN), *MODELS)
+    surface = (
+        Endpoint("POST", "/responses", Operation.RUN),
+        Endpoint("GET", "/responses/{id}", Operation.RETRIEVE),
+        Endpoint("DELETE", "/responses/{id}", Operation.DELETE),
+        *MODELS,
+    )
     front_options = FrontOptions
     back_options = BackOptions
 
@@ -43,6 +50,18 @@ class OpenAIResponses(OpenAIDialect):
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         return answer.assemble(events, context)
+
+    def keeps_answers(self, options: Options | None) -> bool:
+        return isinstance(options, FrontOptions) and options.stored == "bridge"
+
+    def stored_ids(self, wire: WireRequest) -> list[str]:
+        return stored.stored_ids(wire)
+
+    def encode_stored(self, answer: StoredAnswer, wire: WireRequest) -> WireResponse:
+        return stored.encode_stored(answer, wire)
+
+    def encode_deleted(self, answer_id: str) -> WireResponse:
+        return stored.encode_deleted(answer_id)
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         value = {"model": "default", "input": text, "stream": stream}

@@ -28,6 +28,7 @@ from adapters.openai_responses.output import (
 )
 from adapters.openai_responses.raw import RawItems
 from adapters.openai_responses.response import new_response
+from adapters.openai_responses.stored import facts, keep
 from adapters.openai_responses.wire import CANCELED, CONTENT, NAME, SUMMARY, dict_of, own, write_usage
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.jsontext import dumps
@@ -170,7 +171,10 @@ class ResponsesEncoder:
         if item is not None and item.value["type"] == MESSAGE and item.owner == owner:
             return item
         notes = own(self._messages[owner].extras)
-        wanted = notes.get("id") or (owner if owner.startswith("msg_") else None)
+        # Of a stored response the items' ids tell whose they are; only what this dialect brought keeps its own.
+        shelf = self._context.shelf
+        borrowed = owner.startswith("msg_") and not (shelf is not None and shelf.wanted)
+        wanted = notes.get("id") or (owner if borrowed else None)
         return self._open(message_item(self._new_id("msg", wanted), notes.get("item", {})), owner)
 
     def _part_started(self, event: ev.PartStarted) -> None:
@@ -398,12 +402,15 @@ class ResponsesEncoder:
         self.final = {
             **self._response,
             **more,
+            **facts(self._context.shelf),
             "status": status,
             "error": None if failure is None else stream_error(failure),
             "output": [self._output[index] for index in sorted(self._output)],
             "usage": None if self._usage is None else write_usage(self._usage),
         }
         self._write(f"response.{status}", {"response": self.final})
+        if failure is None:
+            keep(self.final, self._context)
 
 
 # Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a

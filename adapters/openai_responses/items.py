@@ -6,12 +6,11 @@ other dialects join what belongs to one turn. An item of a kind that has no plac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from adapters.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted
+from adapters.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own, text_of
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
-from bridge.errors import RequestError
 from bridge.model import (
     Data,
     FileRef,
@@ -28,6 +27,9 @@ from bridge.model import (
     unseal,
 )
 
+Refer = Callable[[Node], Message]
+"""Gives the message that an `item_reference` means. Raises `RequestError`."""
+
 ROLES = ("system", "developer", "user", "assistant")
 _CALL_KEYS = frozenset({"type", "id", "call_id", "name", "arguments"})
 _OUTPUT_KEYS = frozenset({"type", "id", "call_id", "output"})
@@ -37,12 +39,15 @@ _MESSAGE_KEYS = frozenset({"type", "id", "role", "content"})
 class ItemReader:
     """Reads the input of one request in order; it remembers calls, since results name them only by id.
 
-    `stored`: items that point at what the backend keeps are left to the backend.
+    `before` are the messages that the request goes on from. `refer` gives the messages that an item points at; None =
+    such items are left to the backend.
     """
 
-    def __init__(self, *, stored: bool) -> None:
-        self._stored = stored
+    def __init__(self, before: Sequence[Message] = (), refer: Refer | None = None) -> None:
+        self._refer = refer
         self._names: dict[str, str] = {}
+        for message in before:
+            self._note(message)
 
     def read(self, body: Node) -> list[Message]:
         """The messages of `input`. Raises `RequestError` with the place of what is wrong."""
@@ -53,7 +58,14 @@ class ItemReader:
             wrong("input", "a string or a list of items", value, missing="input" not in body.value)
         if not value:
             wrong("input", "at least one item", value)
-        return [self._item(node) for node in body.objects("input")]
+        return self.items(body, "input")
+
+    def items(self, body: Node, field: str) -> list[Message]:
+        """The messages of a list of items. Raises `RequestError` as `read` does."""
+        return [self._item(node) for node in body.objects(field)]
+
+    def _note(self, message: Message) -> None:
+        self._names.update((p.call_id, p.name) for p in message.parts if isinstance(p, ToolCall))
 
     def _item(self, node: Node) -> Message:
         kind = node.string("type")
@@ -68,12 +80,10 @@ class ItemReader:
                 return self._result(node)
             case "reasoning":
                 return _reasoning(node)
-            case "item_reference" if not self._stored:
-                raise RequestError(
-                    f"{node.at('type')}: item_reference needs stored responses, which this route does not keep; "
-                    "send the item itself.",
-                    param=node.at("type"),
-                )
+            case "item_reference" if self._refer is not None:
+                message = self._refer(node)
+                self._note(message)
+                return message
         role = "tool" if kind.endswith("_output") else "assistant"
         return Message(role, [Data(node.value, noted(whole=True))])
 
@@ -100,6 +110,18 @@ class ItemReader:
         return Message(
             "tool", [ToolResult(call_id, read_content(node, "output"), self._names.get(call_id), extras=extras)]
         )
+
+
+def id_of(message: Message) -> str | None:
+    """The id of the item that this message was read from."""
+    for extras in (message.extras, *(p.extras for p in message.parts)):
+        notes = own(extras)
+        if "whole" in notes and notes["whole"] is not True:
+            return text_of(notes["whole"].get("id"))
+        if wire_id := notes.get("id"):
+            return text_of(wire_id)
+    first = message.parts[0] if message.parts else None
+    return text_of(first.value.get("id")) if isinstance(first, Data) and isinstance(first.value, dict) else None
 
 
 def _reasoning(node: Node) -> Message:

@@ -20,10 +20,10 @@ class FrontOptions(Options):
         description="Tools that are no functions (web_search, mcp, custom): sent on, which only backends of this "
         "dialect take, or left out.",
     )
-    stored: Literal["refuse", "backend"] = Field(
-        "refuse",
-        description="previous_response_id, conversation, item_reference and store: refused, or left to the backend, "
-        "which must be of this dialect.",
+    stored: Literal["bridge", "backend", "refuse"] = Field(
+        "bridge",
+        description="Stored responses: kept in stores.history, left to the backend, which must be of this dialect, or "
+        "refused where a client asks for them.",
     )
     keepalive: Literal["comment", "off"] = Field(
         "comment", description="What keeps a silent stream warm: an SSE comment, or nothing."

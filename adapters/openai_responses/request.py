@@ -1,21 +1,23 @@
 """Request bodies -> `Request`, checked in the same walk; every wrong field is a `RequestError` that names its place.
 
-What rests on responses that somebody stored is read in one place (`_stored`), since this route keeps none yet.
+What rests on stored responses is read in one place (`_Stored`).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from adapters.openai_responses.items import ItemReader
+from adapters.openai_responses.items import ItemReader, Refer, id_of
 from adapters.openai_responses.options import FrontOptions, front
+from adapters.openai_responses.stored import response_of
 from adapters.openai_responses.tools import read_text, read_tool_choice, read_tools
 from adapters.openai_responses.wire import NAME, noted
-from bridge.codec import Context, Feature, WireRequest
+from bridge.codec import Context, Feature, Shelf, WireRequest
 from bridge.codec.check import Node
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.tools import FUNCTION
-from bridge.errors import RequestError
+from bridge.errors import ErrorCode, RequestError
 from bridge.model import HistoryMode, Message, Request, Sampling, Text, Tool, ToolChoice
 
 # Fields with a place in our model; all others travel in `Request.extras`.
@@ -38,7 +40,6 @@ KNOWN = frozenset(
         "background",
     }
 )
-_KEPT_BY_SOMEBODY = ("previous_response_id", "conversation", "store")
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
@@ -46,17 +47,15 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     need_json(wire, status=415)
     body = Node(read_body(wire.body))
     options = front(context)
-    _stored(body, options)
     extras = body.rest(KNOWN)
-    if not extras.get("store"):
-        extras.pop("store", None)  # backends are told so anyway
-    messages = ItemReader(stored=options.stored == "backend").read(body)
+    before, refer = _stored(body, extras, options, context.shelf)
+    messages = ItemReader(before, refer).read(body)
     tools, choice = read_tools(body), read_tool_choice(body, extras)
     if options.hosted_tools == "drop" and any(tool.kind != FUNCTION for tool in tools or ()):
         tools, choice = _functions(tools or [], choice, extras)
         context.lost.add(Feature.TOOLS, "option hosted_tools: drop")
     return Request(
-        messages=[*_instructions(body), *messages],
+        messages=[*_instructions(body), *before, *messages],
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=body.boolean("parallel_tool_calls"),
@@ -87,20 +86,67 @@ def _functions(
     return left, choice
 
 
-def _stored(body: Node, options: FrontOptions) -> None:
-    """Refuses what needs a memory of responses that neither this route nor its backend is said to have.
+def _stored(
+    body: Node, extras: dict[str, Any], options: FrontOptions, shelf: Shelf | None
+) -> tuple[list[Message], Refer | None]:
+    """The talk that a request goes on from, and how items are found that it points at.
 
-    Where it is the backend's (option `stored`), these fields travel on with all others that only this dialect knows.
+    What rests on responses that are kept nowhere is refused. Where they are the backend's (option `stored`), these
+    fields travel on with all others that only this dialect knows.
     """
     if body.boolean("background"):
         _refuse("background", "this route answers while the client waits")
-    body.string("previous_response_id")
-    body.boolean("store")
+    previous, store = body.string("previous_response_id"), body.boolean("store")
+    if not store:
+        extras.pop("store", None)  # backends are told so anyway
     if options.stored == "backend":
-        return
-    for name in _KEPT_BY_SOMEBODY:
-        if body.get(name):
-            _refuse(name, "this route keeps no responses; send the whole conversation as input")
+        return [], None
+    if shelf is None:
+        for name in ("previous_response_id", "conversation", "store"):
+            if body.get(name):
+                _refuse(name, "this route keeps no responses; send the whole conversation as input")
+        return [], _no_reference
+    if body.get("conversation"):
+        _refuse("conversation", "this route keeps single responses; name the last one as previous_response_id")
+    for name in ("previous_response_id", "store"):
+        extras.pop(name, None)
+    shelf.wanted, shelf.previous = store is not False, previous
+    return _said_by(previous, shelf), partial(_referred, shelf)
+
+
+def _said_by(previous: str | None, shelf: Shelf) -> list[Message]:
+    if previous is None:
+        return []
+    if (found := shelf.found.get(previous)) is None:
+        raise RequestError(
+            f"Previous response with id {previous[:80]!r} not found.",
+            param="previous_response_id",
+            backend_code="previous_response_not_found",
+        )
+    return found.messages
+
+
+def _referred(shelf: Shelf, node: Node) -> Message:
+    item_id = node.need_string("id")
+    found = shelf.found.get(response_of(item_id) or "")
+    for message in found.messages if found else ():
+        if id_of(message) == item_id:
+            return message
+    raise RequestError(
+        f"{node.path}: Item with id {item_id[:80]!r} not found. Items are kept with their response, unless its store "
+        "is false, and where this bridge made their ids; send the item itself.",
+        code=ErrorCode.NOT_FOUND,
+        param=node.path,
+        backend_code="item_not_found",
+    )
+
+
+def _no_reference(node: Node) -> Message:
+    raise RequestError(
+        f"{node.at('type')}: item_reference needs stored responses, which this route does not keep; "
+        "send the item itself.",
+        param=node.at("type"),
+    )
 
 
 def _refuse(name: str, reason: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adapters.openai_responses.stored import facts
 from adapters.openai_responses.tools import write_format, write_tool, write_tool_choice
 from adapters.openai_responses.wire import NAME, dict_of, own
 from bridge.codec import Context
@@ -29,10 +30,11 @@ OURS = frozenset(
 def new_response(started: RunStarted, context: Context) -> dict[str, Any]:
     """The object at the start of a run, with every field that strict clients miss when it is not there."""
     notes = own(started.extras)
-    known = notes.get("id")
+    # Where the response is kept here, its id must be nobody else's; else the backend's, so that its operators find the
+    # answer again.
+    known = None if context.shelf is not None and context.shelf.wanted else notes.get("id")
     asked = context.request.model if context.request else None
     return {
-        # The backend's id, so that its operators find the answer again; else one made of the run's.
         "id": known if isinstance(known, str) and known else f"resp_{started.run_id}",
         "object": "response",
         "created_at": int(started.created_at),
@@ -45,6 +47,7 @@ def new_response(started: RunStarted, context: Context) -> dict[str, Any]:
         **_echo(context.request or Request([])),
         "usage": None,
         **dict_of(notes.get("response")),
+        **facts(context.shelf),
     }
 
 

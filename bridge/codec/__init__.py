@@ -10,7 +10,7 @@ from bridge.codec.card import (
     RunsTools,
     entries,
 )
-from bridge.codec.context import Context, Losses
+from bridge.codec.context import Context, Losses, Shelf, StoredAnswer
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, ModelInfo, Options
 from bridge.codec.kept import (
     DayAsked,
@@ -55,8 +55,10 @@ __all__ = [
     "ReadAsked",
     "RunNamed",
     "RunsTools",
+    "Shelf",
     "ShownFile",
     "ShownMessage",
+    "StoredAnswer",
     "StoredFile",
     "Surface",
     "WireRequest",

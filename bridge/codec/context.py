@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.codec.card import Feature
 from bridge.model.builder import Builder
+from bridge.model.parts import Message
 from bridge.model.request import Request
 
 
@@ -39,13 +40,40 @@ class Losses:
 
 
 @dataclass(slots=True)
+class StoredAnswer:
+    """An answer that its client may ask for again, or go on from, by `id`.
+
+    `body` is the answer as the client got it, a JSON object. `messages` is the talk up to this answer and with it, as
+    a client that remembers everything itself would send it back.
+    """
+
+    id: str
+    body: dict[str, Any]
+    messages: list[Message] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The stored answers that one run has to do with.
+
+    `found` are those of the ones its request names that are there, by id. `decode_request` says by `wanted` whether
+    the answer is to be kept, and by `previous` which one it goes on from; the encoder leaves it in `answer`.
+    """
+
+    found: dict[str, StoredAnswer] = field(default_factory=dict)
+    wanted: bool = False
+    previous: str | None = None
+    answer: StoredAnswer | None = None
+
+
+@dataclass(slots=True)
 class Context:
     """One side of one run. `created_at` is in Unix seconds; `options` is an instance of the dialect's option model.
 
     `model` is the name to send to a backend, or to show a client when the backend does not name one.
     `request` is None when a stream is translated without its request. `error_details` is what `decode_request` leaves
     for `encode_error`, where the shape of an error depends on the request: they join the details of any failure that
-    answers it before the stream began.
+    answers it before the stream began. `shelf` is None where no answers are kept.
     """
 
     run_id: str
@@ -56,6 +84,7 @@ class Context:
     request: Request | None = None
     lost: Losses = field(default_factory=Losses)
     error_details: dict[str, Any] = field(default_factory=dict)
+    shelf: Shelf | None = None
     _made: int = 0
 
     def make_id(self, prefix: str) -> str:

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from bridge.codec.card import Card
-from bridge.codec.context import Context
+from bridge.codec.context import Context, StoredAnswer
 from bridge.codec.surface import Surface
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse
 from bridge.errors import Failure, Unsupported
@@ -125,6 +125,22 @@ class Dialect:
     def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
         """`tokens` of input; `estimated`: by a rule of thumb here, since no backend would say."""
         raise Unsupported(f"{self.name} counts no tokens.")
+
+    def keeps_answers(self, options: Options | None) -> bool:
+        """Whether clients of a route with these options may ask for answers again, or go on from them, by id."""
+        return False
+
+    def stored_ids(self, wire: WireRequest) -> list[str]:
+        """The ids of the stored answers that a request rests on. Never raises: `decode_request` says what is wrong."""
+        return []
+
+    def encode_stored(self, answer: StoredAnswer, wire: WireRequest) -> WireResponse:
+        """A stored answer. Raises `RequestError` when it is asked for in a way that cannot be served."""
+        raise Unsupported(f"{self.name} has no stored answers.")
+
+    def encode_deleted(self, answer_id: str) -> WireResponse:
+        """That a stored answer is forgotten now."""
+        raise Unsupported(f"{self.name} has no stored answers.")
 
     def encode_health(self, alive: bool) -> WireResponse:
         """Whether the service is alive."""

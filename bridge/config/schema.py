@@ -429,7 +429,7 @@ class Retention(Section):
 class Stores(Section):
     history: Annotated[HistoryUrl | None, BeforeValidator(off_is_none)] = Field(
         default="sqlite:///data/bridge.db",
-        description="conversations, where the two sides need them kept: sqlite or postgresql; off = none are kept",
+        description="conversations that the two sides need kept, and stored answers: sqlite or postgresql; off = none",
         json_schema_extra=_or_off_word,
         repr=False,
     )

@@ -18,6 +18,7 @@ from bridge.codec import Card, Fate, Feature
 from bridge.errors import BridgeError
 from bridge.model import Answer, Event, FinishReason, HistoryMode, Interrupted, Message, Request, RunFinished
 from bridge.model.events import CONTENT
+from bridge.pipeline.answers import Answers
 from bridge.pipeline.interrupts import Settled, settle
 from bridge.pipeline.talk import (
     as_client_sees,
@@ -245,7 +246,7 @@ def _recalls(front: Card, back: Card) -> bool:
 
 
 class Memory:
-    """Makes the turns of a bridge on one history store."""
+    """Makes the turns of a bridge on one history store, and gives the answers kept there."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -287,6 +288,10 @@ class Memory:
             await turn.close()
             raise
         return turn
+
+    def answers(self, owner: str, scope: str) -> Answers:
+        """The answers that this owner's clients may name by id."""
+        return Answers(self.history, owner, scope)
 
     async def close(self) -> None:
         if self._pruning is not None:

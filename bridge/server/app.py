@@ -18,6 +18,7 @@ from bridge.codec import Context, Dialect, Endpoint, ModelInfo, Operation
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.pipeline import trouble
+from bridge.server import answers
 from bridge.server.access import Gate
 from bridge.server.durable import DurableHandler
 from bridge.server.identity import Identity, visit_of
@@ -213,6 +214,12 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
             response.headers["x-bridge-estimated"] = "tokens"
         return response
 
+    async def retrieve(http: web.Request) -> web.StreamResponse:
+        return await answers.retrieve(http, state.bridge, route)
+
+    async def delete(http: web.Request) -> web.StreamResponse:
+        return await answers.delete(http, state.bridge, route)
+
     async def health(http: web.Request) -> web.StreamResponse:
         return response_of(route.dialect.encode_health(not state.draining))
 
@@ -228,6 +235,8 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         Operation.TRANSCRIBE: lambda: uploads().transcribe,
         Operation.MODELS: lambda: models,
         Operation.COUNT: lambda: count,
+        Operation.RETRIEVE: lambda: retrieve,
+        Operation.DELETE: lambda: delete,
         Operation.HEALTH: lambda: health,
     }
 

@@ -10,7 +10,9 @@ import asyncio
 import logging
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -26,6 +28,8 @@ from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, req
 
 access = logging.getLogger("bridge.access")
 log = logging.getLogger("bridge.server")
+
+Keep = Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -165,10 +169,11 @@ class RunHandler:
         async with self._gate:
             run = await self._run(context, request, caller, report)
             try:
+                keep = partial(self._keep, context, caller.owner)
                 if request.stream:
-                    response = await self._stream(http, run, context, report)
+                    response = await self._stream(http, run, context, report, keep)
                 else:
-                    response = await self._whole(run, context, report)
+                    response = await self._whole(run, context, report, keep)
             finally:
                 report.of(run)
                 await run.close()
@@ -178,6 +183,8 @@ class RunHandler:
     async def _request(self, http: web.Request, context: Context, report: Report) -> tuple[Request, Caller]:
         route = self._route
         wire = await read_request(http, route.path, self._rules.max_body, self._rules.body_time)
+        if (answers := self._bridge.answers(route, http.get(USER, ""))) is not None:
+            context.shelf = await answers.shelf(route.dialect.stored_ids(wire))
         request = route.dialect.decode_request(wire, context)
         context.request = request
         context.thread_id = request.thread_id
@@ -198,9 +205,22 @@ class RunHandler:
         context.model = context.model or run.call.context.model
         return run
 
+    async def _keep(self, context: Context, owner: str) -> None:
+        """Keeps the answer that the encoder left to be kept; a store that fails now is logged, as for conversations."""
+        answer = context.shelf.answer if context.shelf is not None else None
+        answers = self._bridge.answers(self._route, owner)
+        if answer is None or answers is None:
+            return
+        try:
+            await answers.keep(answer)
+        except BridgeError as error:
+            log.error("run %s: the answer was not kept: %s", context.run_id, error.message)
+
     # ------------------------------------------------------------------ streamed
 
-    async def _stream(self, http: web.Request, run: Run, context: Context, report: Report) -> web.StreamResponse:
+    async def _stream(
+        self, http: web.Request, run: Run, context: Context, report: Report, keep: Keep
+    ) -> web.StreamResponse:
         dialect = self._route.dialect
         encoder = dialect.encoder(context)
         if dialect.card.eager_start and not self._route.passthrough:
@@ -218,7 +238,7 @@ class RunHandler:
         try:
             await response.prepare(http)
             report.http = response.status
-            await self._pump(run, encoder, response, watch, out, report)
+            await self._pump(run, encoder, response, watch, out, report, keep)
         except ConnectionError:
             # The client went away in the middle of a write; uncaught, aiohttp would log a traceback for it.
             report.status = "canceled"
@@ -236,10 +256,19 @@ class RunHandler:
         return response
 
     async def _pump(
-        self, run: Run, encoder: Encoder, response: web.StreamResponse, watch: _Watch, out: bytes, report: Report
+        self,
+        run: Run,
+        encoder: Encoder,
+        response: web.StreamResponse,
+        watch: _Watch,
+        out: bytes,
+        report: Report,
+        keep: Keep,
     ) -> None:
-        """The hot path: a read, its translation, a write."""
+        """The hot path: a read, its translation, a write. Answers are kept before the client sees their end."""
         while True:
+            if run.done:
+                await keep()
             if out:
                 report.sent += len(out)
                 watch.writing()
@@ -276,7 +305,7 @@ class RunHandler:
 
     # ------------------------------------------------------------------ whole
 
-    async def _whole(self, run: Run, context: Context, report: Report) -> web.StreamResponse:
+    async def _whole(self, run: Run, context: Context, report: Report, keep: Keep) -> web.StreamResponse:
         events: list[Event] = []
         while not run.done:
             events += await run.read()
@@ -285,6 +314,7 @@ class RunHandler:
             wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
         else:
             wire = self._route.dialect.assemble(events, context)
+            await keep()
         report.sent = len(wire.body)
         return response_of(wire, run.lost.names)
 

@@ -21,17 +21,38 @@ SERVER = Path(__file__).parent / "agkit" / "server.py"
 MakeFrontend = Callable[..., Frontend]
 
 
+def node_client(folder: Path, name: str) -> None:
+    """Makes sure of a client that runs in Node.js. A machine without it skips its tests, loudly; CI has it."""
+    missing = [program for program in ("node", "npm") if shutil.which(program) is None]
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"{' AND '.join(missing).upper()} NOT INSTALLED: {name} was not tried")
+    assert not missing, "CI must have Node.js and npm"
+    assert (folder / "node_modules").is_dir(), f"{name} is not installed: make interop"
+
+
 @pytest.fixture(scope="session")
 def driver() -> Iterator[Driver]:
-    """The official AG-UI client. A machine without Node.js skips its tests, loudly; CI has it."""
-    missing = [name for name in ("node", "npm") if shutil.which(name) is None]
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"{' AND '.join(missing).upper()} NOT INSTALLED: the official AG-UI client was not tried")
-    assert not missing, "CI must have Node.js and npm"
-    assert (HERE / "node_modules").is_dir(), "the official AG-UI client is not installed: make interop"
+    """The official AG-UI client."""
+    node_client(HERE, "the official AG-UI client")
     driver = Driver()
     yield driver
     driver.close()
+
+
+@pytest.fixture(scope="session")
+def ai_sdk() -> list[str]:
+    """The command that plays one talk of an application with the AI SDK."""
+    folder = Path(__file__).parent / "ai-sdk"
+    node_client(folder, "the AI SDK")
+    return ["node", str(folder / "session.mjs")]
+
+
+@pytest.fixture(scope="session")
+def langchain() -> list[str]:
+    """The same with LangChain, which has a virtual environment of its own."""
+    python = Path(sys.prefix) / "langchain" / "bin" / "python"
+    assert python.exists(), "LangChain is not installed: make interop"
+    return [str(python), str(Path(__file__).parent / "langchain" / "session.py")]
 
 
 @pytest.fixture(params=VERSIONS, ids=[f"client {v}" for v in VERSIONS.values()])

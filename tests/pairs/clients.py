@@ -53,6 +53,7 @@ class Seen:
     error_code: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     choices: dict[int, str] = field(default_factory=dict)
+    answer_id: str | None = None
     started: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -419,12 +420,14 @@ async def _responses_stream(client: openai.AsyncOpenAI, asked: dict[str, Any], s
     assert (whole.text, whole.refusal, whole.reasoning) == (seen.text, seen.refusal, seen.reasoning)
     seen.calls, seen.usage, seen.finish = whole.calls, whole.usage, whole.finish
     seen.error, seen.error_code = whole.error, whole.error_code
+    seen.answer_id = whole.answer_id
 
 
 _CUT = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 def _responses_end(response: Response, seen: Seen) -> None:
+    seen.answer_id = response.id
     for item in response.output:
         if item.type == "message":
             seen.text += "".join(p.text for p in item.content if p.type == "output_text")

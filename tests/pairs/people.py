@@ -123,6 +123,23 @@ class ResponsesPerson(ChatPerson):
     client: Client = staticmethod(responses_client)
 
 
+class ContinuingPerson(ResponsesPerson):
+    """The same, sending what is new since the last answer that it has, after the id of that answer."""
+
+    last: str | None = None
+
+    async def _send(self, *new: Wire) -> Seen:
+        self.messages += new
+        more: Wire = {"tools": self.tools} if self.tools else {}
+        if self.last is not None:
+            more["previous_response_id"] = self.last
+        self.seen = seen = Seen()
+        await self.client(self.base, list(self.messages), seen=seen, **more)
+        if seen.error is None:
+            self.messages, self.last = [], seen.answer_id
+        return seen
+
+
 class ScopePerson(Person):
     """AgentScope's web frontend: what is new, under a session id."""
 
@@ -427,6 +444,7 @@ PEOPLE: dict[str, type[Person]] = {
     "openai-chat named": NamedChatPerson,
     "anthropic-messages": ClaudePerson,
     "openai-responses": ResponsesPerson,
+    "openai-responses continued": ContinuingPerson,
     "agentscope": ScopePerson,
     "ag-kit": KitPerson,
     "ag-kit-2": Kit2Person,

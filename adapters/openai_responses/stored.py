@@ -1,0 +1,72 @@
+"""Stored responses: which ones a request rests on, what is kept of an answer, how it is given back.
+
+A response brings the talk up to it as messages, so that what goes on from it is the request of a client that kept
+everything itself; all that follows (other dialects, memories of backends, interrupts) needs to know no more.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from adapters.openai_responses.items import ItemReader
+from adapters.openai_responses.wire import dicts_in, own, text_of
+from bridge.codec import Context, Shelf, StoredAnswer, WireRequest, WireResponse, json_response
+from bridge.codec.check import Node
+from bridge.codec.jsontext import dumps, read_json
+from bridge.errors import RequestError
+from bridge.model import Message, Request
+
+# The ids of our items begin with that of their run, as that of the response ends (`Context.make_id`).
+_OURS = re.compile(r"[a-z]+_([0-9a-f]{32})[0-9a-f]*", re.ASCII)
+_HINTS = (b"previous_response_id", b"item_reference")
+
+
+def response_of(item_id: str) -> str | None:
+    """The id of the response that an item came in; None for an item that was not made here."""
+    made = _OURS.fullmatch(item_id)
+    return f"resp_{made[1]}" if made else None
+
+
+def stored_ids(wire: WireRequest) -> list[str]:
+    """The responses that a request names: `previous_response_id`, and those of items it points at."""
+    if not any(hint in wire.body for hint in _HINTS):
+        return []
+    body = read_json(wire.body)
+    if not isinstance(body, dict):
+        return []
+    pointed = [text_of(i.get("id")) for i in dicts_in(body.get("input")) if i.get("type") == "item_reference"]
+    named = [text_of(body.get("previous_response_id")), *map(response_of, pointed)]
+    return [i for i in named if i]
+
+
+def facts(shelf: Shelf | None) -> dict[str, Any]:
+    """What a response says of being stored, where that is done here; a backend knows nothing of it."""
+    return {} if shelf is None else {"store": shelf.wanted, "previous_response_id": shelf.previous}
+
+
+def keep(final: dict[str, Any], context: Context) -> None:
+    """Leaves the finished response to whoever keeps it, where the client wants that."""
+    shelf = context.shelf
+    if shelf is None or not shelf.wanted:
+        return
+    before = said_before(context.request or Request([]))
+    output = ItemReader().items(Node({"output": final["output"]}), "output")
+    shelf.answer = StoredAnswer(final["id"], final, [*before, *output])
+
+
+def said_before(request: Request) -> list[Message]:
+    """The talk without `instructions`, which hold for one request only."""
+    messages = request.messages
+    return messages[1:] if messages and own(messages[0].extras).get("instructions") else messages
+
+
+def encode_stored(answer: StoredAnswer, wire: WireRequest) -> WireResponse:
+    """Raises `RequestError` where the stream is wanted again: it is not kept."""
+    if wire.query.get("stream", "").lower() in ("true", "1"):
+        raise RequestError("stream: a stored response is given as a whole; its stream is not kept.", param="stream")
+    return json_response(dumps(answer.body))
+
+
+def encode_deleted(answer_id: str) -> WireResponse:
+    return json_response(dumps({"id": answer_id, "object": "response", "deleted": True}))
