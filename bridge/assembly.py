@@ -43,11 +43,19 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
         except ConfigError as error:
             raise ConfigError(f"backends.{name}.target: {error.message}") from error
         return LocalBackend(name, agent, names=names, timeouts=timeouts)
+    dialect = registry.get(section.dialect)
+    retry = Retry(section.retry.attempts, section.retry.backoff, section.retry.max_backoff)
+    if dialect.over_grpc:
+        from bridge.transports.grpc import GrpcBackend
+
+        return GrpcBackend(
+            name, dialect, section.url or "", names=names, timeouts=timeouts, retry=retry, options=section.options
+        )
     from bridge.transports.http import HttpBackend
 
     return HttpBackend(
         name,
-        registry.get(section.dialect),
+        dialect,
         section.url or "",
         api_key=section.api_key.get_secret_value() if section.api_key else None,
         names=names,
@@ -55,7 +63,7 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
         forward_headers=section.forward_headers,
         max_event=section.max_event,
         timeouts=timeouts,
-        retry=Retry(section.retry.attempts, section.retry.backoff, section.retry.max_backoff),
+        retry=retry,
         options=section.options,
     )
 
@@ -66,7 +74,7 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
     modes = {mode: backends[name] for mode, name in section.by_mode(dialect.modes).items()}
     return Route(
         dialect,
-        section.path,
+        section.mount,
         section.options,
         backends[section.backend] if isinstance(section.backend, str) else None,
         models,
@@ -74,6 +82,8 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         section.passthrough,
         section.durable,
         modes or None,
+        section.listen,
+        section.agent_id,
     )
 
 

@@ -48,7 +48,10 @@ LIBRARY = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATUR
 @dataclass(slots=True)
 class Route:
     """What one mount path serves. `models` maps model names and globs to backends, `modes` the dialect's modes; where
-    both are None, `backend` serves all."""
+    both are None, `backend` serves all.
+
+    A route over gRPC has an agent id at the address `listen` (`host:port`); its path then only names it.
+    """
 
     dialect: Dialect
     path: str
@@ -59,6 +62,8 @@ class Route:
     passthrough: bool = False
     durable: bool = False
     modes: dict[str, Backend] | None = None
+    listen: str | None = None
+    agent_id: str | None = None
 
     def serves(self, operation: Operation) -> bool:
         """Whether one of its endpoints is for this."""
@@ -403,4 +408,4 @@ def _call_info(
     """What a call to this backend may know of the one who asks; his own body only where it must arrive unchanged."""
     raw_body = caller.raw_body if route.passthrough else None
     forwarded = backend.forwards(caller.headers, route.dialect)
-    return CallInfo(run_id, request.thread_id, created_at, caller.request_id, forwarded, raw_body)
+    return CallInfo(run_id, request.thread_id, created_at, caller.request_id, forwarded, raw_body, caller.owner)

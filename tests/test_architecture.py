@@ -368,6 +368,9 @@ DOORS = {
     "from bridge import Translator, decode; decode(b'', 'openai-chat')": {"asyncio", "ssl", *SERVER, *TESTS},
     "from bridge import Bridge": {"aiohttp", "grpc", "yaml", "bridge.server", *TESTS},
     "from bridge.server import make_app": {*EXTRAS, *TESTS},
+    "from bridge import Bridge; from bridge.server import make_app; "
+    "make_app(Bridge.from_config({'backends': {'it': {'dialect': 'demo'}}, 'routes': "
+    "[{'dialect': 'openai-chat', 'path': '/v1', 'backend': 'it'}]}))": {"grpc", *TESTS},
     "import bridge.testing; bridge.testing.fake_backend": {"hypothesis", "pytest", "aiohttp"},
 }
 

@@ -12,7 +12,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 
-from bridge.codec import Losses, registry
+from bridge.codec import Dialect, Losses, registry
 from bridge.engine import LIBRARY
 from bridge.errors import ConfigError
 from bridge.model import (
@@ -36,7 +36,7 @@ from bridge.model import (
     json_text,
     result_text,
 )
-from bridge.pipeline import CallInfo, Run
+from bridge.pipeline import Backend, CallInfo, Run
 from bridge.transports.http import HttpBackend
 
 
@@ -45,7 +45,7 @@ def chat(args: argparse.Namespace) -> int:
     dialect = registry.get(args.dialect)
     if not dialect.may_be_backend:
         raise ConfigError(f"dialect {dialect.name!r} can be served, but nothing can be called in it yet")
-    backend = HttpBackend("chat", dialect, args.url, api_key=args.api_key or os.environ.get("BRIDGE_API_KEY"))
+    backend = _backend(dialect, args.url, args.api_key or os.environ.get("BRIDGE_API_KEY"))
     conversation = _Conversation(backend, args.model)
     text = " ".join(args.text)
     with asyncio.Runner() as runner:
@@ -58,6 +58,16 @@ def chat(args: argparse.Namespace) -> int:
             return max(codes, default=0)
         finally:
             runner.run(backend.close())
+
+
+def _backend(dialect: Dialect, url: str, api_key: str | None) -> Backend:
+    """The backend at `url`. Raises `ConfigError` when the dialect's libraries are not installed."""
+    if not dialect.over_grpc:
+        return HttpBackend("chat", dialect, url, api_key=api_key)
+    registry.check_installed(dialect)
+    from bridge.transports.grpc import GrpcBackend
+
+    return GrpcBackend("chat", dialect, url)
 
 
 def _lines() -> Iterator[str]:
@@ -75,7 +85,7 @@ def _lines() -> Iterator[str]:
 class _Conversation:
     """Sends the whole talk, or only what is new to backends that remember it themselves."""
 
-    def __init__(self, backend: HttpBackend, model: str | None) -> None:
+    def __init__(self, backend: Backend, model: str | None) -> None:
         self.backend = backend
         self._model = model
         self._thread = uuid.uuid4().hex

@@ -86,6 +86,9 @@ def _announce(bridge: Bridge, port: int) -> None:
     keyed = not config.server.is_open
     for route in bridge.routes:
         names = ", ".join(b.name for b in route.backends)
+        if route.listen is not None:
+            print(f"\n{route.dialect.name} at {route.listen}, agent {route.agent_id}  ->  {names}")
+            continue
         print(f"\n{route.dialect.name} at {route.path}  ->  {names}")
         line = _curl(base, route, keyed)
         if line:

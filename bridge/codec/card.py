@@ -174,8 +174,9 @@ class Card:
     `eager_start`: its clients want the head of the stream at once, before the backend answered.
     `client_runs_calls`: its clients run every tool call they are shown. `usage_on_failure`: its failure frame, or one
     before it, can carry usage. `names_interrupts`: an answer to an interrupt says to which one. `tool_names`: the
-    pattern that its backends want a tool's whole name to match; None = any name will do. A finish that it refuses is
-    told as an error with the code of that finish.
+    pattern that its backends want a tool's whole name to match; None = any name will do. `inline_media_only`: in its
+    answers media by address or id become text. `media_types`: a medium's type is told with it, not only guessed.
+    A finish that it refuses is told as an error with the code of that finish.
     """
 
     answers: Mapping[Feature, Entry]
@@ -187,6 +188,8 @@ class Card:
     usage_on_failure: bool = True
     names_interrupts: bool = True
     tool_names: str | None = None
+    inline_media_only: bool = False
+    media_types: bool = True
     runs_tools: RunsTools = RunsTools.NEVER
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ cross the border, since losing the batch that one network read brought costs mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Protocol
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bridge.codec.card import Card
 from bridge.codec.context import Context, StoredAnswer
+from bridge.codec.session import CallerSession, Channel, Hub, Member, OwnAgent
 from bridge.codec.surface import Surface
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse
 from bridge.errors import Failure, Unsupported
@@ -26,6 +27,7 @@ class Framing(StrEnum):
     """How frames become bytes. Each value is one module of `bridge.framing`."""
 
     SSE = "sse"
+    MESSAGES = "messages"
 
 
 class Options(BaseModel):
@@ -77,6 +79,12 @@ class Dialect:
     card: ClassVar[Card]
     surface: ClassVar[Surface]
     framing: ClassVar[Framing] = Framing.SSE
+    content_type: ClassVar[str] = "application/json"
+    """The media type of its requests and of its answers in one piece."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Modules that serving and calling it needs beside what is always installed."""
+    extra: ClassVar[str | None] = None
+    """The extra of its package that installs them."""
     own_headers: ClassVar[tuple[str, ...]] = ()
     """Request headers, in lower case, that belong to the protocol: where both sides speak it, the client's go on."""
     request_id_header: ClassVar[str | None] = None
@@ -87,6 +95,33 @@ class Dialect:
     """The words by which its requests choose between the backends of a route; the first one's is the default."""
     may_be_backend: ClassVar[bool] = True
     """False: answers of this dialect can be read, but the transport cannot call such a backend."""
+
+    @property
+    def over_grpc(self) -> bool:
+        """Whether it is carried by gRPC: `listen` instead of `path`, `host:port` instead of a URL."""
+        return self.framing is Framing.MESSAGES
+
+    # ------------------------------------------------------------- sessions
+
+    def channel(self, options: Options) -> Channel:
+        """How connections are made and taken, by the options of a route or a backend."""
+        raise Unsupported(f"{self.name} has no sessions.")
+
+    def session_key(self, request: Request, context: Context) -> str | None:
+        """The name under which the session of this request is kept for the next one; None = it has its own."""
+        return None
+
+    def caller(self, context: Context) -> CallerSession:
+        """A new session towards a backend."""
+        raise Unsupported(f"{self.name} has no sessions.")
+
+    def hub(self, address: str, agents: Mapping[str, OwnAgent]) -> Hub:
+        """The registry of the address `host:port` with our own agents, by their ids, in it."""
+        raise Unsupported(f"{self.name} has no sessions.")
+
+    def member(self, address: str, agent_id: str, agent: OwnAgent) -> Member | None:
+        """How this agent, served at `address`, registers elsewhere; None when its options do not want that."""
+        return None
 
     # ------------------------------------------------------------- as the front
 

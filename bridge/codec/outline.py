@@ -16,6 +16,7 @@ from bridge.model.fold import Answer
 from bridge.model.parts import (
     Data,
     FileRef,
+    Inline,
     Media,
     MediaKind,
     Part,
@@ -24,6 +25,7 @@ from bridge.model.parts import (
     Text,
     ToolCall,
     ToolResult,
+    mime_of,
     url_of,
 )
 from bridge.model.text import as_text, interrupt_text, result_text
@@ -151,10 +153,12 @@ def _project_items(answer: Answer, card: Card, choice: int) -> list[Item]:
         if message.role != "tool" and answer.choice_of(message) != choice:
             continue
         for part in message.parts:
-            fate = card.answer(_feature(part))
+            fate = _fate(part, card)
             if fate is Fate.TEXT:
                 _append(items, ("text", as_text(part)))
             elif fate is Fate.EXACT:
+                if isinstance(part, Media) and not card.media_types:
+                    part = Media(part.kind, part.source, mime_of(Media(part.kind, part.source)))
                 _append(items, _without(_item(part), card))
     return items
 
@@ -164,8 +168,15 @@ def _tell_interrupts(items: list[Item], answer: Answer, card: Card) -> None:
     called = {call.call_id for call in answer.calls}
     if card.answer(Feature.INTERRUPT) is Fate.TEXT:
         for asked in answer.interrupts:
-            if asked.call_id not in called:
+            if asked.call_id not in called or card.answer(Feature.TOOL_CALL) is not Fate.EXACT:
                 _append(items, ("text", interrupt_text(asked)))
+
+
+def _fate(part: Part, card: Card) -> Fate:
+    fate = card.answer(_feature(part))
+    if card.inline_media_only and fate is Fate.EXACT and isinstance(part, Media):
+        return Fate.EXACT if isinstance(part.source, Inline) else Fate.TEXT
+    return fate
 
 
 def _without(item: Item, card: Card) -> Item:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 
 from bridge.codec.dialect import Dialect
 from bridge.errors import ConfigError
@@ -26,6 +27,19 @@ def unregister(name: str) -> None:
 def names() -> list[str]:
     """The names of all dialects that can be used, sorted. Loads none of them."""
     return sorted({e.name for e in entry_points(group=GROUP)} | set(_registered))
+
+
+def over_http() -> list[str]:
+    """The names of those that are mounted at a path; loads all of them."""
+    return [name for name in names() if not get(name).over_grpc]
+
+
+def check_installed(dialect: Dialect) -> None:
+    """Raises `ConfigError` that says what to install when what the dialect needs is not there."""
+    missing = [module for module in dialect.needs if find_spec(module) is None]
+    if missing:
+        hint = f"; pip install 'dialect-bridge[{dialect.extra}]'" if dialect.extra else ""
+        raise ConfigError(f"the dialect {dialect.name} needs {', '.join(missing)}, which is not installed{hint}")
 
 
 def get(name: str) -> Dialect:

@@ -24,6 +24,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
     """All mistakes of this kind; `show` tells a value the way a message may."""
     return [
         *_open_door(config),
+        *_grpc(config, show),
         *_key_names(config, show),
         *_key_routes(config, show),
         *_health(config),
@@ -44,6 +45,27 @@ def _open_door(config: Config) -> Iterator[Problem]:
         )
 
 
+def _grpc(config: Config, show: Show) -> Iterator[Problem]:
+    """Agents at their addresses: who may reach them, that each has its own id, and that one process knows them all."""
+    seen: dict[tuple[str, str], int] = {}
+    for index, route in enumerate(config.routes):
+        if route.listen is None or route.agent_id is None:
+            continue
+        path: Path = ("routes", index)
+        if not is_loopback(route.listen.rpartition(":")[0]) and (config.server.auth is None or _keys(config)):
+            yield Problem(
+                (*path, "listen"),
+                "other machines can reach this address, and this protocol asks nobody for a key; listen on loopback, "
+                "or write `auth: none` to serve everybody",
+            )
+        other = seen.setdefault((route.listen, route.agent_id), index)
+        if other != index:
+            told = show((*path, "agent_id"), route.agent_id)
+            yield Problem((*path, "agent_id"), f"{told} is already the agent of routes[{other}] at this address")
+    if seen and config.server.workers > 1:
+        yield Problem(("server", "workers"), "agents at an address live in one process; expected 1")
+
+
 def _keys(config: Config) -> tuple[ApiKey, ...]:
     auth = config.server.auth
     return (auth.keys or ()) if auth else ()
@@ -62,7 +84,7 @@ def _key_names(config: Config, show: Show) -> Iterator[Problem]:
 
 
 def _key_routes(config: Config, show: Show) -> Iterator[Problem]:
-    mounts = list(dict.fromkeys(route.path for route in config.routes))
+    mounts = list(dict.fromkeys(route.mount for route in config.routes))
     for index, key in enumerate(_keys(config)):
         for position, route in enumerate(key.routes):
             if route != "*" and route not in mounts:

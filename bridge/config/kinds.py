@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from bridge.codec import Options, registry
 from bridge.codec.dialect import Dialect
 from bridge.config.problems import at, expected, unknown, wrong
+from bridge.errors import ConfigError
 
 # Backends that are part of the engine: they speak our own events, so they have no codec in the registry.
 DEMO = "demo"
@@ -32,6 +33,7 @@ _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+", re.IGNORECASE)
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ODD_IN_PATH = re.compile(r"[\s?#{}]")
+_ODD_IN_ADDRESS = re.compile(r"[\s/@?#]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AN_URL = "a URL such as https://host/v1 (http or https, with a host)"
 
@@ -73,6 +75,10 @@ def _registered(name: str) -> str:
         registry.get(name)
     except Exception as error:  # A third party's package may fail in any way while it is imported.
         raise wrong(f"this dialect cannot be loaded: {type(error).__name__}: {error}") from None
+    try:
+        registry.check_installed(registry.get(name))
+    except ConfigError as error:
+        raise wrong(error.message) from None
     return name
 
 
@@ -153,6 +159,21 @@ def _url(value: str) -> str:
     if "@" in parts.netloc:
         raise wrong("a user name or password does not belong into a URL; write the key as api_key")
     return value
+
+
+def _address(value: str) -> str:
+    """`host:port`, where gRPC listens or calls; an IPv6 address stands in brackets."""
+    host, colon, port = value.rpartition(":")
+    good = bool(colon and host) and port.isascii() and port.isdigit() and int(port) <= 65535
+    if not good or _ODD_IN_ADDRESS.search(host) or (":" in host and not (host[0] == "[" and host[-1] == "]")):
+        raise expected("an address such as 127.0.0.1:50051 (host:port, no scheme)")
+    return value
+
+
+def _where_it_is(value: str, info: ValidationInfo) -> str:
+    """A backend's url, as its dialect writes them."""
+    dialect = dialect_of(str(info.data.get("dialect")))
+    return _address(value) if dialect is not None and dialect.over_grpc else _url(value)
 
 
 def _store_url(*schemes: str) -> AfterValidator:
@@ -259,6 +280,9 @@ Secret = Annotated[SecretStr, AfterValidator(_secret)]
 OptionalSecret = Annotated[Secret | None, BeforeValidator(_empty_is_none)]
 Digest = Annotated[str, AfterValidator(_digest)]
 Url = Annotated[str, AfterValidator(_url)]
+BackendUrl = Annotated[str, AfterValidator(_where_it_is)]
+OptionalBackendUrl = Annotated[BackendUrl | None, BeforeValidator(_empty_is_none)]
+Address = Annotated[str, AfterValidator(_address)]
 OptionalUrl = Annotated[Url | None, BeforeValidator(_empty_is_none)]
 HistoryUrl = Annotated[str, _store_url("sqlite", "postgresql")]
 RunsUrl = Annotated[str, _store_url("sqlite", "redis", "rediss")]

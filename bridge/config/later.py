@@ -37,8 +37,6 @@ LATER: tuple[Later, ...] = (
     Later(("server", "limits", "per_key"), True, "no key would be limited; use concurrent and queue"),
     Later(("backends", "*", "breaker"), True, "a failing backend would still be called"),
     Later(("backends", "*", "fetch_urls"), True, "nothing would be fetched"),
-    Later(("routes", "*", "listen"), True, "no gRPC server would be started; use path"),
-    Later(("routes", "*", "agent_id"), True, "it belongs to gRPC routes"),
     Later(
         ("routes", "*", "backend"),
         True,

@@ -32,6 +32,7 @@ from bridge.config.kinds import (
     DEMO,
     PUBLIC_ALGORITHMS,
     PYTHON,
+    Address,
     Algorithm,
     AttachmentsUrl,
     BackDialect,
@@ -44,6 +45,7 @@ from bridge.config.kinds import (
     HistoryUrl,
     MountPath,
     Network,
+    OptionalBackendUrl,
     OptionalSecret,
     OptionalText,
     OptionalUrl,
@@ -58,6 +60,7 @@ from bridge.config.kinds import (
     Url,
     Whole,
     back_options,
+    dialect_of,
     front_options,
     is_loopback,
 )
@@ -313,7 +316,9 @@ class Backend(Section):
     dialect: BackDialect = Field(
         description="what the backend speaks; also demo (embedded) and python (your generator)"
     )
-    url: OptionalUrl = Field(default=None, description="base URL; the dialect adds its own endpoint")
+    url: OptionalBackendUrl = Field(
+        default=None, description="base URL; the dialect adds its own endpoint; host:port of a gRPC dialect"
+    )
     api_key: OptionalSecret = Field(default=None, description="sent the way the dialect sends keys; empty = none")
     model: OptionalText = Field(default=None, description="model used when the client names none")
     model_map: dict[str, Text] = Field(
@@ -370,7 +375,7 @@ class Route(Section):
     """What one frontend finds at one path. Exactly one of `backend` and `models` is set."""
 
     dialect: FrontDialect = Field(description="what the frontend speaks")
-    path: MountPath = Field(description="where the dialect is mounted; its endpoints lie below")
+    path: MountPath | None = Field(default=None, description="where the dialect is mounted; its endpoints lie below")
     backend: BackendChoice | None = Field(
         default=None, description="name of the backend that answers; or one for each mode of the dialect"
     )
@@ -380,8 +385,8 @@ class Route(Section):
     stages: tuple[Reference, ...] = Field(default=(), description='own stages, "module:function", after the built-in')
     durable: bool = Field(default=False, description="events go to the run store first: resumable, cancellable")
     passthrough: bool = Field(default=False, description="same dialect on both sides: payloads byte-equal")
-    listen: str | None = Field(default=None, description="address of a gRPC dialect, instead of path")
-    agent_id: str | None = Field(default=None, description="id of the agent on a gRPC route")
+    listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
+    agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route")
     options: _FreeOptions = Field(
         default_factory=Options, validate_default=True, description="what only this dialect knows"
     )
@@ -398,6 +403,27 @@ class Route(Section):
             raise wrong(f"expected exactly one of backend and models, got {came}")
         return self
 
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        found = dialect_of(self.dialect)
+        grpc = found is not None and found.over_grpc
+        needed, foreign = (("listen", "agent_id"), ("path",)) if grpc else (("path",), ("listen", "agent_id"))
+        for key in needed:
+            if getattr(self, key) is None:
+                raise at((key,), wrong("missing; this key is required"))
+        for key in foreign:
+            if getattr(self, key) is not None:
+                raise at((key,), wrong(f"a route of {self.dialect} is reached by {' and '.join(needed)} instead"))
+        for key in ("passthrough", "durable"):
+            if grpc and getattr(self, key):
+                raise at((key,), wrong(f"a route of {self.dialect} has none; its sessions are its own"))
+        return self
+
+    @property
+    def mount(self) -> str:
+        """What names the route: its path, or its agent at its address."""
+        return self.path or f"grpc://{self.listen}/{self.agent_id}"
+
     @property
     def backends(self) -> tuple[str, ...]:
         """The names of all backends that this route may use, in order of writing, each once."""
@@ -413,7 +439,9 @@ class Route(Section):
         return {mode: self.backend.get(mode, first) for mode in modes}
 
     def endpoints(self) -> list[tuple[str, Endpoint]]:
-        """The endpoints of the dialect, each with its full path."""
+        """The HTTP endpoints of the dialect, each with its full path; none of one over gRPC."""
+        if self.path is None:
+            return []
         mount = "" if self.path == "/" else self.path
         return [(mount + endpoint.path or "/", endpoint) for endpoint in registry.get(self.dialect).surface]
 
@@ -471,4 +499,6 @@ class Config(Section):
             ways = ", ".join(f"{name} ({self.backends[name].dialect})" for name in route.backends)
             for path, endpoint in route.endpoints():
                 rows.append(f"{endpoint.method:<6} {path}  {route.dialect} -> {ways}")
+            if route.path is None:
+                rows.append(f"{'gRPC':<6} {route.listen} {route.agent_id}  {route.dialect} -> {ways}")
         return rows

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from bridge.codec.units import BYTES, SECONDS, quantity
 from bridge.config.problems import expected
 
-_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_BYTES = {
-    "": 1,
-    "B": 1,
-    "kB": 10**3,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-}
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 # YAML 1.1 reads a bare `off` as false, YAML 1.2 and a variable give the word.
 _OFF = ("off", "no", "false")
 
@@ -44,37 +31,26 @@ def off_is_none(value: Any) -> Any:
 
 def duration(value: Any) -> float:
     """Seconds. Raises the "expected a duration" error for anything else, negative and endless ones included."""
-    return _quantity(value, _SECONDS, _A_DURATION)
+    return _quantity(value, SECONDS, _A_DURATION)
 
 
 def duration_or_off(value: Any) -> float | None:
     """Seconds; None for `off` and for 0."""
     if value is None or is_off(value):
         return None
-    return _quantity(value, _SECONDS, f"{_A_DURATION}, or off") or None
+    return _quantity(value, SECONDS, f"{_A_DURATION}, or off") or None
 
 
 def size(value: Any) -> int:
     """Bytes, rounded down. Raises the "expected a size" error for anything else."""
-    return int(_quantity(value, _BYTES, _A_SIZE))
+    return int(_quantity(value, BYTES, _A_SIZE))
 
 
-def _quantity(value: Any, units: dict[str, float] | dict[str, int], what: str) -> float:
-    number, unit = value, ""
-    if isinstance(value, str):
-        match = _QUANTITY.fullmatch(value.strip())
-        if match is None or match[2] not in units:
-            raise expected(what)
-        number, unit = float(match[1]), match[2]
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise expected(what)
+def _quantity(value: Any, units: Mapping[str, float], what: str) -> float:
     try:
-        amount = float(number) * units[unit]
-    except OverflowError:
+        return quantity(value, units)
+    except ValueError:
         raise expected(what) from None
-    if not math.isfinite(amount) or amount < 0:
-        raise expected(what)
-    return amount
 
 
 def _positive(value: float) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bridge import framing
 from bridge.codec import Context, Dialect, Encoder
 from bridge.errors import BridgeError, ErrorCode, Failure
-from bridge.framing import sse
 from bridge.library.reading import Reading
 from bridge.model import Event, Heartbeat, RunFailed, RunStarted
 from bridge.model.events import TERMINAL
@@ -84,7 +84,7 @@ class Flow:
         if events and type(events[-1]) in TERMINAL:
             self._over = True
             frames = [*frames, *self._encoder.close()]
-        return sse.join(frames)
+        return framing.of(self._front.framing).join(frames)
 
 
 def failure_of(reason: BaseException | Failure, *, begun: bool) -> Failure:

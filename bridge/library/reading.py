@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bridge import framing
 from bridge.codec import Context, Dialect, WireResponse, registry
 from bridge.errors import BackendError, ErrorCode, Failure
-from bridge.framing import sse
 from bridge.model import Event
 from bridge.model.events import TERMINAL
 
@@ -23,12 +23,13 @@ class Reading:
     """
 
     def __init__(self, dialect: Dialect, context: Context, headers: Mapping[str, str] | None = None) -> None:
-        """`headers` of the answer, with lower-case names; a body in one piece is taken for JSON without them."""
+        """`headers` of the answer, with lower-case names; without them a whole body is what the dialect writes."""
         self.done = False
         self._dialect = dialect
         self._context = context
-        self._headers = dict(headers) if headers is not None else {"content-type": "application/json"}
-        self._splitter = sse.Splitter()
+        self._headers = dict(headers) if headers is not None else {"content-type": dialect.content_type}
+        self._framing = framing.of(dialect.framing)
+        self._splitter = self._framing.Splitter()
         self._decoder = dialect.decoder(context)
         self._streams: bool | None = None
         self._kept: list[bytes] = []
@@ -64,13 +65,13 @@ class Reading:
         """Keeps the first bytes until they tell what this is, and the whole of a body in one piece."""
         self._kept.append(data)
         self._size += len(data)
-        if self._size > sse.MAX_EVENT:
+        if self._size > self._framing.MAX_EVENT:
             raise BackendError(
-                f"The backend's answer is longer than the limit of {sse.MAX_EVENT} bytes.",
+                f"The backend's answer is longer than the limit of {self._framing.MAX_EVENT} bytes.",
                 code=ErrorCode.BACKEND_PROTOCOL,
             )
         if self._streams is None:
-            self._streams = sse.is_stream(b"".join(self._kept))
+            self._streams = self._framing.is_stream(b"".join(self._kept))
         if not self._streams:
             return []
         start, self._kept = b"".join(self._kept), []

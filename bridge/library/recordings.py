@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Iterable
 from typing import Literal
 
+from bridge import framing
 from bridge.codec import Context, Dialect
-from bridge.framing import sse
 from bridge.library.reading import Reading, dialect_of
 from bridge.library.translator import Translator
 from bridge.model import Event
@@ -57,4 +57,4 @@ def encode(
     dialect = dialect_of(target)
     context = Context(run_id or uuid.uuid4().hex, None, created_at, dialect.front_options())
     encoder = dialect.encoder(context)
-    return sse.join([*encoder.encode(list(events)), *encoder.close()])
+    return framing.of(dialect.framing).join([*encoder.encode(list(events)), *encoder.close()])

@@ -109,7 +109,7 @@ class Translator:
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
         """What the backend's answer with an error status means; to be raised, or told with `encode_error`."""
-        return BridgeError.of(self._back.decode_error(WireResponse(status, _lower(headers), _bytes(data))))
+        return BridgeError.of(self._back.decode_error(WireResponse(status, _lower(headers, self._back), _bytes(data))))
 
     def encode_error(self, error: Failure | BaseException) -> WireResponse:
         """The response that tells the client of a failure before its answer began: status, headers, body.
@@ -133,7 +133,7 @@ class Translator:
             raise RuntimeError("one translator serves one run, and its answer has begun: make a new one")
         if status >= 400:
             raise self.decode_error(status, data, headers)
-        return flow.whole(_bytes(data), _lower(headers))
+        return flow.whole(_bytes(data), _lower(headers, self._back))
 
     def start(self) -> bytes:
         """The head of the stream, for clients that want a sign of life before the backend answered; else not needed."""
@@ -220,10 +220,10 @@ def _options(model: type[Options], given: Mapping[str, Any], what: str) -> Optio
         raise ConfigError(f"{what}.{place}: {first['msg']}") from None
 
 
-def _lower(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Headers as codecs look them up; a body that says nothing about itself is taken for JSON."""
+def _lower(headers: Mapping[str, str] | None, dialect: Dialect | None = None) -> dict[str, str]:
+    """Headers as codecs look them up; a body that says nothing about itself is what `dialect` writes."""
     if headers is None:
-        return {"content-type": "application/json"}
+        return {} if dialect is None else {"content-type": dialect.content_type}
     return {name.lower(): value for name, value in headers.items()}
 
 

@@ -213,14 +213,23 @@ _STARTS = {
     "/9j/": "image/jpeg",
     "iVBOR": "image/png",
     "R0lGOD": "image/gif",
-    "UklGR": "image/webp",
     "JVBERi": "application/pdf",
+    "SUQz": "audio/mpeg",
+    "/+": "audio/mpeg",
+    "//": "audio/mpeg",
+    "T2dnU": "audio/ogg",
+    "ZkxhQ": "audio/flac",
 }
+_RIFF = "UklGR"
+# The form of a RIFF file stands in its bytes 8 to 11: characters 12 to 15, since byte 9 begins a group of three.
+_RIFF_FORMS = {"RUJQ": "image/webp", "QVZF": "audio/wav"}
 
 
 def mime_of(media: Media) -> str | None:
-    """The media type: as it was said, else as the first bytes tell it (pictures and PDF); None when nothing does."""
+    """The media type: as it was said, else as the first bytes tell it; None when nothing does."""
     if media.mime or not isinstance(media.source, Inline):
         return media.mime
     data = media.source.base64
+    if data.startswith(_RIFF):
+        return _RIFF_FORMS.get(data[12:16])
     return next((mime for start, mime in _STARTS.items() if data.startswith(start)), None)

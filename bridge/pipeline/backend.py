@@ -35,7 +35,8 @@ class Retry:
 class CallInfo:
     """What a call may know of the run beside the request. `forwarded` are client headers that may be passed on.
 
-    `raw_body` is the client's own body when it must arrive unchanged (passthrough).
+    `raw_body` is the client's own body when it must arrive unchanged (passthrough). `owner` is whose conversations may
+    be continued.
     """
 
     run_id: str
@@ -44,6 +45,7 @@ class CallInfo:
     request_id: str | None = None
     forwarded: dict[str, str] = field(default_factory=dict)
     raw_body: bytes | None = None
+    owner: str = ""
 
 
 class Call(Protocol):

@@ -137,6 +137,8 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     own = {("GET", health.live), ("GET", health.ready)}
     table: dict[tuple[str, str], list[tuple[Endpoint, Handler]]] = {}
     for route in bridge.routes:
+        if route.dialect.over_grpc:
+            continue
         makers = _operations(route, state)
         for endpoint in route.dialect.surface:
             make = makers.get(endpoint.operation)

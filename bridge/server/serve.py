@@ -9,11 +9,15 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from bridge.engine import Bridge
-from bridge.server.app import CANCELS, STATE, make_app
+from bridge.server.app import CANCELS, STATE, State, make_app
+
+if TYPE_CHECKING:
+    from bridge.server.grpc import GrpcServer
 
 log = logging.getLogger("bridge.server")
 
@@ -33,16 +37,40 @@ async def running(
     app[STATE].hurry = hurry or app[STATE].hurry
     # Streams are drained by `State.drain`, which can still say something to them; aiohttp only cuts.
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1, handle_signals=False)
+    agents = _agents(bridge, app[STATE])
     try:
         await runner.setup()
         site = web.TCPSite(runner, server.host, server.port, backlog=1024, reuse_port=share_port or None)
         await site.start()
+        for each in agents:
+            await each.start()
         yield runner.addresses[0][1]
         app[STATE].draining = True
         await site.stop()
-        await app[STATE].drain(server.drain)
+        await asyncio.gather(app[STATE].drain(server.drain), *(_drained(a, app[STATE], server.drain) for a in agents))
     finally:
+        await asyncio.gather(*(each.stop(0) for each in agents))
         await runner.cleanup()
+
+
+def _agents(bridge: Bridge, state: State) -> list[GrpcServer]:
+    """The servers of routes over gRPC; who has none of these does not load what they need."""
+    if not any(route.listen for route in bridge.routes):
+        return []
+    from bridge.server.grpc import servers
+
+    return servers(bridge, state.gate)
+
+
+async def _drained(agents: GrpcServer, state: State, seconds: float) -> None:
+    """Lets the turns of sessions finish, but not when there is a hurry."""
+    loop = asyncio.get_running_loop()
+    stopping, hurry = loop.create_task(agents.stop(seconds)), loop.create_task(state.hurry.wait())
+    await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)
+    hurry.cancel()
+    if not stopping.done():
+        await agents.stop(0)
+    await stopping
 
 
 async def serve(bridge: Bridge, *, share_port: bool = False, ready: Callable[[int], None] | None = None) -> None:

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge import framing
 from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, project, registry
 from bridge.codec.jsontext import loads
 from bridge.errors import BridgeError, Unsupported
-from bridge.framing import sse
 from bridge.library import Translator
 from bridge.library.reading import Reading, dialect_of
 from bridge.model import Event, FinishReason, Message, PartKind, Request, Text, fold, result_text, unfold, verify
@@ -54,13 +54,19 @@ def told(events: list[Event], dialect: Dialect) -> dict[str, Any]:
 
 def said(dialect: Dialect, *words: str, finish: FinishReason | None = FinishReason.STOP) -> bytes:
     """A stream of these words; with `finish` None it is one whose backend stopped without a word."""
+    return b"".join(said_in_frames(dialect, *words, finish=finish))
+
+
+def said_in_frames(dialect: Dialect, *words: str, finish: FinishReason | None = FinishReason.STOP) -> list[bytes]:
+    """The same, each frame by itself."""
     builder = context(None).builder()
     for word in words:
         builder.flow(0, PartKind.TEXT, word)
     if finish is not None:
         builder.finish(finish)
     builder.end()
-    return encode(dialect, builder.take())
+    encoder = dialect.encoder(context(dialect.front_options()))
+    return [framing.of(dialect.framing).join([f]) for f in [*encoder.encode(builder.take()), *encoder.close()]]
 
 
 def _value(arguments: str) -> Any:
@@ -250,7 +256,7 @@ class PairConformance:
             with pytest.raises(BridgeError):
                 translator.response(wire.body, headers=wire.headers)
             return
-        whole = WireResponse(200, {"content-type": "application/json"}, translator.response(wire.body))
+        whole = WireResponse(200, {"content-type": front.content_type}, translator.response(wire.body))
         came = told(verify(decode_whole(front, whole)), front)
         # There are wires that hold a call's arguments as an object, which keeps its value and not its spelling.
         for answer in (came, meant):
@@ -286,13 +292,13 @@ class PairConformance:
             translator = Translator(back, front)
             out = translator.feed(wire[:cut]) + translator.close()
             assert fold(decode(front, [out])).failure is not None
-        whole = said(back, "half an answer")
-        for end in (n for n in range(len(whole) - 2) if whole.startswith(b"\n\n", n)):
+        pieces = said_in_frames(back, "half an answer")
+        for count in range(1, len(pieces) + 1):
             translator = Translator(back, front)
-            out = translator.feed(whole[: end + 2]) + translator.close(ConnectionResetError())
+            out = translator.feed(b"".join(pieces[:count])) + translator.close(ConnectionResetError())
             answer = fold(decode(front, [out]))
             assert answer.failure is not None or answer.text == "half an answer"
-            if end == whole.index(b"\n\n"):
+            if count == 1 < len(pieces):
                 assert answer.failure is not None
 
 
@@ -300,7 +306,7 @@ def _whole(dialect: Dialect, events: list[Event]) -> WireResponse:
     """The answer in one piece, or the whole stream of a dialect that has streams only."""
     if _has_whole(dialect):
         return dialect.assemble(events, context(dialect.front_options()))
-    return WireResponse(200, {"content-type": sse.CONTENT_TYPE}, encode(dialect, events))
+    return WireResponse(200, {"content-type": framing.of(dialect.framing).CONTENT_TYPE}, encode(dialect, events))
 
 
 def _request_to(front: Dialect, text: str) -> WireRequest:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bridge import framing
 from bridge.codec import Context, Dialect, WireRequest, WireResponse
 from bridge.errors import BridgeError, Failure
-from bridge.framing import sse
 from bridge.library.reading import dialect_of
 from bridge.model import Event, Part, Request
 from bridge.transports.local import Teller
@@ -80,7 +80,7 @@ class ScriptedBackend(Script):
         Without `ended` it stops after its last item, as if the backend had fallen over there.
         """
         context = Context(f"run{len(self.requests) + 1}", None, 1_700_000_000.0, self.dialect.front_options())
-        wire = WireRequest(headers=headers or {"content-type": "application/json"}, body=body)
+        wire = WireRequest(headers=headers or {"content-type": self.dialect.content_type}, body=body)
         try:
             request = self.dialect.decode_request(wire, context)
         except BridgeError as error:
@@ -97,7 +97,8 @@ class ScriptedBackend(Script):
         frames = encoder.encode(said)
         if ended:
             frames = [*frames, *encoder.encode(end), *encoder.close()]
-        return Reply(200, {"content-type": sse.CONTENT_TYPE}, [sse.join([frame]) for frame in frames])
+        wire_of = framing.of(self.dialect.framing)
+        return Reply(200, {"content-type": wire_of.CONTENT_TYPE}, [wire_of.join([frame]) for frame in frames])
 
 
 class ScriptedAgent(Script):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bridge import framing
 from bridge.codec import Context, Dialect, Losses, Outline
-from bridge.errors import Failure
-from bridge.framing import sse
+from bridge.errors import BackendError, Failure
 from bridge.model import Event, Request
 
 
@@ -19,17 +19,22 @@ def context(options: Any, request: Request | None = None) -> Context:
 def encode(dialect: Dialect, events: list[Event]) -> bytes:
     """The stream that a client of this dialect gets."""
     encoder = dialect.encoder(context(dialect.front_options()))
-    return sse.join([*encoder.encode(events), *encoder.close()])
+    return framing.of(dialect.framing).join([*encoder.encode(events), *encoder.close()])
 
 
 def decode(dialect: Dialect, reads: Sequence[bytes], failure: Failure | None = None) -> list[Event]:
     """The events of a backend's stream that comes in these reads and ends cleanly, or for `failure`."""
-    splitter, decoder = sse.Splitter(), dialect.decoder(context(dialect.back_options()))
+    splitter = framing.of(dialect.framing).Splitter()
+    decoder = dialect.decoder(context(dialect.back_options()))
     events: list[Event] = []
-    for read in reads:
-        events += decoder.feed(splitter.feed(read))
-    if failure is None:
-        events += decoder.feed(splitter.close())
+    try:
+        for read in reads:
+            events += decoder.feed(splitter.feed(read))
+        if failure is None:
+            events += decoder.feed(splitter.close())
+    except BackendError as error:
+        # Bytes that cannot be frames end an answer, as every transport sees to.
+        failure = error.failure
     return events + decoder.close(failure)
 
 

@@ -14,6 +14,7 @@ from bridge import translate
 from bridge.assembly import assemble
 from bridge.cli import _arguments
 from bridge.config import json_schema, load
+from bridge.testing import free_port
 from bridge.transports.demo import SCENES
 from tests.docs import tables
 from tests.docs.helpers import (
@@ -122,6 +123,7 @@ def test_the_curl_lines_of_the_recipes_work(config: Path, demo: Server, messages
         "OPENAI_BASE_URL": f"{demo.url}/v1",
         "AGENTSCOPE_URL": f"{demo.url}/agentscope",
         "ANTHROPIC_BASE_URL": messages.url,
+        "AIP_LISTEN": f"127.0.0.1:{free_port()}",
         **SECRETS,
     }
     with serve(tmp_path, config, "--host", "127.0.0.1", **variables) as served:

@@ -43,7 +43,7 @@ def after(frames: Sequence[bytes], cursor: Cursor) -> list[bytes]:
     return list(frames[places[-1] + 1 :]) if places else list(frames)
 
 
-@pytest.mark.parametrize("front", registry.names())
+@pytest.mark.parametrize("front", registry.over_http())
 async def test_after_every_cut_the_same_bytes(make_runs: MakeRuns, front: str) -> None:
     async with bridge_of(front) as bridge:
         runs, others = make_runs(bridge), make_runs(bridge)
@@ -61,7 +61,7 @@ async def test_after_every_cut_the_same_bytes(make_runs: MakeRuns, front: str) -
 
 async def test_any_dialect_reads_any_run(bridge: Bridge, runs: Runs) -> None:
     key = await begin(bridge, runs, "count")
-    for front in registry.names():
+    for front in registry.over_http():
         body = b"".join(await frames_of(subscribe(runs, key, front=front)))
         assert b"w19 " in body, front
 

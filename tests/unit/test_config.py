@@ -581,8 +581,7 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
         ("{dialect: toy-agent, path: /a, backend: demo, durable: 3}", [
             "routes[1].durable: expected true or false, got 3"]),
         ("{dialect: toy-agent, path: /a, backend: demo, listen: 'h:1', agent_id: b}", [
-            "routes[1].listen: not available in this version: no gRPC server would be started; use path",
-            "routes[1].agent_id: not available in this version: it belongs to gRPC routes"]),
+            "routes[1].listen: a route of toy-agent is reached by path instead"]),
         ("{dialect: toy-agent, path: /a, backend: [demo, llm]}", [SEVERAL]),
         ("{dialect: toy-agent, path: /a, backend: [{name: demo, weight: 3}]}", [SEVERAL]),
         ("{dialect: toy-agent, path: /a, backend: {chat: demo}}", [

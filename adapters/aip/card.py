@@ -1,0 +1,84 @@
+"""What AIP can carry, and what becomes of the rest (page, sections 10, 11 and 13)."""
+
+from __future__ import annotations
+
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, RunsTools, entries
+from bridge.model import HistoryMode
+
+_NO_MESSAGE = "the wire has no message for it"
+_NO_FIELD = "the wire has no field for it"
+_NO_FINISH = "an answer ends without saying why"
+_ADDRESS = "the address as text"
+
+CARD = Card(
+    answers=entries(
+        ANSWER_FEATURES,
+        text={
+            Feature.REFUSAL: "as ordinary text",
+            Feature.VIDEO: "as a link in the text",
+            Feature.DATA: "JSON in the text",
+            Feature.INTERRUPT: "the question as text; the next inquiry answers it as any",
+        },
+        drop={
+            Feature.REASONING: "AIP text is all answer; option reasoning: text",
+            Feature.REASONING_SIGNATURE: _NO_FIELD,
+            Feature.TOOL_CALL: "nobody can be asked to call: agents find tools at the gateway",
+            Feature.TOOL_ORIGIN: _NO_FIELD,
+            Feature.TOOL_RESULT: _NO_MESSAGE,
+            Feature.USAGE: _NO_FIELD + "; option extras: embedded",
+            Feature.USAGE_DETAILS: _NO_FIELD,
+            Feature.FINISH_LENGTH: _NO_FINISH,
+            Feature.FINISH_CONTENT_FILTER: _NO_FINISH,
+            Feature.STATE: _NO_MESSAGE,
+            Feature.STEP: _NO_MESSAGE,
+            Feature.CUSTOM: _NO_MESSAGE,
+            Feature.RAW: _NO_MESSAGE,
+            Feature.CHOICES: "one answer; choices above 0 are left out",
+            Feature.PART_BORDERS: "texts that follow each other are one text",
+            Feature.MODEL: _NO_FIELD + "; option extras: embedded",
+        },
+        refuse={Feature.FINISH_CANCELED: "told as an error, never as a normal end"},
+    ),
+    requests=entries(
+        REQUEST_FEATURES,
+        text={
+            Feature.SYSTEM: "a line before the last message: AIP has no roles",
+            Feature.IMAGE_URL: _ADDRESS,
+            Feature.AUDIO_URL: _ADDRESS,
+            Feature.VIDEO_URL: _ADDRESS,
+            Feature.FILE_URL: _ADDRESS,
+            Feature.DATA: "JSON in the text",
+            Feature.REFUSAL_HISTORY: "as ordinary text",
+            Feature.TOOL_HISTORY: "lines before the last message",
+        },
+        drop={
+            Feature.MESSAGE_NAME: _NO_FIELD,
+            Feature.TOOLS: "agents find tools at the gateway",
+            Feature.TOOL_CHOICE: _NO_FIELD,
+            Feature.PARALLEL_TOOL_CALLS: _NO_FIELD,
+            Feature.RESPONSE_FORMAT: _NO_FIELD,
+            Feature.SAMPLING: _NO_FIELD + "; n above 1 is refused",
+            Feature.REASONING_EFFORT: _NO_FIELD,
+            Feature.REASONING_HISTORY: "AIP text is all answer",
+            Feature.TOOL_ORIGIN: _NO_FIELD,
+            Feature.THREAD_ID: "names the session with option session: keep",
+            Feature.METADATA: _NO_FIELD,
+            Feature.CONTEXT: _NO_FIELD,
+            Feature.STATE: _NO_FIELD,
+            Feature.RESUME: _NO_FIELD,
+            Feature.EXTRAS: _NO_FIELD,
+        },
+        refuse={
+            Feature.VIDEO_INLINE: "content is text, image, audio or embedded",
+            Feature.FILE_REF: "an agent cannot fetch by id",
+        },
+    ),
+    history=HistoryMode.DELTA,
+    keeps_history=False,
+    client_runs_calls=False,
+    usage_on_failure=False,
+    names_interrupts=False,
+    inline_media_only=True,
+    media_types=False,
+    runs_tools=RunsTools.ANY,
+)

@@ -1,0 +1,139 @@
+"""The dialect `aip`: agents that talk in sessions over gRPC, both sides. A frame is one message, bare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bridge.codec import (
+    Context,
+    Dialect,
+    Encoder,
+    Endpoint,
+    Framing,
+    ModelInfo,
+    Operation,
+    Options,
+    WireRequest,
+    WireResponse,
+)
+from bridge.codec.dialect import Decoder as AnyDecoder
+from bridge.codec.session import CallerSession, Channel, Hub, Member, OwnAgent
+from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.model import Event, Request
+
+from . import encoder, errors, request, writing
+from .caller import Caller
+from .card import CARD
+from .decoder import Decoder
+from .gateway import Gateway, info_of, options_of
+from .member import Membership
+from .messages import AgentMessage, ContentItem, GetNodesRequest, NodeHead, Peers, SessionStatus, TaskInfo
+from .options import MAX_MESSAGE, BackOptions, FrontOptions, Tls, back
+from .request import CONTENT_TYPE, NAME
+
+_GATEWAY = "/grpc_service.GatewayService/"
+_TOOL = "/grpc_service.ToolService/"
+
+
+class AIP(Dialect):
+    """Both sides of an agent session; one turn of it is one run."""
+
+    name = NAME
+    card = CARD
+    framing = Framing.MESSAGES
+    content_type = CONTENT_TYPE
+    surface = (
+        Endpoint("POST", writing.CALL_AGENT, Operation.SESSION),
+        Endpoint("POST", writing.ROUTE_AGENT, Operation.SESSION),
+        Endpoint("POST", f"{_TOOL}CallTool", Operation.CALL),
+        Endpoint("POST", f"{_GATEWAY}RouteToolCalling", Operation.CALL),
+        Endpoint("POST", f"{_GATEWAY}RegisterAgent", Operation.REGISTER),
+        Endpoint("POST", f"{_GATEWAY}RegisterTool", Operation.REGISTER),
+        Endpoint("POST", f"{_GATEWAY}DeregisterNode", Operation.DEREGISTER),
+        Endpoint("POST", f"{_GATEWAY}GetNodes", Operation.DISCOVER),
+        Endpoint("POST", f"{_GATEWAY}Heartbeat", Operation.BEAT),
+        Endpoint("POST", f"{_GATEWAY}UpdateNodeInfo", Operation.UPDATE),
+        Endpoint("POST", f"{_GATEWAY}SubscribeToUpdates", Operation.SUBSCRIBE),
+        Endpoint("POST", f"{_GATEWAY}Unsubscribe", Operation.UPDATE),
+    )
+    needs = ("grpc",)
+    extra = "aip"
+    front_options = FrontOptions
+    back_options = BackOptions
+
+    # ------------------------------------------------------------- sessions
+
+    def channel(self, options: Options) -> Channel:
+        if not isinstance(options, FrontOptions | BackOptions):
+            return Channel(MAX_MESSAGE)
+        tls = options.tls or Tls()
+        grace = options.cancel_grace if isinstance(options, BackOptions) else 0.0
+        idle = options.session_idle if isinstance(options, BackOptions) else options.idle_timeout
+        return Channel(options.max_message, tls.ca, tls.cert, tls.key, grace, idle)
+
+    def session_key(self, request: Request, context: Context) -> str | None:
+        return request.thread_id if back(context).session == "keep" else None
+
+    def caller(self, context: Context) -> CallerSession:
+        return Caller(context)
+
+    def hub(self, address: str, agents: Mapping[str, OwnAgent]) -> Hub:
+        return Gateway(address, agents)
+
+    def member(self, address: str, agent_id: str, agent: OwnAgent) -> Member | None:
+        options = options_of(agent)
+        if options.mode == "gateway":
+            return None
+        return Membership(options.gateway, info_of(agent_id, options.advertise or address, agent))
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire)
+
+    def encoder(self, context: Context) -> Encoder:
+        return encoder.Encoder(context)
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return errors.encode_error(failure)
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        message = AgentMessage(
+            "example", "bridge", "example", SessionStatus.START_QUEST, TaskInfo("task"), "msg", "", [ContentItem(text)]
+        )
+        return WireRequest("POST", writing.CALL_AGENT, {"content-type": CONTENT_TYPE}, body=message.to_bytes())
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, request: Request, context: Context) -> WireRequest:
+        return writing.encode_request(request, context)
+
+    def decoder(self, context: Context) -> AnyDecoder:
+        return Decoder(context)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        """One bare message as the whole answer."""
+        decoder = Decoder(context)
+        said = wire.content_type
+        if said not in (CONTENT_TYPE, "application/grpc"):
+            text = f"The agent's answer is no message: expected {CONTENT_TYPE}, got {said[:40] or 'nothing'}."
+            return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+        return [*decoder.feed([wire.body]), *decoder.close()]
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return errors.decode_error(wire)
+
+    def models_request(self) -> WireRequest:
+        body = GetNodesRequest("bridge", "default").to_bytes()
+        return WireRequest("POST", f"{_GATEWAY}GetNodes", {"content-type": CONTENT_TYPE}, body=body)
+
+    def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
+        try:
+            peers = Peers.from_bytes(wire.body).peers
+            return [ModelInfo(NodeHead.from_bytes(peer.agent).node_id) for peer in peers if peer.agent]
+        except ValueError:
+            text = "The gateway's list of nodes cannot be read."
+            raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL) from None
+
+
+dialect = AIP()

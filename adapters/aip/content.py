@@ -1,0 +1,66 @@
+"""Content items <-> parts (page, section 13). The wire names no media types: they are told by the first bytes."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from bridge.codec.jsontext import loads
+from bridge.model import Data, Inline, Media, MediaKind, Part, Text, mime_of
+
+from .messages import ContentItem
+
+EXTRAS = b'{"aip_extras":'
+"""How the item begins that holds what the wire has no field for (option `extras: embedded`)."""
+
+
+def media_of(kind: MediaKind, data: bytes) -> Media:
+    """A medium with the type that its first bytes tell."""
+    media = Media(kind, Inline(base64.b64encode(data).decode()))
+    media.mime = mime_of(media)
+    return media
+
+
+def part_of(item: ContentItem) -> Part | None:
+    """The part that an item of an answer is; None for empty text."""
+    if item.image is not None:
+        return media_of(MediaKind.IMAGE, item.image)
+    if item.audio is not None:
+        return media_of(MediaKind.AUDIO, item.audio)
+    if item.embedded is not None:
+        return media_of(MediaKind.FILE, item.embedded)
+    return Text(item.text) if item.text else None
+
+
+def asked_part(item: ContentItem) -> Part | None:
+    """The same of an inquiry: what is embedded may be JSON or text that a model can read, else it is a file."""
+    if item.embedded is None:
+        return part_of(item)
+    try:
+        text = item.embedded.decode()
+    except ValueError:
+        return media_of(MediaKind.FILE, item.embedded)
+    try:
+        value: Any = loads(item.embedded)
+    except ValueError:
+        return Text(text)
+    return Data(value) if isinstance(value, dict | list) else Text(text)
+
+
+def item_of(media: Media) -> ContentItem | None:
+    """The item for a medium whose bytes are here; None for one that is an address, an id, a video or no base64."""
+    if not isinstance(media.source, Inline):
+        return None
+    try:
+        data = media.source.bytes
+    except ValueError:
+        return None
+    match media.kind:
+        case MediaKind.IMAGE:
+            return ContentItem(image=data)
+        case MediaKind.AUDIO:
+            return ContentItem(audio=data)
+        case MediaKind.FILE:
+            return ContentItem(embedded=data)
+        case MediaKind.VIDEO:
+            return None

@@ -1,0 +1,124 @@
+"""An agent's answers -> events, for one turn (page, section 11)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.codec import Context, Frame, FrameLike
+from bridge.codec.jsontext import loads
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, PartKind, Raw, Text, UsageReported
+
+from .content import EXTRAS, part_of
+from .errors import failure_of
+from .messages import AgentMessage, SessionStatus, TaskStatus
+from .options import back
+from .request import NAME
+
+_MESSAGE = "answer"
+
+
+class Decoder:
+    """One message of the answer after the other becomes one message of ours: their borders mean nothing.
+
+    `over`: the session ended with this turn. `heard`: some content came; `finished`: its task did.
+    """
+
+    def __init__(self, context: Context) -> None:
+        options = back(context)
+        self._builder = context.builder()
+        self._error = re.compile(options.error_pattern)
+        # Asked for an end, an agent says goodbye; the answer was before that.
+        self.asked_to_stop = options.session == "per_request"
+        self.heard = False
+        self.over = False
+
+    @property
+    def finished(self) -> bool:
+        return self._builder.finishing
+
+    @property
+    def done(self) -> bool:
+        """Whether the terminal event was made."""
+        return self._builder.done
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        for frame in frames:
+            try:
+                message = AgentMessage.from_bytes(frame.data if isinstance(frame, Frame) else frame)
+            except ValueError:
+                text = "The agent sent something that is no message of this protocol."
+                self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+                break
+            self._message(message)
+        return self._builder.take()
+
+    def end_turn(self) -> list[Event]:
+        """The turn is over, as far as anybody can tell: the session goes on."""
+        self._builder.finish()
+        self._builder.end()
+        return self._builder.take()
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        if failure is None and not self._builder.finishing:
+            failure = Failure(ErrorCode.TRUNCATED_STREAM, "The peer ended the session before its answer was complete.")
+        self._builder.close(failure)
+        return self._builder.take()
+
+    # ------------------------------------------------------------------ messages
+
+    def _message(self, message: AgentMessage) -> None:
+        task = message.task_info.task_status if message.task_info else TaskStatus.CREATE
+        if message.session_status == SessionStatus.HOLD_RESPONSE:
+            if task == TaskStatus.BREAK:
+                self._builder.fail(failure_of(message.text))
+                return
+            self._content(message)
+            self.heard = True
+            if task == TaskStatus.FINISH:
+                self._builder.finish()
+        elif message.session_status == SessionStatus.STOP_RESPONSE:
+            self.over = True
+            self._stop(message, task)
+        else:
+            # Inquiries do not come from the answering side; the page knows of none that does so.
+            self._builder.emit(Raw(NAME, {"session_status": int(message.session_status)}))
+
+    def _stop(self, message: AgentMessage, task: int) -> None:
+        if task == TaskStatus.BREAK or (not self.heard and self._error.search(message.text)):
+            self._builder.fail(failure_of(message.text))
+            return
+        if not self.asked_to_stop and not self.heard and not message.content:
+            self._builder.fail(Failure(ErrorCode.BACKEND_ERROR, "The agent ended the session without an answer."))
+            return
+        if not (self.heard and self.asked_to_stop):
+            self._content(message)
+        self._builder.finish()
+        self._builder.end()
+
+    def _content(self, message: AgentMessage) -> None:
+        builder = self._builder
+        builder.message(_MESSAGE, message_id=message.message_id or None)
+        for item in message.content:
+            if item.embedded is not None and item.embedded.startswith(EXTRAS):
+                self._extras(item.embedded)
+                continue
+            part = part_of(item)
+            if isinstance(part, Text):
+                builder.flow(_MESSAGE, PartKind.TEXT, part.text)
+            elif part is not None:
+                builder.add(_MESSAGE, part)
+
+    def _extras(self, data: bytes) -> None:
+        """What the wire has no field for, from a peer that sends it all the same."""
+        try:
+            said: Any = loads(data)
+        except ValueError:
+            return
+        usage = said.get("usage") if isinstance(said, dict) else None
+        if isinstance(usage, dict):
+            names = ("input", "output", "total", "cached", "reasoning")
+            told = {name: usage[name] for name in names if type(usage.get(name)) is int}
+            self._builder.usage(UsageReported(**told))

@@ -1,0 +1,214 @@
+"""Events -> the answers of one turn (page, section 10).
+
+By default a turn is one HOLD_RESPONSE: many clients read exactly one answer for each inquiry. A turn whose task is
+finished says so; one that failed breaks its task and names the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bridge.codec import Context, Feature, FrameLike
+from bridge.codec.jsontext import dumps
+from bridge.codec.order import Order
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Data, FinishReason, Media, MediaKind, PartKind, as_text, interrupt_text
+from bridge.model import events as ev
+from bridge.model.events import Event
+
+from .content import item_of
+from .errors import error_text
+from .messages import ContentItem, SessionStatus, TaskStatus
+from .options import front
+from .request import Inquiry
+
+_FREE = (
+    ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,
+    ev.StepStarted, ev.StepEnded, ev.Custom, ev.Raw, ev.Interrupted, ev.RunFinished, ev.RunFailed,
+)  # fmt: skip
+_MEDIA = {
+    MediaKind.IMAGE: Feature.IMAGE,
+    MediaKind.AUDIO: Feature.AUDIO,
+    MediaKind.VIDEO: Feature.VIDEO,
+    MediaKind.FILE: Feature.FILE,
+}
+_FINISHES = {
+    FinishReason.LENGTH: Feature.FINISH_LENGTH,
+    FinishReason.CONTENT_FILTER: Feature.FINISH_CONTENT_FILTER,
+}
+_MARK = "[reasoning] "
+_UNREACHED = frozenset({ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.BACKEND_AUTH, ErrorCode.OVERLOADED})
+
+
+class Encoder:
+    """Trusts the grammar. `stops` is set when the last frame ends the session."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._lost = context.lost
+        self._options = front(context)
+        self._inquiry = Inquiry.of(context.request)
+        self._order = Order(context.lost, _FREE)
+        self._items: list[ContentItem] = []
+        self._texts: list[str] = []
+        self._thoughts: dict[str, list[str]] = {}
+        self._questions: list[str] = []
+        self._usage: ev.UsageReported | None = None
+        self._model = context.model
+        self._out: list[FrameLike] = []
+        self.stops = False
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        out = self._out = []
+        for event in events:
+            for placed in self._order.feed(event):
+                handler = _HANDLERS.get(type(placed))
+                if handler is not None:
+                    handler(self, placed)
+        return out
+
+    def close(self) -> list[FrameLike]:
+        """Nothing follows the end of a turn."""
+        return []
+
+    # ------------------------------------------------------------------ content
+
+    def _text(self, event: ev.TextDelta) -> None:
+        self._say(event.text)
+
+    def _say(self, text: str) -> None:
+        if not text:
+            return
+        if self._options.stream == "delta":
+            self._send(TaskStatus.EXECUTING, [ContentItem(text=text)])
+        else:
+            self._texts.append(text)
+
+    def _item(self, item: ContentItem) -> None:
+        if self._options.stream == "delta":
+            self._send(TaskStatus.EXECUTING, [ContentItem(text=""), item])
+        else:
+            self._flush_text()
+            self._items.append(item)
+
+    def _flush_text(self) -> None:
+        if self._texts:
+            self._items.append(ContentItem(text="".join(self._texts)))
+            self._texts = []
+
+    def _start_part(self, event: ev.PartStarted) -> None:
+        if event.kind is PartKind.REASONING:
+            self._thoughts[event.part_id] = []
+        elif event.kind is PartKind.TOOL_CALL:
+            self._lost.add(Feature.TOOL_CALL)
+        elif event.kind is PartKind.REFUSAL:
+            self._lost.add(Feature.REFUSAL)
+
+    def _think(self, event: ev.ReasoningDelta) -> None:
+        self._thoughts[event.part_id].append(event.text)
+
+    def _end_part(self, event: ev.PartEnded) -> None:
+        thought = "".join(self._thoughts.pop(event.part_id, ()))
+        if not thought:
+            return
+        self._lost.add(Feature.REASONING)
+        if self._options.reasoning == "text":
+            self._say("".join(f"{_MARK}{line}\n" for line in thought.splitlines()))
+
+    def _add(self, event: ev.ContentAdded) -> None:
+        part = event.part
+        item = item_of(part) if isinstance(part, Media) else None
+        if item is not None:
+            self._item(item)
+            return
+        self._lost.add(_MEDIA[part.kind] if isinstance(part, Media) else Feature.DATA, "told as text")
+        if isinstance(part, (Media, Data)):
+            self._say(as_text(part))
+
+    def _ask(self, event: ev.Interrupted) -> None:
+        self._lost.add(Feature.INTERRUPT)
+        self._questions.append(interrupt_text(event))
+
+    # ------------------------------------------------------------------ the end
+
+    def _finish(self, event: ev.RunFinished) -> None:
+        if event.reason is FinishReason.CANCELED:
+            self._fail(ev.RunFailed(Failure(ErrorCode.CANCELED, "The run was canceled.")))
+            return
+        if event.reason in _FINISHES:
+            self._lost.add(_FINISHES[event.reason])
+        for question in self._questions:
+            self._say(question)
+        self._flush_text()
+        items, self._items = self._items, []
+        if self._options.extras == "embedded":
+            items.append(ContentItem(embedded=self._extras(event.reason)))
+        self.stops = self._options.close_after_turn
+        status = SessionStatus.STOP_RESPONSE if self.stops else SessionStatus.HOLD_RESPONSE
+        self._send(TaskStatus.FINISH, items, status)
+
+    def _fail(self, event: ev.RunFailed) -> None:
+        """What was said before stays said; then the error, which ends the session when no backend can be reached."""
+        self._flush_text()
+        items, self._items = self._items, []
+        if items:
+            self._send(TaskStatus.EXECUTING, items)
+        choice = self._options.on_error
+        self.stops = choice == "stop" or (choice == "auto" and event.error.code in _UNREACHED)
+        self.stops = self.stops or self._options.close_after_turn
+        status = SessionStatus.STOP_RESPONSE if self.stops else SessionStatus.HOLD_RESPONSE
+        self._send(TaskStatus.BREAK, [ContentItem(text=error_text(event.error))], status)
+
+    def _extras(self, reason: FinishReason) -> bytes:
+        usage = self._usage
+        said: dict[str, Any] = {"aip_extras": 1, "finish_reason": str(reason), "model": self._model}
+        if usage is not None:
+            names = ("input", "output", "total", "cached", "reasoning")
+            said["usage"] = {n: value for n in names if (value := getattr(usage, n)) is not None}
+        return dumps(said)
+
+    def _send(
+        self, task: TaskStatus, items: list[ContentItem], status: SessionStatus = SessionStatus.HOLD_RESPONSE
+    ) -> None:
+        """One message. Clients read the text of the first item, so there is one, and it is text."""
+        if not items or items[0].text is None:
+            items = [ContentItem(text=""), *items]
+        self._out.append(self._inquiry.answer(self._context, status, task, items).to_bytes())
+
+    # ------------------------------------------------------------------ the rest
+
+    def _begin(self, event: ev.RunStarted) -> None:
+        self._model = event.model or self._model
+
+    def _count(self, event: ev.UsageReported) -> None:
+        self._usage = event
+        if self._options.extras != "embedded":
+            self._lost.add(Feature.USAGE)
+
+    def _lose(self, event: Event) -> None:
+        self._lost.add(_LOST[type(event)])
+
+
+_LOST: dict[type, Feature] = {
+    ev.ToolResulted: Feature.TOOL_RESULT,
+    ev.StateChanged: Feature.STATE,
+    ev.StepStarted: Feature.STEP,
+    ev.StepEnded: Feature.STEP,
+    ev.Custom: Feature.CUSTOM,
+    ev.Raw: Feature.RAW,
+}
+
+_HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
+    ev.RunStarted: Encoder._begin,
+    ev.TextDelta: Encoder._text,
+    ev.ReasoningDelta: Encoder._think,
+    ev.PartStarted: Encoder._start_part,
+    ev.PartEnded: Encoder._end_part,
+    ev.ContentAdded: Encoder._add,
+    ev.Interrupted: Encoder._ask,
+    ev.UsageReported: Encoder._count,
+    ev.RunFinished: Encoder._finish,
+    ev.RunFailed: Encoder._fail,
+    **dict.fromkeys(_LOST, Encoder._lose),
+}

@@ -1,0 +1,310 @@
+"""The gateway's registry and routing (page, sections 4 and 6), fed messages and the time; nothing here does I/O.
+
+It does not care for the generation of the nodes: a registration stays the bytes it is, and so does a tool call. Own
+agents are part of it from the start, never expire and cannot be changed from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bridge.codec import Endpoint, Fate, Feature
+from bridge.codec.session import Dial, Forward, Hub, OwnAgent, Refuse, Reply, Respond, Serve, Watch
+
+from .callee import Callee
+from .generation import Generation, of_registration
+from .messages import (
+    AgentInfo,
+    AgentMessage,
+    AgentSkill,
+    Done,
+    GetNodesRequest,
+    Mode,
+    Named,
+    NodeHead,
+    NodeUpdate,
+    Peer,
+    Peers,
+    RegisterAgentResponse,
+    SessionStatus,
+    Subscription,
+    ToolRequest,
+    UpdateNodeInfoRequest,
+    UpdateType,
+)
+from .options import FrontOptions
+from .proto import fields
+from .writing import CALL_AGENT
+
+CALL_TOOL = "/grpc_service.ToolService/CallTool"
+EVERY_DOMAIN = "default"
+_NOT_FOUND = Refuse("NOT_FOUND", "Receiver not found")
+_MOST_NEWS = 1000
+"""Updates that wait for a subscriber; one who does not read them is none any more."""
+_NO_GATEWAY = Refuse("UNIMPLEMENTED", "This is the address of an agent, not of a gateway.")
+_GIVES = {Mode.IMAGE: Feature.IMAGE, Mode.AUDIO: Feature.AUDIO, Mode.EMBEDDED: Feature.FILE}
+_TAKES = {Mode.IMAGE: Feature.IMAGE_INLINE, Mode.AUDIO: Feature.AUDIO_INLINE, Mode.EMBEDDED: Feature.FILE_INLINE}
+
+
+@dataclass(slots=True)
+class Node:
+    """One registered node. `raw` is its registration, `beat` when it was last heard of (monotonic seconds)."""
+
+    node_id: str
+    is_agent: bool
+    address: str
+    domain: str
+    raw: bytes
+    generation: Generation
+    beat: float
+    connected: bool = False
+
+    @property
+    def peer(self) -> Peer:
+        return Peer(agent=self.raw) if self.is_agent else Peer(tool=self.raw)
+
+
+class Gateway(Hub):
+    """See `bridge.codec.session.Hub`. Ids and texts of answers are those of the reference gateway."""
+
+    def __init__(
+        self,
+        address: str,
+        agents: Mapping[str, OwnAgent],
+        *,
+        heartbeat_timeout: float = 30.0,
+        check_every: float = 10.0,
+        dial_timeout: float = 5.0,
+    ) -> None:
+        self.check_every = check_every
+        self.dial_timeout = dial_timeout
+        self.nodes: dict[str, Node] = {}
+        self._timeout = heartbeat_timeout
+        self._own = {name: (options_of(agent), info_of(name, address, agent)) for name, agent in agents.items()}
+        self._address = address
+        self._is_gateway = any(options.mode == "gateway" for options, _ in self._own.values())
+        self._live: set[str] = set()
+        self._watching: dict[str, tuple[set[str], list[bytes]]] = {}
+        self._methods: dict[str, Callable[[bytes, float], Reply]] = {
+            "RegisterAgent": lambda body, now: self._register(body, now, is_agent=True),
+            "RegisterTool": lambda body, now: self._register(body, now, is_agent=False),
+            "DeregisterNode": self._deregister,
+            "GetNodes": self._list,
+            "Heartbeat": self._beat,
+            "UpdateNodeInfo": self._update,
+            "RouteToolCalling": self._route_tool,
+            "SubscribeToUpdates": self._subscribe,
+            "Unsubscribe": self._unsubscribe,
+            "CallTool": lambda body, now: _NOT_FOUND,
+        }
+
+    # ------------------------------------------------------------------ subscribers
+
+    def _subscribe(self, body: bytes, now: float) -> Reply:
+        asked = Subscription.from_bytes(body)
+        if not asked.subscriber_id:
+            return Refuse("INVALID_ARGUMENT", "subscriber_id: required, expected the id of the one who subscribes.")
+        if asked.subscriber_id in self._watching:
+            return Refuse("ALREADY_EXISTS", f"Subscriber [{asked.subscriber_id}] already subscribed.")
+        self._watching[asked.subscriber_id] = (set(asked.node_ids), [])
+        return Watch(asked.subscriber_id)
+
+    def _unsubscribe(self, body: bytes, now: float) -> Reply:
+        """From some nodes, or from all; who has none left is no subscriber any more."""
+        asked = Subscription.from_bytes(body)
+        found = self._watching.get(asked.subscriber_id)
+        if found is None:
+            return Respond(Done(False, f"Subscriber {asked.subscriber_id} not subscribed").to_bytes())
+        found[0].difference_update(asked.node_ids)
+        if not asked.node_ids or not found[0]:
+            del self._watching[asked.subscriber_id]
+        return Respond(Done(True, "Unsubscribed").to_bytes())
+
+    def news(self, subscriber: str) -> list[bytes] | None:
+        found = self._watching.get(subscriber)
+        if found is None:
+            return None
+        told = list(found[1])
+        found[1].clear()
+        return told
+
+    def unwatched(self, subscriber: str) -> None:
+        self._watching.pop(subscriber, None)
+
+    def _tell(self, what: UpdateType, node: Node) -> None:
+        update = NodeUpdate(what, node.node_id, None if what is UpdateType.REMOVED else node.peer).to_bytes()
+        for subscriber, (wanted, waiting) in list(self._watching.items()):
+            if not wanted or node.node_id in wanted:
+                waiting.append(update)
+            if len(waiting) > _MOST_NEWS:
+                del self._watching[subscriber]
+
+    def _drop(self, name: str) -> bool:
+        """Forgets a node; whether it was there."""
+        node = self.nodes.pop(name, None)
+        if node is not None and node.connected:
+            self._tell(UpdateType.REMOVED, node)
+        return node is not None
+
+    @property
+    def addresses(self) -> set[str]:
+        return {node.address for node in self.nodes.values()}
+
+    # ------------------------------------------------------------------ single messages
+
+    def call(self, endpoint: Endpoint, body: bytes, now: float) -> Reply:
+        method = endpoint.path.rpartition("/")[2]
+        if not self._is_gateway:
+            return _NO_GATEWAY
+        try:
+            return self._methods[method](body, now)
+        except ValueError as error:
+            return Refuse("INVALID_ARGUMENT", f"{method}: the request is no message of this method ({error}).")
+
+    def _register(self, body: bytes, now: float, *, is_agent: bool) -> Reply:
+        head = NodeHead.from_bytes(body)
+        what = "Agent" if is_agent else "Tool"
+        if not head.node_id or not head.address:
+            missing = "an address" if head.node_id else "an id"
+            return Refuse("INVALID_ARGUMENT", f"{what}: the registration names no node, {missing} is missing.")
+        if head.node_id in self.nodes or head.node_id in self._own:
+            return Refuse("ALREADY_EXISTS", f"{what} [{head.node_id}] already registered.")
+        if head.address == self._address or any(node.address == head.address for node in self.nodes.values()):
+            return Refuse("ALREADY_EXISTS", f"Address [{head.address}] already registered.")
+        generation: Generation = "tool" if is_agent else of_registration(body)
+        self.nodes[head.node_id] = Node(head.node_id, is_agent, head.address, head.domain, body, generation, now)
+        return Dial(head.node_id, head.address)
+
+    def dialed(self, node: str, connected: bool, now: float) -> Reply:
+        found = self.nodes.get(node)
+        if found is None or not connected:
+            self.nodes.pop(node, None)
+            address = found.address if found is not None else ""
+            return Refuse("UNAVAILABLE", f"Address [{address}] cannot be reached.")
+        found.connected, found.beat = True, now
+        self._tell(UpdateType.ADDED, found)
+        response = RegisterAgentResponse(True, self._peers(EVERY_DOMAIN)) if found.is_agent else Done(True)
+        return Respond(response.to_bytes())
+
+    def _deregister(self, body: bytes, now: float) -> Reply:
+        return Respond(Done(self._drop(Named.from_bytes(body).id)).to_bytes())
+
+    def _list(self, body: bytes, now: float) -> Reply:
+        return Respond(Peers(self._peers(GetNodesRequest.from_bytes(body).domain)).to_bytes())
+
+    def _peers(self, domain: str) -> list[Peer]:
+        """Those of a domain; an unknown and an empty one have none."""
+        own = [Peer(agent=info.to_bytes()) for _, info in self._own.values() if domain in (EVERY_DOMAIN, info.domain)]
+        others = [n.peer for n in self.nodes.values() if n.connected and domain in (EVERY_DOMAIN, n.domain)]
+        return [*own, *others] if domain else []
+
+    def _beat(self, body: bytes, now: float) -> Reply:
+        name = Named.from_bytes(body).id
+        if self._heard(name, now) or name in self._own:
+            return Respond(Done(True, "Heartbeat received").to_bytes())
+        return Respond(Done(False, f"Node {name} not registered").to_bytes())
+
+    def _heard(self, name: str, now: float) -> bool:
+        """Whatever a node sends says that it lives."""
+        node = self.nodes.get(name)
+        if node is not None:
+            node.beat = now
+        return node is not None
+
+    def _update(self, body: bytes, now: float) -> Reply:
+        peer = _updated(body)
+        raw = peer.agent or peer.tool
+        head = NodeHead.from_bytes(raw)
+        if head.node_id in self._own:
+            return Respond(Done(False, f"Node [{head.node_id}] cannot be changed from outside.").to_bytes())
+        node = self.nodes.get(head.node_id)
+        if node is None:
+            return Refuse("NOT_FOUND", f"Agent [{head.node_id}] not registered.")
+        if any(n.address == head.address for n in self.nodes.values() if n is not node):
+            return Refuse("ALREADY_EXISTS", f"Address [{head.address}] already registered.")
+        node.raw, node.is_agent, node.address, node.domain = raw, bool(peer.agent), head.address, head.domain
+        node.generation = "tool" if node.is_agent else of_registration(raw, node.generation)
+        node.beat = now
+        self._tell(UpdateType.UPDATED, node)
+        return Respond(Done(True, f"Node [{head.node_id}] updated successfully.").to_bytes())
+
+    def _route_tool(self, body: bytes, now: float) -> Reply:
+        request = ToolRequest.from_bytes(body)
+        self._heard(request.sender_id, now)
+        node = self.nodes.get(request.receiver_id)
+        if node is None or node.is_agent or not node.connected:
+            return _NOT_FOUND
+        return Forward(node.node_id, node.address, CALL_TOOL)
+
+    # ------------------------------------------------------------------ sessions
+
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float) -> Reply:
+        if first is None:
+            return Refuse("ABORTED", "Empty request stream")
+        try:
+            message = AgentMessage.from_bytes(first)
+        except ValueError as error:
+            return Refuse("INVALID_ARGUMENT", f"expected an AgentMessage, got bytes that are none ({error}).")
+        if message.session_status != SessionStatus.START_QUEST:
+            return Refuse("INVALID_ARGUMENT", "First message must be START_QUEST")
+        if not message.session_id:
+            return Refuse("INVALID_ARGUMENT", "Missing session_id in START_QUEST")
+        if message.session_id in self._live:
+            return Refuse("INVALID_ARGUMENT", f"Session_id [{message.session_id}] is already registered in server")
+        self._heard(message.sender_id, now)
+        reply = self._route(endpoint, message)
+        if not isinstance(reply, Refuse):
+            self._live.add(message.session_id)
+        return reply
+
+    def _route(self, endpoint: Endpoint, message: AgentMessage) -> Reply:
+        own = self._own.get(message.receiver_id)
+        if own is not None:
+            return Serve(message.receiver_id, Callee(message.receiver_id, own[0], message))
+        node = self.nodes.get(message.receiver_id)
+        if endpoint.path == CALL_AGENT or node is None or not node.is_agent or not node.connected:
+            return _NOT_FOUND
+        return Forward(node.node_id, node.address, CALL_AGENT, message.session_id)
+
+    def closed(self, session: str) -> None:
+        self._live.discard(session)
+
+    # ------------------------------------------------------------------ liveness
+
+    def lost(self, node: str) -> None:
+        self._drop(node)
+
+    def expire(self, now: float) -> list[str]:
+        silent = [n.node_id for n in self.nodes.values() if n.connected and now - n.beat > self._timeout]
+        for name in silent:
+            self._drop(name)
+        return silent
+
+
+def _updated(body: bytes) -> Peer:
+    """The peer of an update: at number 2 in the generation `tool`, at number 1 in the generation `toolbox`."""
+    if any(number == 2 for number, _ in fields(body)):
+        return UpdateNodeInfoRequest.from_bytes(body).peer or Peer()
+    inner = next((value for number, value in fields(body) if number == 1 and isinstance(value, bytes)), b"")
+    return Peer.from_bytes(inner)
+
+
+def options_of(agent: OwnAgent) -> FrontOptions:
+    return agent.options if isinstance(agent.options, FrontOptions) else FrontOptions()
+
+
+def info_of(name: str, address: str, agent: OwnAgent) -> AgentInfo:
+    """How one of our agents stands in a list: it takes and gives what all of its backends do."""
+    options = options_of(agent)
+    return AgentInfo(
+        name,
+        address,
+        options.name or name,
+        options.domain,
+        [Mode.TEXT, *(m for m, f in _TAKES.items() if all(c.request(f) is Fate.EXACT for c in agent.cards))],
+        [Mode.TEXT, *(m for m, f in _GIVES.items() if all(c.answer(f) is Fate.EXACT for c in agent.cards))],
+        options.description,
+        [AgentSkill(skill.skill_id, skill.capability) for skill in options.skills],
+        options.version,
+    )

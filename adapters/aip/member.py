@@ -1,0 +1,51 @@
+"""An agent that stays known at a foreign gateway (page, sections 6 and 10): registers, beats, and registers again.
+
+Gateways forget who is silent and who they cannot reach; the reference agents then are never seen again. This one is.
+"""
+
+from __future__ import annotations
+
+from bridge.codec.session import Member
+
+from .messages import AgentInfo, Done, Named, RegisterAgentResponse
+
+_GATEWAY = "/grpc_service.GatewayService/"
+EVERY = 10.0
+"""Seconds between two beats, and between two tries to register."""
+
+
+class Membership(Member):
+    """See `bridge.codec.session.Member`."""
+
+    def __init__(self, gateway: str, info: AgentInfo) -> None:
+        self.gateway = gateway
+        self.address = info.address
+        self._info = info
+        self._known = False
+        self._due = 0.0
+
+    def next(self, now: float) -> tuple[str, bytes] | float:
+        if now < self._due:
+            return self._due
+        if self._known:
+            return f"{_GATEWAY}Heartbeat", Named(self._info.agent_id).to_bytes()
+        return f"{_GATEWAY}RegisterAgent", self._info.to_bytes()
+
+    def answered(self, body: bytes | None, now: float) -> bool:
+        beat, self._known = self._known, self._agreed(body)
+        # Who was forgotten registers at once; a gateway that is away or refuses is asked again later.
+        self._due = now if beat and body is not None and not self._known else now + EVERY
+        return self._known
+
+    def _agreed(self, body: bytes | None) -> bool:
+        if body is None:
+            return False
+        try:
+            if self._known:
+                return Done.from_bytes(body).success
+            return RegisterAgentResponse.from_bytes(body).success
+        except ValueError:
+            return False
+
+    def leave(self) -> tuple[str, bytes] | None:
+        return (f"{_GATEWAY}DeregisterNode", Named(self._info.agent_id).to_bytes()) if self._known else None

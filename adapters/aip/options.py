@@ -1,0 +1,121 @@
+"""What may be configured on a route (front) or a backend (back) of this dialect (page, sections 10, 11 and 14)."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from bridge.codec import Context, Options
+from bridge.codec.units import Bytes, Seconds
+
+MAX_MESSAGE = 4 * 2**20
+
+
+class Tls(BaseModel):
+    """Files in PEM form; `cert` and `key` go together."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ca: str | None = Field(None, description="File with the certificates that peers are checked by.")
+    cert: str | None = Field(None, description="File with our own certificate.")
+    key: str | None = Field(None, description="File with its private key.")
+
+
+class Skill(BaseModel):
+    """One skill of an agent, as it stands in the registry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    skill_id: str = Field(description="Name of the skill.")
+    capability: str = Field("", description="What it is good for.")
+
+
+class FrontOptions(Options):
+    """Options of a route whose clients speak AIP."""
+
+    mode: Literal["gateway", "agent"] = Field(
+        "gateway", description="The address is a gateway with this agent in it, or an agent of a foreign gateway."
+    )
+    gateway: str = Field("", description="mode agent: host:port of the gateway at which the agent registers.")
+    advertise: str = Field("", description="mode agent: address at which it reaches us; empty = listen.")
+    name: str = Field("", description="Name in the registry; empty = the agent's id.")
+    domain: str = Field("default", description="Domain in the registry.")
+    description: str = Field("", description="Description in the registry.")
+    version: str = Field("", description="Version in the registry.")
+    skills: tuple[Skill, ...] = Field((), description="Skills in the registry.")
+    stream: Literal["coalesce", "delta"] = Field(
+        "coalesce",
+        description="One answer message for each turn, which many clients expect, or one for each piece of text.",
+    )
+    close_after_turn: bool = Field(
+        False, description="The first turn ends the session: its answer is the STOP_RESPONSE."
+    )
+    reasoning: Literal["drop", "text"] = Field(
+        "drop", description="Reasoning: left out, or in front of the answer as lines that begin with a mark."
+    )
+    extras: Literal["none", "embedded"] = Field(
+        "none", description="embedded: usage, finish reason and model as a JSON item at the end of the answer."
+    )
+    on_error: Literal["auto", "hold", "stop"] = Field(
+        "auto", description="A failed turn: the session goes on, or stops; auto stops it when no backend is reached."
+    )
+    stop: Literal["finish", "cancel"] = Field(
+        "finish", description="What a STOP_QUEST does to a running turn: let it finish, or cancel it."
+    )
+    farewell: str = Field("Session closed", description="Text of the STOP_RESPONSE.")
+    idle_timeout: Seconds = Field(600.0, description="Silence after which a half-closed session ends.")
+    max_message: Bytes = Field(MAX_MESSAGE, description="Largest message that is received.")
+    tls: Tls | None = Field(None, description="Certificates of the server; absent = plaintext.")
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> Self:
+        if (self.mode == "agent") != bool(self.gateway):
+            raise ValueError("expected gateway (host:port) with mode: agent, and only there")
+        return self
+
+
+class BackOptions(Options):
+    """Options of a backend that speaks AIP."""
+
+    agent: str = Field("", description="Id of the agent to call; empty = the name of the model.")
+    sender_id: str = Field("bridge", description="Our own id; it need not be registered.")
+    direct: bool = Field(False, description="The url is the agent itself, not a gateway.")
+    session: Literal["per_request", "keep"] = Field(
+        "per_request", description="A session for each request, or one that is kept for a conversation's id."
+    )
+    history: Literal["render", "last"] = Field(
+        "render", description="Earlier messages: written before the last one as lines, or left out."
+    )
+    turn_end: Literal["finish", "first", "idle"] = Field(
+        "finish",
+        description="What ends a turn of a kept session: a finished task (or silence), the first message, or silence.",
+    )
+    turn_idle: Seconds = Field(1.5, description="Silence after a message that ends a turn of a kept session.")
+    session_idle: Seconds = Field(600.0, description="Time without a request after which a kept session is closed.")
+    cancel_grace: Seconds = Field(30.0, description="Time a canceled session has to stop before its call is canceled.")
+    error_pattern: str = Field(
+        r"^\s*(Error\b|Wrong request session type)", description="A STOP_RESPONSE with such a text is a failure."
+    )
+    max_message: Bytes = Field(MAX_MESSAGE, description="Largest message that is sent or received.")
+    tls: Tls | None = Field(None, description="Certificates for the connection; absent = plaintext.")
+
+    @field_validator("error_pattern")
+    @classmethod
+    def _is_pattern(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from None
+        return value
+
+
+def front(context: Context) -> FrontOptions:
+    """The front's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
+
+
+def back(context: Context) -> BackOptions:
+    """The back's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, BackOptions) else BackOptions()

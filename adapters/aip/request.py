@@ -1,0 +1,96 @@
+"""An inquiry -> Request (page, section 10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bridge.codec import Context, WireRequest
+from bridge.errors import RequestError
+from bridge.model import HistoryMode, Message, Request, Text
+
+from .content import asked_part
+from .messages import AgentMessage, ContentItem, SessionStatus, TaskInfo, TaskStatus
+
+NAME = "aip"
+CONTENT_TYPE = "application/grpc+proto"
+_ASKS = (SessionStatus.START_QUEST, SessionStatus.HOLD_QUEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """Whom an answer answers: the ids of the message that asked."""
+
+    sender_id: str = ""
+    receiver_id: str = ""
+    session_id: str = ""
+    message_id: str = ""
+    task_id: str = ""
+    parent_task_ids: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, request: Request | None) -> Inquiry:
+        """What `decode_request` noted; nothing for a request of another dialect."""
+        noted = request.extra(NAME).get("inquiry") if request is not None else None
+        return noted if isinstance(noted, Inquiry) else cls()
+
+    @classmethod
+    def in_message(cls, message: AgentMessage) -> Inquiry:
+        task = message.task_info or TaskInfo()
+        return cls(
+            message.sender_id,
+            message.receiver_id,
+            message.session_id,
+            message.message_id,
+            task.task_id,
+            list(task.parent_task_ids),
+        )
+
+    def answer(
+        self, context: Context, status: SessionStatus, task: TaskStatus, items: list[ContentItem]
+    ) -> AgentMessage:
+        """A message that answers this one."""
+        return AgentMessage(
+            self.receiver_id,
+            self.sender_id,
+            self.session_id or context.thread_id or "",
+            status,
+            TaskInfo(self.task_id, self.parent_task_ids, task),
+            context.make_id("msg"),
+            self.message_id,
+            items,
+        )
+
+
+def need_messages(wire: WireRequest) -> None:
+    """Raises `RequestError` when the request says that its body is something else; saying nothing is fine."""
+    said = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said and said not in (CONTENT_TYPE, "application/grpc"):
+        raise RequestError(f"content-type: expected {CONTENT_TYPE}, got {said[:40]!r}.", param="content-type")
+
+
+def decode_request(wire: WireRequest) -> Request:
+    """What one message asks. Raises `RequestError` for bytes that are no message and messages that ask nothing."""
+    need_messages(wire)
+    try:
+        message = AgentMessage.from_bytes(wire.body)
+    except ValueError as error:
+        raise RequestError(f"body: expected an AgentMessage, got bytes that are none ({error}).") from None
+    if message.session_status not in _ASKS:
+        said = status_name(message.session_status)
+        raise RequestError(f"session_status: expected START_QUEST or HOLD_QUEST, got {said}.", param="session_status")
+    if not message.session_id:
+        raise RequestError("Missing session_id in START_QUEST", param="session_id")
+    parts = [part for item in message.content if (part := asked_part(item)) is not None]
+    return Request(
+        [Message("user", parts or [Text("")], message.message_id or None)],
+        thread_id=message.session_id,
+        user_id=message.sender_id or None,
+        stream=True,
+        history=HistoryMode.DELTA,
+        extras={NAME: {"inquiry": Inquiry.in_message(message)}},
+    )
+
+
+def status_name(status: int) -> str:
+    """The status as the schema names it; a number that it does not know as that."""
+    return SessionStatus(status).name if status in list(SessionStatus) else str(int(status))

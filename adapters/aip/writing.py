@@ -1,0 +1,146 @@
+"""Request -> the inquiries of a session (page, sections 11 and 13).
+
+AIP has no roles: what came before the last message is written before it, as lines that name who said them. The text
+item comes first, always: handlers read the text of the first item, and one that finds none fails its agent.
+"""
+
+from __future__ import annotations
+
+from bridge.codec import Context, Feature, WireRequest
+from bridge.errors import ErrorCode, RequestError, Unsupported
+from bridge.model import FileRef, Inline, Media, MediaKind, Message, Part, Request, ToolCall, ToolResult, as_text
+from bridge.model.parts import Data, Reasoning, Refusal, Text
+
+from .content import item_of
+from .messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
+from .options import back
+from .request import CONTENT_TYPE, Inquiry
+
+CALL_AGENT = "/grpc_service.AgentService/CallAgent"
+ROUTE_AGENT = "/grpc_service.GatewayService/RouteAgentCalling"
+_HEADERS = {"content-type": CONTENT_TYPE}
+_LOST: tuple[tuple[Feature, str], ...] = (
+    (Feature.TOOLS, "tools"),
+    (Feature.TOOL_CHOICE, "tool_choice"),
+    (Feature.PARALLEL_TOOL_CALLS, "parallel_tool_calls"),
+    (Feature.RESPONSE_FORMAT, "response_format"),
+    (Feature.REASONING_EFFORT, "reasoning_effort"),
+    (Feature.METADATA, "metadata"),
+    (Feature.CONTEXT, "context"),
+    (Feature.STATE, "state"),
+    (Feature.RESUME, "resume"),
+)
+
+
+def encode_request(request: Request, context: Context) -> WireRequest:
+    """The START_QUEST of a session of its own. Raises `Unsupported` for what the card refuses."""
+    body = quest(request, context, context.make_id("agent_session"), SessionStatus.START_QUEST)
+    return WireRequest("POST", CALL_AGENT if back(context).direct else ROUTE_AGENT, dict(_HEADERS), body=body)
+
+
+def quest(request: Request, context: Context, session_id: str, status: SessionStatus) -> bytes:
+    """One inquiry: all of the talk for a new session, what is new for one that goes on.
+
+    Raises `Unsupported` for what the card refuses, `RequestError` when it does not fit into one message.
+    """
+    if request.sampling.n is not None and request.sampling.n > 1:
+        raise Unsupported("n: an agent gives one answer, expected 1.", param="n")
+    _note_losses(request, context)
+    options = back(context)
+    first = _first_new(request.messages)
+    only_new = status is SessionStatus.HOLD_QUEST or options.history == "last"
+    content = _content(request.messages, first if only_new else 0, context)
+    body = message(context, session_id, status, content).to_bytes()
+    if len(body) > options.max_message:
+        text = f"messages: the inquiry has {len(body)} bytes, more than the limit of {options.max_message}."
+        raise RequestError(text, code=ErrorCode.TOO_LARGE, param="messages")
+    return body
+
+
+def stop_quest(context: Context, session_id: str) -> bytes:
+    """What asks the agent to end the session. Even this has a text item: agents without one are killed by it."""
+    return message(context, session_id, SessionStatus.STOP_QUEST, [ContentItem(text="bye")]).to_bytes()
+
+
+def message(context: Context, session_id: str, status: SessionStatus, content: list[ContentItem]) -> AgentMessage:
+    """A message of ours."""
+    options, request = back(context), context.request
+    inquiry = Inquiry.of(request)
+    user = request.user_id if request is not None else None
+    return AgentMessage(
+        f"{options.sender_id}_{user}" if user else options.sender_id,
+        options.agent or context.model or "",
+        session_id,
+        status,
+        TaskInfo(context.make_id("task"), [inquiry.task_id] if inquiry.task_id else []),
+        context.make_id("msg"),
+        "",
+        content,
+    )
+
+
+# ---------------------------------------------------------------------- content
+
+
+def _first_new(messages: list[Message]) -> int:
+    """Where what the agent has not heard yet begins: behind the last answer."""
+    return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
+
+
+def _content(messages: list[Message], first: int, context: Context) -> list[ContentItem]:
+    told: list[tuple[str, str]] = []
+    items: list[ContentItem] = []
+    for place, each in enumerate(messages):
+        texts: list[str] = []
+        for number, part in enumerate(each.parts):
+            _one(part, f"messages[{place}].parts[{number}]", texts, items, context, place >= first)
+        if place >= first and (texts or each.parts):
+            told.append((_speaker(each), "".join(texts)))
+    if len(told) == 1 and told[0][0] == "user":
+        return [ContentItem(text=told[0][1]), *items]
+    return [ContentItem(text="\n".join(f"[{who}] {text}" for who, text in told)), *items]
+
+
+def _speaker(each: Message) -> str:
+    if each.role == "tool":
+        result = next((p for p in each.parts if isinstance(p, ToolResult)), None)
+        return f"tool:{(result.name if result else None) or each.name or 'tool'}"
+    return "system" if each.role == "developer" else each.role
+
+
+def _one(part: Part, place: str, texts: list[str], items: list[ContentItem], context: Context, wanted: bool) -> None:
+    match part:
+        case Text() | Refusal():
+            texts.append(part.text)
+        case Reasoning():
+            context.lost.add(Feature.REASONING_HISTORY)
+        case ToolCall() | Data():
+            texts.append(as_text(part))
+        case ToolResult():
+            for number, inner in enumerate(part.parts):
+                _one(inner, f"{place}.parts[{number}]", texts, items, context, wanted)
+        case Media():
+            _medium(part, place, texts, items, wanted)
+
+
+def _medium(media: Media, place: str, texts: list[str], items: list[ContentItem], wanted: bool) -> None:
+    if isinstance(media.source, FileRef):
+        raise Unsupported(f"{place}: an agent cannot fetch a file by its id.", param=place)
+    if not isinstance(media.source, Inline):
+        texts.append(as_text(media))
+        return
+    item = item_of(media)
+    if item is None:
+        what = "a video" if media.kind is MediaKind.VIDEO else "bytes that are no base64"
+        raise Unsupported(f"{place}: expected text, an image, a sound or a file, got {what}.", param=place)
+    if wanted:
+        items.append(item)
+
+
+def _note_losses(request: Request, context: Context) -> None:
+    for feature, name in _LOST:
+        if getattr(request, name) not in (None, [], {}):
+            context.lost.add(feature)
+    sampling = request.sampling
+    if any(getattr(sampling, name) is not None for name in sampling.__dataclass_fields__ if name != "n"):
+        context.lost.add(Feature.SAMPLING)

@@ -1,0 +1,246 @@
+"""Sessions: what a dialect does whose clients and servers talk in both directions over one call.
+
+Protocol state without I/O. Transports feed these machines messages and the time (monotonic seconds) and send what they
+give; frames are bare messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from bridge.codec.card import Card
+from bridge.codec.context import Context
+from bridge.codec.surface import Endpoint
+from bridge.codec.wire import FrameLike
+from bridge.errors import Failure
+from bridge.model.events import Event
+from bridge.model.request import Request
+
+if TYPE_CHECKING:
+    from bridge.codec.dialect import Encoder, Options
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """How a connection is made. `max_message` in bytes; `ca`, `cert` and `key` are files, all None = plaintext.
+
+    `grace`: seconds that a session has to stop by itself. `idle`: seconds after which an unused one is stopped.
+    """
+
+    max_message: int
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    grace: float = 30.0
+    idle: float = 600.0
+
+    @property
+    def secure(self) -> bool:
+        return any((self.ca, self.cert, self.key))
+
+
+# ---------------------------------------------------------------------- as the caller
+
+
+class CallerSession(Protocol):
+    """One session towards a backend: one turn after the other."""
+
+    path: str
+    """The method that is called."""
+
+    over: bool
+    """Whether the peer ended the session: nothing can be asked any more."""
+
+    def ask(self, request: Request, context: Context) -> list[bytes]:
+        """The messages that ask this; a new turn. Raises `Unsupported` for what the card refuses."""
+        ...
+
+    def feed(self, frames: Sequence[FrameLike], now: float) -> list[Event]:
+        """The events of the turn that these messages make; never raises on wire data."""
+        ...
+
+    @property
+    def due(self) -> float | None:
+        """When `wake` wants to be called, if nothing comes before."""
+        ...
+
+    def wake(self, now: float) -> list[Event]:
+        """Time has passed in silence, which may end a turn."""
+        ...
+
+    def stop(self) -> list[bytes]:
+        """The messages that ask the peer to end the session; none when it was asked already."""
+        ...
+
+    def close(self, failure: Failure | None) -> list[Event]:
+        """The call is over, cleanly or for `failure`: the events that end the turn."""
+        ...
+
+
+# ---------------------------------------------------------------------- as the answering side
+
+
+class CalleeSession(Protocol):
+    """One session of a client with one of our agents."""
+
+    name: str
+    """The session's id."""
+
+    owner: str
+    """Whose conversation it is."""
+
+    stopping: bool
+    """Whether the client has asked for the end: what is queued is answered, then comes `farewell`."""
+
+    cancels: bool
+    """Whether asking for the end cancels the turn that runs."""
+
+    def feed(self, frame: bytes) -> bytes | None:
+        """What of this message is to be run as a request; None when nothing is."""
+        ...
+
+    def encoder(self, context: Context) -> Encoder:
+        """Writes the answers of the next turn."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether the last turn's answers ended the session already."""
+        ...
+
+    def farewell(self) -> list[bytes]:
+        """The messages that end the session."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAgent:
+    """One of our routes as an agent: its options, and the cards of the backends that answer."""
+
+    options: Options
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Respond:
+    """Answer with this message."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer with this gRPC status (its name) and details."""
+
+    status: str
+    details: str
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Answer with what becomes of the nodes, as `Hub.news` tells it, until this subscriber is gone."""
+
+    subscriber: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Hand the messages on to this node's method, unchanged, and its answers and status back.
+
+    `session`: the id for `Hub.closed`, where it is a session.
+    """
+
+    node: str
+    address: str
+    path: str
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Connect to this node first: then `Hub.dialed` says what to answer."""
+
+    node: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """One of our own agents answers."""
+
+    agent: str
+    session: CalleeSession
+
+
+Reply = Respond | Refuse | Forward | Dial | Serve | Watch
+
+
+class Member(Protocol):
+    """How one of our agents stays known at a foreign registry."""
+
+    gateway: str
+    """The address of the registry, `host:port`."""
+
+    address: str
+    """Where we say that the agent is."""
+
+    def next(self, now: float) -> tuple[str, bytes] | float:
+        """The method to call and its message, or the time before which there is nothing to say."""
+        ...
+
+    def answered(self, body: bytes | None, now: float) -> bool:
+        """What the registry answered, None = an error; whether the agent is known there now."""
+        ...
+
+    def leave(self) -> tuple[str, bytes] | None:
+        """What to call when the agent goes; None when it is not known there."""
+        ...
+
+
+class Hub(Protocol):
+    """Who is reachable here, and by whom what is answered: the registry and the routing of one address."""
+
+    check_every: float
+    """Seconds between two calls of `expire`."""
+
+    dial_timeout: float
+    """Seconds that connecting to a node that registers may take."""
+
+    @property
+    def addresses(self) -> set[str]:
+        """Where the nodes are that are known now."""
+        ...
+
+    def call(self, endpoint: Endpoint, body: bytes, now: float) -> Reply:
+        """Who answers a single message."""
+        ...
+
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float) -> Reply:
+        """Who answers a session, by its first message; None when it ended without one."""
+        ...
+
+    def closed(self, session: str) -> None:
+        """A session that `open` let in is over."""
+        ...
+
+    def dialed(self, node: str, connected: bool, now: float) -> Reply:
+        """What to answer the node that was dialed."""
+        ...
+
+    def lost(self, node: str) -> None:
+        """The node cannot be reached any more."""
+        ...
+
+    def news(self, subscriber: str) -> list[bytes] | None:
+        """The messages for a subscriber since the last call; None when it is none any more."""
+        ...
+
+    def unwatched(self, subscriber: str) -> None:
+        """The call of this subscriber is over."""
+        ...
+
+    def expire(self, now: float) -> list[str]:
+        """Forgets the nodes that were silent for too long; their ids."""
+        ...

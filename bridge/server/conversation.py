@@ -1,0 +1,162 @@
+"""A session of a client with one of our agents over gRPC: inquiries in order, each a run, its answers, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import grpc.aio
+
+from bridge.codec import Context, Losses, WireRequest
+from bridge.codec.session import CalleeSession
+from bridge.engine import Bridge, Caller, Route
+from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.model import Event, RunFailed, RunStarted
+from bridge.pipeline import trouble
+from bridge.server.access import Gate
+from bridge.server.runs import Report
+
+log = logging.getLogger("bridge.grpc")
+
+_QUEUE = 32
+"""Inquiries of one session that wait for their turn; then its client has to wait."""
+
+
+class Conversation:
+    """A session with one of our agents: inquiries are read ahead and answered one after the other."""
+
+    def __init__(self, session: CalleeSession, route: Route, turns: Turns, rpc: Any, leaving: asyncio.Event) -> None:
+        self._session = session
+        self._route = route
+        self._turns = turns
+        self._rpc = rpc
+        self._leaving = leaving
+        self._asked: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
+        self._turn: asyncio.Task[None] | None = None
+
+    async def run(self, first: bytes, idle: float) -> None:
+        loop = asyncio.get_running_loop()
+        listening = loop.create_task(self._listen(first, idle))
+        leaving = loop.create_task(self._leaving.wait())
+        try:
+            while (body := await self._next(leaving)) is not None:
+                self._turn = loop.create_task(self._turns.answer(self._session, self._route, body, self._rpc))
+                await self._finish()
+                if self._session.over:
+                    return
+            for frame in self._session.farewell():
+                await self._rpc.write(frame)
+        finally:
+            tasks: list[asyncio.Task[Any]] = [listening, leaving, *([self._turn] if self._turn is not None else [])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _next(self, leaving: asyncio.Task[bool]) -> bytes | None:
+        """The next inquiry; None when the session shall end."""
+        if not self._asked.empty():
+            return self._asked.get_nowait()
+        asked = asyncio.get_running_loop().create_task(self._asked.get())
+        try:
+            await asyncio.wait({asked, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return asked.result() if asked.done() else None
+        finally:
+            asked.cancel()
+
+    async def _finish(self) -> None:
+        """Waits for the turn, which the caller may have canceled by asking for the end."""
+        assert self._turn is not None
+        await asyncio.wait({self._turn})
+        if not self._turn.cancelled():
+            self._turn.result()
+
+    async def _listen(self, first: bytes, idle: float) -> None:
+        """Reads ahead until the caller asks for the end, or says nothing more for `idle` seconds."""
+        session = self._session
+        message: Any = first
+        # A call that broke is over: whoever writes to it notices, and nobody says anything more in it.
+        with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
+            while message is not grpc.aio.EOF and not session.stopping:
+                body = session.feed(message)
+                if body is not None:
+                    await self._asked.put(body)
+                if not session.stopping:
+                    message = await self._rpc.read()
+        if session.stopping and session.cancels and self._turn is not None:
+            self._turn.cancel()
+        if not session.stopping:
+            await asyncio.sleep(idle)
+        await self._asked.put(None)
+
+
+class Turns:
+    """Runs one inquiry at a backend and writes its answers."""
+
+    def __init__(self, bridge: Bridge, gate: Gate) -> None:
+        self._bridge = bridge
+        self._gate = gate
+
+    async def answer(self, session: CalleeSession, route: Route, body: bytes, rpc: Any) -> None:
+        """Whatever goes wrong is an answer that says so; a caller who left cancels the run."""
+        run_id = uuid.uuid4().hex
+        report = Report(run_id, route.path, route.dialect.name, run_id)
+        context = Context(run_id, session.name, time.time(), route.options, lost=Losses())
+        try:
+            await self._run(session, route, body, rpc, context, report)
+        except BridgeError as error:
+            await self._failed(session, error.failure, rpc, context, report)
+        except asyncio.CancelledError:
+            report.status = report.status or "canceled"
+            raise
+        except Exception as error:
+            trouble.report(log, f"run {run_id} broke", error)
+            failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this inquiry.")
+            await self._failed(session, failure, rpc, context, report)
+        finally:
+            report.write()
+
+    async def _run(
+        self, session: CalleeSession, route: Route, body: bytes, rpc: Any, context: Context, report: Report
+    ) -> None:
+        request = route.dialect.decode_request(WireRequest(body=body), context)
+        context.request, context.model = request, request.model
+        async with self._gate:
+            run = await self._bridge.run(
+                route,
+                request,
+                card=route.dialect.card,
+                caller=Caller(session.owner, context.run_id),
+                lost=context.lost,
+                run_id=context.run_id,
+                created_at=context.created_at,
+            )
+            report.back = run.backend.name
+            context.model = context.model or run.call.context.model
+            encoder = session.encoder(context)
+            try:
+                while not run.done:
+                    await _write(encoder.encode(await run.read()), rpc, report)
+                await _write(encoder.close(), rpc, report)
+            finally:
+                report.of(run)
+                await run.close()
+
+    async def _failed(
+        self, session: CalleeSession, failure: Failure, rpc: Any, context: Context, report: Report
+    ) -> None:
+        report.status = str(failure.code)
+        encoder = session.encoder(context)
+        events: list[Event] = [RunStarted(context.run_id, context.thread_id), RunFailed(failure)]
+        await _write([*encoder.encode(events), *encoder.close()], rpc, report)
+
+
+async def _write(frames: Sequence[Any], rpc: Any, report: Report) -> None:
+    for frame in frames:
+        data = frame if isinstance(frame, bytes) else frame.data
+        report.sent += len(data)
+        await rpc.write(data)

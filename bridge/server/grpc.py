@@ -1,0 +1,336 @@
+"""The gRPC server: the routes that have an address, each as an agent there. A handler per operation, none per dialect.
+
+Whom a message is for is the dialect's to say (`bridge.codec.session.Hub`); what is moved, dialed, run and waited for is
+here. Messages stay bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from bridge.codec import Dialect, Endpoint, Operation
+from bridge.codec.session import (
+    Channel,
+    Dial,
+    Forward,
+    Hub,
+    Member,
+    OwnAgent,
+    Refuse,
+    Reply,
+    Respond,
+    Serve,
+    Watch,
+)
+from bridge.engine import Bridge, Route
+from bridge.errors import ConfigError
+from bridge.server.access import Gate
+from bridge.server.conversation import Conversation, Turns
+from bridge.transports.grpc import channel_options, open_channel
+
+log = logging.getLogger("bridge.grpc")
+
+_GATEWAY_TIMEOUT = 10.0
+"""Seconds for what a foreign gateway is told."""
+_FORWARD_TIMEOUT = 60.0
+"""Seconds for a single message that is handed on: such a call always has a deadline."""
+
+
+def servers(bridge: Bridge, gate: Gate) -> list[GrpcServer]:
+    """A server for each address that routes of the bridge name."""
+    found: dict[tuple[str, Dialect], list[Route]] = {}
+    for route in bridge.routes:
+        if route.listen is not None:
+            found.setdefault((route.listen, route.dialect), []).append(route)
+    return [GrpcServer(bridge, gate, address, routes) for (address, _), routes in found.items()]
+
+
+class GrpcServer:
+    """The agents at one address. `start` it inside the running loop, `stop` it before the loop ends."""
+
+    def __init__(self, bridge: Bridge, gate: Gate, address: str, routes: Sequence[Route]) -> None:
+        """Raises `ConfigError` when the routes disagree on how the address is served."""
+        self.address = address
+        dialect = routes[0].dialect
+        settings = [dialect.channel(route.options) for route in routes]
+        if len({(s.ca, s.cert, s.key, s.max_message) for s in settings}) > 1:
+            raise ConfigError(f"routes at {address} share one server, so that tls and max_message must be the same.")
+        self._settings: Channel = settings[0]
+        self._routes = {route.agent_id or "": route for route in routes}
+        agents = {
+            name: OwnAgent(route.options, tuple(b.card for b in route.backends)) for name, route in self._routes.items()
+        }
+        self._hub: Hub = dialect.hub(address, agents)
+        found = [dialect.member(address, name, agent) for name, agent in agents.items()]
+        self._members = [member for member in found if member is not None]
+        if len({(m.gateway, m.address) for m in self._members}) < len(self._members):
+            raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
+        self._handlers = _Handlers(dialect, self)
+        self._turns = Turns(bridge, gate)
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._busy: Counter[str] = Counter()
+        self._server: grpc.aio.Server | None = None
+        self._chores: list[asyncio.Task[None]] = []
+        self._leaving = asyncio.Event()
+        self._watchers: set[asyncio.Event] = set()
+
+    async def start(self) -> None:
+        """Raises `OSError` when the address cannot be had, or a file of the certificates cannot be read."""
+        options = [*channel_options(self._settings), ("grpc.so_reuseport", 0)]
+        server = grpc.aio.server(options=options)
+        server.add_generic_rpc_handlers((self._handlers,))
+        try:
+            if self._settings.secure:
+                server.add_secure_port(self.address, _credentials(self._settings))
+            else:
+                server.add_insecure_port(self.address)
+        except RuntimeError:
+            raise OSError(f"the agents' address {self.address} cannot be listened on") from None
+        await server.start()
+        self._server = server
+        loop = asyncio.get_running_loop()
+        chores = [self._clean(), *(self._stay(member) for member in self._members)]
+        self._chores = [loop.create_task(chore) for chore in chores]
+
+    async def stop(self, grace: float) -> None:
+        """Takes no more; turns that run have `grace` seconds, and idle sessions are told goodbye now."""
+        self._leaving.set()
+        self._tell()
+        chores, self._chores = self._chores, []
+        for chore in chores:
+            chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
+        if self._server is not None:
+            await self._server.stop(grace)
+        for address in list(self._channels):
+            await self._channels.pop(address).close()
+
+    async def _clean(self) -> None:
+        """Forgets nodes that were silent for too long."""
+        while True:
+            await asyncio.sleep(self._hub.check_every)
+            for name in self._hub.expire(time.monotonic()):
+                log.info("the node %s was silent for too long and is forgotten", name)
+            self._tell()
+            for address in set(self._channels) - self._hub.addresses - set(self._busy):
+                await self._channels.pop(address).close()
+
+    async def _stay(self, member: Member) -> None:
+        """Keeps one of our agents known at a foreign gateway, and says goodbye when it is canceled."""
+        async with open_channel(member.gateway, self._settings) as channel:
+            known = False
+            try:
+                while True:
+                    todo = member.next(time.monotonic())
+                    if isinstance(todo, float):
+                        await asyncio.sleep(todo - time.monotonic())
+                        continue
+                    body, why = await _told(channel, todo)
+                    before, known = known, member.answered(body, time.monotonic())
+                    if known != before or not known:
+                        level = logging.INFO if known else logging.WARNING
+                        log.log(level, "gateway %s: %s", member.gateway, "registered" if known else f"not known: {why}")
+            finally:
+                farewell = member.leave()
+                if farewell is not None:
+                    await _told(channel, farewell)
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = open_channel(address, self._settings)
+        return channel
+
+    # ------------------------------------------------------------------ single messages
+
+    async def answer(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
+        try:
+            return await self._answered(endpoint, body, rpc)
+        finally:
+            self._tell()
+
+    async def watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
+        """What becomes of the nodes, for one subscriber; it hears no more when the server stops."""
+        reply = self._hub.call(endpoint, body, time.monotonic())
+        if not isinstance(reply, Watch):
+            await _refuse(rpc, reply)
+            return
+        told = asyncio.Event()
+        self._watchers.add(told)
+        try:
+            # The head goes out now: who reads it knows that nothing is missed from here on.
+            await rpc.send_initial_metadata(())
+            while not self._leaving.is_set() and (news := self._hub.news(reply.subscriber)) is not None:
+                for message in news:
+                    await rpc.write(message)
+                await told.wait()
+                told.clear()
+        finally:
+            self._watchers.discard(told)
+            self._hub.unwatched(reply.subscriber)
+
+    def _tell(self) -> None:
+        for told in self._watchers:
+            told.set()
+
+    async def _answered(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
+        reply = self._hub.call(endpoint, body, time.monotonic())
+        if isinstance(reply, Dial):
+            reply = await self._dial(reply)
+        if isinstance(reply, Forward):
+            return await self._forward(reply, body, rpc)
+        if isinstance(reply, Respond):
+            return reply.body
+        return await _refuse(rpc, reply)
+
+    async def _dial(self, dial: Dial) -> Reply:
+        """Connects to a node that registers. Nobody else waits for that."""
+        channel = self._channel(dial.address)
+        connected = True
+        try:
+            async with asyncio.timeout(self._hub.dial_timeout):
+                await channel.channel_ready()
+        except TimeoutError:
+            connected = False
+            await self._channels.pop(dial.address, channel).close()
+        except asyncio.CancelledError:
+            self._hub.dialed(dial.node, False, time.monotonic())
+            raise
+        return self._hub.dialed(dial.node, connected, time.monotonic())
+
+    async def _forward(self, forward: Forward, body: bytes, rpc: Any) -> bytes:
+        left = rpc.time_remaining()
+        timeout = min(_FORWARD_TIMEOUT, left) if left is not None else _FORWARD_TIMEOUT
+        try:
+            answer: bytes = await self._channel(forward.address).unary_unary(forward.path)(body, timeout=timeout)
+        except grpc.aio.AioRpcError as error:
+            return await self._passed_on(forward, error.code(), error.details(), rpc)
+        return answer
+
+    async def _passed_on(self, forward: Forward, code: grpc.StatusCode, details: str | None, rpc: Any) -> bytes:
+        """A node's own status goes to the caller; one that cannot be reached is forgotten."""
+        if code is grpc.StatusCode.UNAVAILABLE:
+            self._hub.lost(forward.node)
+            self._tell()
+        return await _abort(rpc, code, details or "")
+
+    # ------------------------------------------------------------------ sessions
+
+    async def session(self, endpoint: Endpoint, rpc: Any) -> None:
+        came = await rpc.read()
+        first = None if came is grpc.aio.EOF else came
+        reply = self._hub.open(endpoint, first, time.monotonic())
+        if isinstance(reply, Serve) and first is not None:
+            try:
+                await Conversation(reply.session, self._routes[reply.agent], self._turns, rpc, self._leaving).run(
+                    first, self._settings.idle
+                )
+            finally:
+                self._hub.closed(reply.session.name)
+        elif isinstance(reply, Forward) and first is not None:
+            try:
+                await self._relay(reply, first, rpc)
+            finally:
+                self._hub.closed(reply.session or "")
+        else:
+            await _refuse(rpc, reply)
+
+    async def _relay(self, forward: Forward, first: bytes, rpc: Any) -> None:
+        """Both directions, message by message, until the node ends it."""
+        self._busy[forward.address] += 1
+        stream = self._channel(forward.address).stream_stream(forward.path)()
+        upwards = asyncio.get_running_loop().create_task(_upwards(first, rpc, stream))
+        try:
+            while (message := await stream.read()) is not grpc.aio.EOF:
+                await rpc.write(message)
+            code, details = await stream.code(), await stream.details()
+        except grpc.aio.AioRpcError as error:
+            code, details = error.code(), error.details()
+        finally:
+            upwards.cancel()
+            stream.cancel()
+            self._busy[forward.address] -= 1
+            self._busy += Counter()
+        if code is not grpc.StatusCode.OK:
+            await self._passed_on(forward, code, details, rpc)
+
+
+async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes]) -> tuple[bytes | None, str]:
+    """What a gateway answers; None and why when it does not."""
+    try:
+        return await channel.unary_unary(todo[0])(todo[1], timeout=_GATEWAY_TIMEOUT), "it said no"
+    except grpc.aio.AioRpcError as error:
+        return None, error.code().name
+
+
+async def _upwards(first: bytes, rpc: Any, stream: Any) -> None:
+    """What the caller says, to the node. That the call is over is noticed where its answers are read."""
+    with contextlib.suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+        await stream.write(first)
+        while (message := await rpc.read()) is not grpc.aio.EOF:
+            await stream.write(message)
+        await stream.done_writing()
+
+
+class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Finds the endpoint of a method and what serves its operation."""
+
+    def __init__(self, dialect: Dialect, server: GrpcServer) -> None:
+        self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
+        self._server = server
+
+    def service(self, details: Any) -> Any:
+        endpoint = self._endpoints.get(details.method)
+        if endpoint is None:
+            return None
+        if endpoint.operation is Operation.SESSION:
+            return grpc.stream_stream_rpc_method_handler(_of(self._session, endpoint))
+        if endpoint.operation is Operation.SUBSCRIBE:
+            return grpc.unary_stream_rpc_method_handler(_of(self._watch, endpoint))
+        return grpc.unary_unary_rpc_method_handler(_of(self._answer, endpoint))
+
+    async def _session(self, endpoint: Endpoint, messages: Any, rpc: Any) -> None:
+        await self._server.session(endpoint, rpc)
+
+    async def _watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
+        await self._server.watch(endpoint, body, rpc)
+
+    async def _answer(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
+        return await self._server.answer(endpoint, body, rpc)
+
+
+def _of(handler: Callable[[Endpoint, Any, Any], Awaitable[Any]], endpoint: Endpoint) -> Callable[..., Awaitable[Any]]:
+    async def handle(came: Any, rpc: Any) -> Any:
+        return await handler(endpoint, came, rpc)
+
+    return handle
+
+
+async def _refuse(rpc: Any, reply: Reply) -> bytes:
+    if not isinstance(reply, Refuse):
+        raise TypeError(f"expected an answer, got {type(reply).__name__}")
+    return await _abort(rpc, grpc.StatusCode[reply.status], reply.details)
+
+
+async def _abort(rpc: Any, code: grpc.StatusCode, details: str) -> bytes:
+    await rpc.abort(code, details)
+    raise AssertionError("unreachable: abort raises")
+
+
+def _credentials(settings: Channel) -> Any:
+    """Raises `OSError` for files that cannot be read. With `ca` callers have to show a certificate of theirs."""
+    if not settings.key or not settings.cert:
+        raise ConfigError("tls: a server needs cert and key.")
+    pair = (Path(settings.key).read_bytes(), Path(settings.cert).read_bytes())
+    ca = Path(settings.ca).read_bytes() if settings.ca else None
+    return grpc.ssl_server_credentials([pair], ca, ca is not None)

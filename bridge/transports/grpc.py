@@ -1,0 +1,326 @@
+"""Calls backends over gRPC: sessions in both directions, and short questions. Messages stay bytes.
+
+A session is read by a task of its own: in `grpc.aio` a read that is cancelled cancels the call, and a session that is
+not wanted any more has to be stopped and drained instead (some agents never answer again after a cancel).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, Options, WireResponse
+from bridge.codec.naming import ModelNames
+from bridge.codec.session import CallerSession, Channel
+from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.model import Event, Request
+from bridge.model.events import TERMINAL
+from bridge.pipeline.backend import CallInfo, Retry, Timeouts
+
+log = logging.getLogger("bridge.grpc")
+
+_AHEAD = 64
+"""Messages that are read before somebody takes them; then the peer has to wait."""
+
+_STATUS = "grpc-status"
+_WRITTEN_TOO_LATE = "Internal error from Core"
+
+
+def channel_options(settings: Channel) -> list[tuple[str, int]]:
+    """The arguments of a channel or server."""
+    return [
+        ("grpc.max_receive_message_length", settings.max_message),
+        ("grpc.max_send_message_length", settings.max_message),
+    ]
+
+
+def open_channel(address: str, settings: Channel) -> grpc.aio.Channel:
+    """A channel, made inside the running loop; it connects at first use. Raises `OSError` for unreadable files."""
+    options = channel_options(settings)
+    if not settings.secure:
+        return grpc.aio.insecure_channel(address, options=options)
+    credentials = grpc.ssl_channel_credentials(_pem(settings.ca), _pem(settings.key), _pem(settings.cert))
+    return grpc.aio.secure_channel(address, credentials, options=options)
+
+
+def _pem(name: str | None) -> bytes | None:
+    return Path(name).read_bytes() if name else None
+
+
+class GrpcBackend:
+    """A configured backend that speaks a dialect over gRPC. `url` is `host:port`."""
+
+    def __init__(
+        self,
+        name: str,
+        dialect: Dialect,
+        url: str,
+        *,
+        names: ModelNames | None = None,
+        timeouts: Timeouts | None = None,
+        retry: Retry | None = None,
+        options: Options | None = None,
+    ) -> None:
+        self.name = name
+        self.dialect = dialect
+        self.card: Card = dialect.card
+        self.names = names or ModelNames()
+        self.timeouts = timeouts or Timeouts()
+        self.retry = retry or Retry()
+        self.options = options if options is not None else dialect.back_options()
+        self.settings = dialect.channel(self.options)
+        self._address = url
+        self._channel: grpc.aio.Channel | None = None
+        self._kept: dict[str, Session] = {}
+        self._chores: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        if self._channel is None:
+            self._channel = open_channel(self._address, self.settings)
+
+    async def close(self) -> None:
+        """Stops kept sessions, gives those that are stopping their grace, and closes the connection."""
+        for key in list(self._kept):
+            self.stop(self._kept.pop(key))
+        if self._chores:
+            await asyncio.gather(*self._chores, return_exceptions=True)
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            raise RuntimeError(f"backend {self.name!r} is not started")
+        return self._channel
+
+    def later(self, chore: Coroutine[Any, Any, None]) -> None:
+        """Does something short beside the runs."""
+        task = asyncio.get_running_loop().create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    def model_for(self, asked: str | None) -> str | None:
+        return self.names.model_for(asked)
+
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
+        return {}
+
+    def call(self, request: Request, info: CallInfo, lost: Losses) -> GrpcCall:
+        model = self.model_for(request.model)
+        context = Context(info.run_id, info.thread_id, info.created_at, self.options, model, request, lost)
+        key = self.dialect.session_key(request, context)
+        kept = self._kept.pop(f"{info.owner}\0{key}", None) if key is not None else None
+        if kept is not None and kept.usable:
+            session = kept
+        else:
+            session = Session(self, self.dialect.caller(context))
+        try:
+            messages = session.machine.ask(request, context)
+        except BaseException:
+            if session is kept:
+                self.stop(session)
+            raise
+        return GrpcCall(self, session, messages, context, f"{info.owner}\0{key}" if key is not None else None)
+
+    def keep(self, key: str, session: Session) -> None:
+        """Keeps a session for the next request of its conversation, until it was idle for too long."""
+        other = self._kept.get(key)
+        if other is not None:
+            self.stop(other)
+        self._kept[key] = session
+
+        def expired() -> None:
+            if self._kept.get(key) is session:
+                self.stop(self._kept.pop(key))
+
+        session.timer = asyncio.get_running_loop().call_later(self.settings.idle, expired)
+
+    def stop(self, session: Session) -> None:
+        """Ends a session as its protocol wants it, beside the runs."""
+        self.later(session.drain(self.settings.grace))
+
+    async def models(self) -> list[ModelInfo]:
+        wire = self.dialect.models_request()
+        if wire is None:
+            return []
+        try:
+            body = await self.channel.unary_unary(wire.path)(wire.body, timeout=self.timeouts.first_event or 60.0)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return []
+            raise BackendError.of(self.failure_of(error.code(), error.details())) from None
+        return self.dialect.decode_models(WireResponse(200, {"content-type": self.dialect.content_type}, body))
+
+    async def count(self, request: Request, info: CallInfo) -> int | None:
+        return None
+
+    def failure_of(self, code: grpc.StatusCode, details: str | None) -> Failure:
+        """What a status means in our words."""
+        wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))
+        return self.dialect.decode_error(wire)
+
+
+class Session:
+    """One call in both directions, with the machine that knows its protocol."""
+
+    def __init__(self, backend: GrpcBackend, machine: CallerSession) -> None:
+        self.machine = machine
+        self.timer: asyncio.TimerHandle | None = None
+        self.ended: Failure | None = None
+        self._backend = backend
+        self._stream: Any = None
+        self._came: asyncio.Queue[bytes | None] = asyncio.Queue(_AHEAD)
+        self._reader: asyncio.Task[None] | None = None
+        self._eof = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether another turn can be asked; takes the session out of its idle time."""
+        if self.timer is not None:
+            self.timer.cancel()
+        return not self._eof and not self.machine.over and self._reader is not None and not self._reader.done()
+
+    @property
+    def late(self) -> bool:
+        """Whether something came since the last turn ended."""
+        return not self._came.empty()
+
+    async def send(self, messages: list[bytes]) -> None:
+        """Sends these; the first ones open the call. A call that is over already is noticed by the reader."""
+        if self._stream is None:
+            self._stream = self._backend.channel.stream_stream(self.machine.path)()
+            self._reader = asyncio.get_running_loop().create_task(self._read())
+        try:
+            for message in messages:
+                await self._stream.write(message)
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            return
+
+    async def _read(self) -> None:
+        stream = self._stream
+        try:
+            while (message := await stream.read()) is not grpc.aio.EOF:
+                await self._came.put(message)
+            code = await stream.code()
+            self._end(code, await stream.details())
+        except grpc.aio.AioRpcError as error:
+            self._end(error.code(), error.details())
+        await self._came.put(None)
+
+    def _end(self, code: grpc.StatusCode, details: str | None) -> None:
+        """How the call ended. Writing into one that the peer has just ended makes grpc hide the peer's own status."""
+        if code is not grpc.StatusCode.OK and details != _WRITTEN_TOO_LATE:
+            self.ended = self._backend.failure_of(code, details)
+
+    async def batch(self, seconds: float | None) -> list[bytes] | None:
+        """All messages that are there, at least one; none after `seconds` of silence; None at the end of the call."""
+        if self._eof:
+            return None
+        try:
+            async with asyncio.timeout(seconds):
+                message = await self._came.get()
+        except TimeoutError:
+            return []
+        out: list[bytes] = []
+        while message is not None:
+            out.append(message)
+            if self._came.empty():
+                return out
+            message = self._came.get_nowait()
+        self._eof = True
+        return out or None
+
+    async def drain(self, grace: float) -> None:
+        """Asks the peer to end, reads and discards until it did, and cancels the call when it does not."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self._stream is None:
+            return
+        try:
+            async with asyncio.timeout(grace):
+                await self.send(self.machine.stop())
+                await self._stream.done_writing()
+                while (messages := await self.batch(None)) is not None:
+                    # Only to learn of the end: the turn itself is over.
+                    self.machine.feed(messages, time.monotonic())
+        except (TimeoutError, grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            log.debug("backend %s: a session did not stop by itself", self._backend.name)
+        finally:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Lets go of the call at once."""
+        if self._stream is not None:
+            self._stream.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
+
+
+class GrpcCall:
+    """One turn. See `bridge.pipeline.backend.Call` for what each method promises."""
+
+    def __init__(
+        self, backend: GrpcBackend, session: Session, messages: list[bytes], context: Context, key: str | None
+    ) -> None:
+        self.context = context
+        self.frames: list[FrameLike] = []
+        self.whole: WireResponse | None = None
+        self.wire_ended = False
+        self._backend = backend
+        self._session: Session | None = session
+        self._machine = session.machine
+        self._messages = messages
+        self._key = key
+        self._over = False
+
+    async def open(self) -> None:
+        session = self._session
+        assert session is not None, "open() after close()"
+        if session.late:
+            log.warning("run %s: late messages of the turn before come with this one", self.context.run_id)
+        try:
+            async with asyncio.timeout(self._backend.timeouts.connect):
+                await session.send(self._messages)
+        except TimeoutError:
+            text = "The backend could not be reached in time."
+            raise BackendError(text, code=ErrorCode.BACKEND_TIMEOUT) from None
+
+    async def read(self) -> list[Event]:
+        if self._over:
+            return []
+        session = self._session
+        assert session is not None, "read() after close()"
+        due = self._machine.due
+        messages = await session.batch(None if due is None else max(0.0, due - time.monotonic()))
+        if messages is None:
+            events = self._machine.close(session.ended)
+        elif messages:
+            self.frames += messages
+            events = self._machine.feed(messages, time.monotonic())
+        else:
+            events = self._machine.wake(time.monotonic())
+        if events and type(events[-1]) in TERMINAL:
+            self._over = self.wire_ended = True
+        return events
+
+    def fail(self, failure: Failure) -> list[Event]:
+        self._over = True
+        self._key = None
+        return self._machine.close(failure)
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if self._over and self._key is not None and not self._machine.over and session.usable:
+            self._backend.keep(self._key, session)
+        else:
+            self._backend.stop(session)

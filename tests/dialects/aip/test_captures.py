@@ -1,0 +1,69 @@
+"""Recorded sessions: what agents answered becomes what it means, cut anywhere; what callers sent is understood."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.aip import dialect
+from bridge.codec import Context, WireRequest
+from bridge.framing import messages
+from bridge.model import Answer, Media, MediaKind, Text, fold, verify
+from bridge.testing.wires import decode
+
+CAPTURES = Path(__file__).parents[2] / "captures" / "aip"
+
+
+def frames(name: str, direction: str, leg: int = 0) -> list[bytes]:
+    """The messages of one direction of a recorded session."""
+    rpc = json.loads((CAPTURES / f"{name}.json").read_text())["rpcs"][leg]
+    return [base64.b64decode(e["raw_b64"]) for e in rpc["events"] if e["dir"] == direction and "raw_b64" in e]
+
+
+def answer_of(pieces: list[bytes]) -> Answer:
+    whole = messages.join(pieces)
+    answer = fold(verify(decode(dialect, [whole])))
+    assert fold(verify(decode(dialect, [whole[n : n + 1] for n in range(len(whole))]))) == answer
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("session_single_turn", "Response to: Hello"),
+        ("session_pipelined_stop", None),
+        ("content_all_kinds", "Response to: mixed"),
+        ("session_closed_by_agent", None),
+    ],
+)
+def test_an_answer_that_was_recorded(name: str, text: str | None) -> None:
+    said = frames(name, "s2c")
+    answer = answer_of(said)
+    assert answer.failure is None
+    held = [m for m in map(_message, said) if m.get("session_status") == "HOLD_RESPONSE"] or [_message(said[-1])]
+    expected = "".join(item.get("text", "") for m in held for item in m["content"])
+    assert answer.text == (expected if text is None else text)
+
+
+def _message(raw: bytes) -> dict[str, Any]:
+    from google.protobuf import json_format
+
+    from . import schema
+
+    message = schema.tool().AgentMessage.FromString(raw)
+    return dict(json_format.MessageToDict(message, preserving_proto_field_name=True))
+
+
+def test_every_kind_of_content_is_understood() -> None:
+    body = frames("content_all_kinds", "c2s")[0]
+    context = Context("r", options=dialect.front_options())
+    request = dialect.decode_request(WireRequest(body=body), context)
+    text, image, audio, file = request.messages[0].parts
+    assert text == Text("mixed")
+    kinds = [(m.kind, m.mime) for m in (image, audio, file) if isinstance(m, Media)]
+    assert kinds == [(MediaKind.IMAGE, "image/png"), (MediaKind.AUDIO, "audio/wav"), (MediaKind.FILE, None)]
+    assert (request.thread_id, request.user_id) == ("s-bin", "tester")

@@ -1,0 +1,82 @@
+"""Routes and backends of this dialect in a configuration: what they need, and what is said when it is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge import ConfigError
+from bridge.codec import registry
+from bridge.config import parse
+
+ROUTE = {"dialect": "aip", "listen": "127.0.0.1:50051", "agent_id": "bridge", "backend": "demo"}
+
+
+def parsed(*routes: dict[str, Any], **sections: Any) -> Any:
+    backends = {"demo": {"dialect": "demo"}, **sections.pop("backends", {})}
+    return parse({"backends": backends, "routes": list(routes) or [ROUTE], **sections})
+
+
+def test_a_route_is_an_agent_at_an_address() -> None:
+    config = parsed(ROUTE, {**ROUTE, "agent_id": "other"}, {"dialect": "openai-chat", "path": "/v1", "backend": "demo"})
+    assert config.describe()[:2] == [
+        "gRPC   127.0.0.1:50051 bridge  aip -> demo (demo)",
+        "gRPC   127.0.0.1:50051 other  aip -> demo (demo)",
+    ]
+    assert config.routes[0].mount == "grpc://127.0.0.1:50051/bridge"
+
+
+@pytest.mark.parametrize("address", ["localhost:1", "[::1]:50051", "127.0.0.1:0"])
+def test_addresses(address: str) -> None:
+    assert parsed({**ROUTE, "listen": address}).routes[0].listen == address
+    backend = {"it": {"dialect": "aip", "url": address, "options": {"agent": "a", "cancel_grace": "500ms"}}}
+    assert parsed(backends=backend).backends["it"].options.cancel_grace == 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"listen": None}, "routes[0].listen: missing"),
+        ({"agent_id": None}, "routes[0].agent_id: missing"),
+        ({"path": "/aip"}, "routes[0].path: a route of aip is reached by listen and agent_id instead"),
+        ({"listen": "http://127.0.0.1:1"}, "routes[0].listen: expected an address such as"),
+        ({"listen": "127.0.0.1"}, "routes[0].listen: expected an address such as"),
+        ({"listen": "::1:50051"}, "routes[0].listen: expected an address such as"),
+        ({"listen": "h:70000"}, "routes[0].listen: expected an address such as"),
+        ({"listen": "0.0.0.0:50051"}, "routes[0].listen: other machines can reach this address"),
+        ({"passthrough": True}, "routes[0].passthrough: a route of aip has none"),
+        ({"durable": True}, "routes[0].durable: a route of aip has none"),
+        ({"options": {"stream": "all"}}, "routes[0].options.stream"),
+        ({"options": {"mode": "agent"}}, "expected gateway (host:port) with mode: agent"),
+        ({"options": {"idle_timeout": "soon"}}, "routes[0].options.idle_timeout"),
+    ],
+)
+def test_mistakes_in_a_route(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parsed({**ROUTE, **change})
+    assert told in caught.value.message
+
+
+def test_mistakes_between_routes() -> None:
+    with pytest.raises(ConfigError, match=r'"bridge" is already the agent of routes\[0\]'):
+        parsed(ROUTE, ROUTE)
+    with pytest.raises(ConfigError, match=r"server.workers: .*expected 1"):
+        parsed(server={"workers": 2})
+    assert parsed({**ROUTE, "listen": "0.0.0.0:1"}, server={"auth": "none"}).routes
+
+
+def test_a_backend_is_at_an_address() -> None:
+    with pytest.raises(ConfigError, match=r"backends.it.url: expected an address such as .* got .*http"):
+        parsed(backends={"it": {"dialect": "aip", "url": "http://127.0.0.1:50050"}})
+    with pytest.raises(ConfigError, match=r"backends.it.options.error_pattern: not a regular expression"):
+        parsed(backends={"it": {"dialect": "aip", "url": "h:1", "options": {"error_pattern": "("}}})
+
+
+def test_without_its_libraries_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    told = r"the dialect aip needs grpc, which is not installed; pip install 'dialect-bridge\[aip\]'"
+    with pytest.raises(ConfigError, match=rf"routes\[0\].dialect: {told}"):
+        parsed()
+    with pytest.raises(ConfigError, match=rf"backends.it.dialect: {told}"):
+        parsed({"dialect": "openai-chat", "path": "/v1", "backend": "it"}, backends={"it": {"dialect": "aip"}})

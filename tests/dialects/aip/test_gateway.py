@@ -1,0 +1,178 @@
+"""The gateway as a machine: recorded registrations and requests go in, time is ours."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.aip import dialect
+from adapters.aip.gateway import Gateway
+from adapters.aip.proto import text_field
+from bridge.codec import Endpoint
+from bridge.codec.session import Dial, Forward, OwnAgent, Refuse, Respond, Serve, Watch
+from bridge.transports.local import CARD
+
+from . import schema
+from .peers import quest
+
+CAPTURES = Path(__file__).parents[2] / "captures" / "aip"
+
+
+def recorded(name: str, kind: str) -> bytes:
+    """The first recorded message of this type in a capture."""
+    capture = json.loads((CAPTURES / f"{name}.json").read_text())
+    events = [e for rpc in capture["rpcs"] for e in rpc["events"] if e["type"] == kind]
+    return base64.b64decode(events[0]["raw_b64"])
+
+
+def endpoint(method: str) -> Endpoint:
+    return next(e for e in dialect.surface if e.path.endswith("/" + method))
+
+
+def gateway() -> Gateway:
+    options = dialect.front_options(name="Ours", domain="home", skills=[{"skill_id": "chat", "capability": "talks"}])
+    return Gateway("127.0.0.1:1", {"bridge": OwnAgent(options, (CARD,))}, heartbeat_timeout=30)
+
+
+def call(it: Gateway, method: str, body: Any, now: float = 0.0) -> Any:
+    return it.call(endpoint(method), body if isinstance(body, bytes) else body.SerializeToString(), now)
+
+
+def register(it: Gateway, body: bytes, method: str = "RegisterAgent", now: float = 0.0) -> str:
+    dial = call(it, method, body, now)
+    assert isinstance(dial, Dial)
+    assert isinstance(it.dialed(dial.node, True, now), Respond)
+    return dial.node
+
+
+def listed(it: Gateway, domain: str = "default") -> list[str]:
+    reply = call(it, "GetNodes", schema.message("GetNodesRequest", domain=domain))
+    peers = schema.tool().GetNodesResponse.FromString(reply.body).peers
+    return [p.agent_info.agent_id or p.tool_info.tool_id for p in peers]
+
+
+def test_an_own_agent_says_what_it_can() -> None:
+    reply = call(gateway(), "GetNodes", schema.message("GetNodesRequest", domain="home"))
+    info = schema.tool().GetNodesResponse.FromString(reply.body).peers[0].agent_info
+    assert (info.agent_id, info.name, info.address, info.domain) == ("bridge", "Ours", "127.0.0.1:1", "home")
+    assert (list(info.input_mode), list(info.output_mode)) == ([0, 1, 2, 3], [0, 1, 2, 3])
+    assert [(s.skill_id, s.capability) for s in info.skills] == [("chat", "talks")]
+
+
+def test_nodes_that_are_silent_for_too_long_are_forgotten() -> None:
+    it = gateway()
+    agent = register(it, recorded("register_agent", "AgentInfo"))
+    tool = register(it, recorded("register_tool", "ToolInfo"), "RegisterTool", now=5.0)
+    assert listed(it) == ["bridge", agent, tool]
+    beat = schema.message("HeartbeatRequest", sender_id=agent)
+    assert schema.tool().HeartbeatResponse.FromString(call(it, "Heartbeat", beat, 20.0).body).success
+    assert it.expire(35.0) == []
+    assert it.expire(35.1) == [tool]
+    assert it.expire(50.0) == []
+    assert it.expire(50.1) == [agent]
+    assert listed(it) == ["bridge"]
+
+
+def test_a_session_and_a_tool_call_are_beats_of_their_sender() -> None:
+    it = gateway()
+    sender = register(it, schema.message("AgentInfo", agent_id="client", address="a:1").SerializeToString())
+    opened = it.open(endpoint("CallAgent"), quest("START_QUEST").SerializeToString(), 20.0)
+    assert isinstance(opened, Serve)
+    assert it.expire(45.0) == []
+    asked = schema.message("ToolRequest", sender_id=sender, receiver_id="nobody")
+    assert call(it, "RouteToolCalling", asked, 45.0) == Refuse("NOT_FOUND", "Receiver not found")
+    assert it.expire(75.0) == []
+    assert it.expire(75.1) == [sender]
+
+
+@pytest.mark.parametrize(
+    ("capture", "kind", "method", "request_kind"),
+    [
+        ("register_tool", "ToolInfo", "RegisterTool", "tool_call_ok"),
+        ("toolbox_register", "ToolBoxInfo", "RegisterTool", "toolbox_call_ok"),
+    ],
+)
+def test_tools_of_both_generations_are_kept_and_called_as_bytes(
+    capture: str, kind: str, method: str, request_kind: str
+) -> None:
+    it = gateway()
+    raw = recorded(capture, kind)
+    node = register(it, raw, method)
+    assert it.nodes[node].raw == raw
+    assert it.nodes[node].generation == ("toolbox" if kind == "ToolBoxInfo" else "tool")
+    asked = recorded(request_kind, "ToolRequest")
+    # Of two receivers in one message the last one counts, as in protobuf: this one goes to the node.
+    forward = call(it, "RouteToolCalling", asked + text_field(2, node))
+    assert isinstance(forward, Forward)
+    assert (forward.node, forward.path) == (node, "/grpc_service.ToolService/CallTool")
+
+
+@pytest.mark.parametrize("box", [False, True], ids=["tool", "toolbox"])
+def test_an_update_replaces_the_record(box: bool) -> None:
+    it = gateway()
+    register(it, schema.message("AgentInfo", agent_id="a", address="h:1", domain="one").SerializeToString())
+
+    def update(**fields: Any) -> Any:
+        info = schema.message("AgentInfo", **fields)
+        if box:
+            return call(
+                it, "UpdateNodeInfo", schema.message("UpdateNodeInfoRequest", box=True, node_info={"agent_info": info})
+            )
+        return call(
+            it, "UpdateNodeInfo", schema.message("UpdateNodeInfoRequest", sender_id="a", peer={"agent_info": info})
+        )
+
+    done = schema.tool().UpdateNodeInfoResponse.FromString(update(agent_id="a", address="h:2", domain="two").body)
+    assert (done.success, done.message) == (True, "Node [a] updated successfully.")
+    assert (listed(it, "one"), listed(it, "two")) == ([], ["a"])
+    assert update(agent_id="b", address="h:3") == Refuse("NOT_FOUND", "Agent [b] not registered.")
+    own = schema.tool().UpdateNodeInfoResponse.FromString(update(agent_id="bridge", address="evil:1").body)
+    assert not own.success
+
+
+def test_a_node_that_was_never_reached_leaves_no_trace() -> None:
+    it = gateway()
+    body = recorded("register_agent", "AgentInfo")
+    dial = call(it, "RegisterAgent", body)
+    assert listed(it) == ["bridge"]
+    first = quest("START_QUEST", receiver=dial.node).SerializeToString()
+    assert it.open(endpoint("RouteAgentCalling"), first, 0.0) == Refuse("NOT_FOUND", "Receiver not found")
+    refused = it.dialed(dial.node, False, 5.0)
+    assert isinstance(refused, Refuse)
+    assert refused.status == "UNAVAILABLE"
+    assert isinstance(call(it, "RegisterAgent", body), Dial)
+
+
+@pytest.mark.parametrize("method", ["RegisterAgent", "RegisterTool", "UpdateNodeInfo", "RouteToolCalling", "GetNodes"])
+def test_bytes_that_are_no_message_are_refused_with_a_reason(method: str) -> None:
+    reply = call(gateway(), method, b"\x0a\x05ab")
+    assert isinstance(reply, Refuse)
+    assert reply.status == "INVALID_ARGUMENT"
+    assert reply.details.startswith(f"{method}: the request is no message of this method")
+
+
+def test_a_registration_needs_an_id_and_an_address() -> None:
+    for fields, told in (({"address": "a:1"}, "an id is missing"), ({"agent_id": "a"}, "an address is missing")):
+        reply = call(gateway(), "RegisterAgent", schema.message("AgentInfo", **fields))
+        assert isinstance(reply, Refuse)
+        assert told in reply.details
+
+
+def test_a_subscriber_hears_of_the_nodes_it_named() -> None:
+    it = gateway()
+    asked = schema.message("UpdateSubscriptionRequest", subscriber_id="me", node_ids=["a", "c"])
+    assert call(it, "SubscribeToUpdates", asked) == Watch("me")
+    for name in ("a", "b"):
+        register(it, schema.message("AgentInfo", agent_id=name, address=f"{name}:1").SerializeToString())
+    told = [schema.tool().NodeUpdate.FromString(update) for update in it.news("me") or []]
+    assert [(u.update_type, u.node_id, u.peer.agent_info.address) for u in told] == [(0, "a", "a:1")]
+    it.expire(100.0)
+    assert [schema.tool().NodeUpdate.FromString(u).update_type for u in it.news("me") or []] == [2]
+    call(it, "Unsubscribe", schema.message("UnsubscribeRequest", subscriber_id="me", node_ids=["a"]))
+    assert it.news("me") == []
+    call(it, "Unsubscribe", schema.message("UnsubscribeRequest", subscriber_id="me", node_ids=["c"]))
+    assert it.news("me") is None
