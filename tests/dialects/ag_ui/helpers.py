@@ -192,7 +192,8 @@ def flat(messages: list[Message]) -> list[tuple[Any, ...]]:
                 case ToolCall():
                     out.append(("call", part.call_id, part.name, part.arguments))
                 case _ if message.role == "tool":
-                    out.append(("tool", part.call_id, "".join(p.text for p in part.parts)))
+                    told = "".join(p.text if isinstance(p, Text) else "<media>" for p in part.parts)
+                    out.append(("tool", part.call_id, told))
                 case _:
                     out.append(("reasoning", part.text))
     return out
@@ -202,7 +203,10 @@ def flat_wire(messages: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     out: list[tuple[Any, ...]] = []
     for message in messages:
         if message["role"] == "tool":
-            out.append(("tool", message["toolCallId"], message["content"]))
+            content = message["content"]
+            if isinstance(content, list):
+                content = "".join(p["text"] if p["type"] == "text" else "<media>" for p in content)
+            out.append(("tool", message["toolCallId"], content))
         elif message.get("content"):
             out.append((message["role"], message["content"]))
         for call in message.get("toolCalls", ()):
