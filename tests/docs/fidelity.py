@@ -39,18 +39,19 @@ Features that are exact, of those that the sender can say (answers / requests):
 
 def page() -> str:
     """The whole page."""
-    every = [registry.get(name) for name in dialects()]
-    sections = [section for front in every for section in _frontend(front, every)]
-    return "\n\n".join([HEAD + "\n" + _overview(every), *sections]) + "\n"
+    fronts = [registry.get(name) for name in dialects()]
+    backs = [dialect for dialect in fronts if dialect.may_be_backend]
+    sections = [section for front in fronts for section in _frontend(front, backs)]
+    return "\n\n".join([HEAD + "\n" + _overview(fronts, backs), *sections]) + "\n"
 
 
-def _overview(every: list[Dialect]) -> str:
+def _overview(fronts: list[Dialect], backs: list[Dialect]) -> str:
     lines = [
-        "| frontend \\ backend | " + " | ".join(f"`{back.name}`" for back in every) + " |",
-        "|---" * (len(every) + 1) + "|",
+        "| frontend \\ backend | " + " | ".join(f"`{back.name}`" for back in backs) + " |",
+        "|---" * (len(backs) + 1) + "|",
     ]
-    for front in every:
-        cells = [f"[{_count(front, back)}](#{_anchor(front, back)})" for back in every]
+    for front in fronts:
+        cells = [f"[{_count(front, back)}](#{_anchor(front, back)})" for back in backs]
         lines.append(f"| `{front.name}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -76,9 +77,9 @@ def _requests(front: Dialect, back: Dialect) -> tuple[list[Feature], Mapping[Fea
     return [f for f in REQUEST_FEATURES if f in sayable_requests(front)], back.card.requests
 
 
-def _frontend(front: Dialect, every: list[Dialect]) -> Iterator[str]:
+def _frontend(front: Dialect, backs: list[Dialect]) -> Iterator[str]:
     yield f"## Clients of {front.name}"
-    for back in every:
+    for back in backs:
         yield f"### {front.name} over {back.name}"
         yield "\n".join(f"- {line}" for line in _manners(front, back))
         answers, requests = _answers(front, back), _requests(front, back)
