@@ -50,6 +50,7 @@ CARD = Card(
             Feature.DATA: "JSON in the text",
             Feature.REFUSAL_HISTORY: "as ordinary text",
             Feature.TOOL_HISTORY: "lines before the last message",
+            Feature.USER_ID: "the end of the sender's id",
         },
         drop={
             Feature.MESSAGE_NAME: _NO_FIELD,

@@ -13,7 +13,7 @@ from bridge.codec import Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.order import Order
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Data, FinishReason, Media, MediaKind, PartKind, as_text, interrupt_text
+from bridge.model import Data, FinishReason, Media, MediaKind, Origin, PartKind, as_text, interrupt_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -102,6 +102,8 @@ class Encoder:
             self._thoughts[event.part_id] = []
         elif event.kind is PartKind.TOOL_CALL:
             self._lost.add(Feature.TOOL_CALL)
+            if event.origin is not Origin.FUNCTION:
+                self._lost.add(Feature.TOOL_ORIGIN)
         elif event.kind is PartKind.REFUSAL:
             self._lost.add(Feature.REFUSAL)
 
@@ -109,6 +111,8 @@ class Encoder:
         self._thoughts[event.part_id].append(event.text)
 
     def _end_part(self, event: ev.PartEnded) -> None:
+        if event.signature or event.redacted:
+            self._lost.add(Feature.REASONING_SIGNATURE)
         thought = "".join(self._thoughts.pop(event.part_id, ()))
         if not thought:
             return
@@ -185,6 +189,8 @@ class Encoder:
         self._usage = event
         if self._options.extras != "embedded":
             self._lost.add(Feature.USAGE)
+            if event.cached is not None or event.reasoning is not None:
+                self._lost.add(Feature.USAGE_DETAILS)
 
     def _lose(self, event: Event) -> None:
         self._lost.add(_LOST[type(event)])

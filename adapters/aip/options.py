@@ -88,6 +88,10 @@ class BackOptions(Options):
     history: Literal["render", "last"] = Field(
         "render", description="Earlier messages: written before the last one as lines, or left out."
     )
+    unsupported_media: Literal["refuse", "text"] = Field(
+        "refuse",
+        description="Videos and files by id, which no message holds: refuse the request, or tell them as text.",
+    )
     turn_end: Literal["finish", "first", "idle"] = Field(
         "finish",
         description="What ends a turn of a kept session: a finished task (or silence), the first message, or silence.",

@@ -8,13 +8,26 @@ from __future__ import annotations
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.errors import ErrorCode, RequestError, Unsupported
-from bridge.model import FileRef, Inline, Media, MediaKind, Message, Part, Request, ToolCall, ToolResult, as_text
+from bridge.model import (
+    FileRef,
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Origin,
+    Part,
+    Request,
+    ToolCall,
+    ToolResult,
+    Url,
+    as_text,
+)
 from bridge.model.parts import Data, Reasoning, Refusal, Text
 
 from .content import item_of
 from .messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
 from .options import back
-from .request import CONTENT_TYPE, Inquiry
+from .request import CONTENT_TYPE, NAME, Inquiry
 
 CALL_AGENT = "/grpc_service.AgentService/CallAgent"
 ROUTE_AGENT = "/grpc_service.GatewayService/RouteAgentCalling"
@@ -93,7 +106,7 @@ def _content(messages: list[Message], first: int, context: Context) -> list[Cont
     for place, each in enumerate(messages):
         texts: list[str] = []
         for number, part in enumerate(each.parts):
-            _one(part, f"messages[{place}].parts[{number}]", texts, items, context, place >= first)
+            _one(part, f"messages[{place}].content[{number}]", texts, items, context, place >= first)
         if place >= first and (texts or each.parts):
             told.append((_speaker(each), "".join(texts)))
     if len(told) == 1 and told[0][0] == "user":
@@ -118,23 +131,37 @@ def _one(part: Part, place: str, texts: list[str], items: list[ContentItem], con
             texts.append(as_text(part))
         case ToolResult():
             for number, inner in enumerate(part.parts):
-                _one(inner, f"{place}.parts[{number}]", texts, items, context, wanted)
+                _one(inner, f"{place}.content[{number}]", texts, items, context, wanted)
         case Media():
-            _medium(part, place, texts, items, wanted)
+            _medium(part, place, texts, items, context, wanted)
 
 
-def _medium(media: Media, place: str, texts: list[str], items: list[ContentItem], wanted: bool) -> None:
-    if isinstance(media.source, FileRef):
-        raise Unsupported(f"{place}: an agent cannot fetch a file by its id.", param=place)
-    if not isinstance(media.source, Inline):
+def _medium(
+    media: Media, place: str, texts: list[str], items: list[ContentItem], context: Context, wanted: bool
+) -> None:
+    if isinstance(media.source, Url):
         texts.append(as_text(media))
         return
-    item = item_of(media)
-    if item is None:
-        what = "a video" if media.kind is MediaKind.VIDEO else "bytes that are no base64"
-        raise Unsupported(f"{place}: expected text, an image, a sound or a file, got {what}.", param=place)
-    if wanted:
-        items.append(item)
+    item = item_of(media) if isinstance(media.source, Inline) else None
+    if item is not None:
+        if wanted:
+            items.append(item)
+    elif back(context).unsupported_media == "text":
+        by_id = isinstance(media.source, FileRef)
+        context.lost.add(Feature.FILE_REF if by_id else Feature(f"{media.kind}_inline"), "told as text")
+        texts.append(as_text(media))
+    else:
+        raise Unsupported(
+            f"{place}: expected text, an image, a sound or a file, got {_what(media)}. The option unsupported_media: "
+            "text sends it as text.",
+            param=place,
+        )
+
+
+def _what(media: Media) -> str:
+    if isinstance(media.source, FileRef):
+        return "a file by its id"
+    return "a video" if media.kind is MediaKind.VIDEO else "bytes that are no base64"
 
 
 def _note_losses(request: Request, context: Context) -> None:
@@ -144,3 +171,12 @@ def _note_losses(request: Request, context: Context) -> None:
     sampling = request.sampling
     if any(getattr(sampling, name) is not None for name in sampling.__dataclass_fields__ if name != "n"):
         context.lost.add(Feature.SAMPLING)
+    if request.thread_id is not None and back(context).session != "keep":
+        context.lost.add(Feature.THREAD_ID)
+    if any(m.name for m in request.messages if m.role != "tool"):
+        context.lost.add(Feature.MESSAGE_NAME)
+    calls = (p for m in request.messages for p in m.parts if isinstance(p, ToolCall))
+    if any(call.origin is not Origin.FUNCTION for call in calls):
+        context.lost.add(Feature.TOOL_ORIGIN)
+    if any(name != NAME and fields for name, fields in (request.extras or {}).items()):
+        context.lost.add(Feature.EXTRAS, "fields of other dialects")

@@ -35,8 +35,12 @@ class Splitter:
         out: list[FrameLike] = []
         place = 0
         while len(kept) - place >= _HEAD:
-            size = int.from_bytes(kept[place + 1 : place + _HEAD], "big")
-            self._check(kept[place], size)
+            try:
+                size = self._size(place)
+            except BackendError:
+                if not out:
+                    raise
+                break  # what came before counts; the next call says what is wrong
             if len(kept) - place < _HEAD + size:
                 break
             out.append(bytes(kept[place + _HEAD : place + _HEAD + size]))
@@ -46,12 +50,16 @@ class Splitter:
 
     def close(self) -> list[FrameLike]:
         """The input ended: nothing can be complete now that was not before."""
+        if len(self._kept) >= _HEAD:
+            self._size(0)
         if self._kept:
             text = "The backend's answer ended in the middle of a message."
             raise BackendError(text, code=ErrorCode.TRUNCATED_STREAM)
         return []
 
-    def _check(self, flag: int, size: int) -> None:
+    def _size(self, place: int) -> int:
+        """The length that the head at `place` tells."""
+        flag, size = self._kept[place], int.from_bytes(self._kept[place + 1 : place + _HEAD], "big")
         if flag != 0:
             text = f"The backend's answer is no message of this protocol: expected the flag 0 before it, got {flag}."
             raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
@@ -60,6 +68,7 @@ class Splitter:
                 f"A message of the backend is longer than the limit of {self._limit} bytes.",
                 code=ErrorCode.BACKEND_PROTOCOL,
             )
+        return size
 
 
 def is_stream(start: bytes) -> bool | None:

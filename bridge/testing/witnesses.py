@@ -173,11 +173,13 @@ def _others(kind: str) -> Callable[[Answer], list[Any]]:
 
 _CALL = ToolCall("call-1", "get_weather", '{"city":"Paris"}')
 _PNG = Inline("iVBORw0KGgo=")
+_WAV = Inline("UklGRiQAAABXQVZF")
+_PDF = Inline("JVBERi0xLjQKJeLjz9MK")
 _SEEN: dict[MediaKind, Media] = {
-    MediaKind.IMAGE: Media(MediaKind.IMAGE, Url("https://files.example/a.png")),
-    MediaKind.AUDIO: Media(MediaKind.AUDIO, Inline("UklGRg=="), "audio/wav"),
+    MediaKind.IMAGE: Media(MediaKind.IMAGE, _PNG, "image/png"),
+    MediaKind.AUDIO: Media(MediaKind.AUDIO, _WAV, "audio/wav"),
     MediaKind.VIDEO: Media(MediaKind.VIDEO, Url("https://files.example/a.mp4")),
-    MediaKind.FILE: Media(MediaKind.FILE, Url("https://files.example/a.pdf"), "application/pdf", "a.pdf"),
+    MediaKind.FILE: Media(MediaKind.FILE, _PDF, "application/pdf", "a.pdf"),
 }
 _REASON: Callable[[Answer], Any] = lambda answer: answer.reason  # noqa: E731
 
@@ -277,11 +279,11 @@ REQUESTS: dict[Feature, RequestWitness] = {
     Feature.IMAGE_URL: _shown(MediaKind.IMAGE, Url("https://files.example/a.png"), "image/png"),
     Feature.IMAGE_INLINE: _shown(MediaKind.IMAGE, _PNG, "image/png"),
     Feature.AUDIO_URL: _shown(MediaKind.AUDIO, Url("https://files.example/a.wav"), "audio/wav"),
-    Feature.AUDIO_INLINE: _shown(MediaKind.AUDIO, Inline("UklGRg=="), "audio/wav"),
+    Feature.AUDIO_INLINE: _shown(MediaKind.AUDIO, _WAV, "audio/wav"),
     Feature.VIDEO_URL: _shown(MediaKind.VIDEO, Url("https://files.example/a.mp4"), "video/mp4"),
     Feature.VIDEO_INLINE: _shown(MediaKind.VIDEO, Inline("bW9vdg=="), "video/mp4"),
     Feature.FILE_URL: _shown(MediaKind.FILE, Url("https://files.example/a.pdf"), "application/pdf"),
-    Feature.FILE_INLINE: _shown(MediaKind.FILE, Inline("JVBERi0xLjQ="), "application/pdf"),
+    Feature.FILE_INLINE: _shown(MediaKind.FILE, _PDF, "application/pdf"),
     Feature.FILE_REF: _shown(MediaKind.FILE, FileRef("file-1"), "application/pdf"),
     Feature.DATA: RequestWitness(
         _asked(messages=[Message("user", [Text("look"), Data({"a": 1})])]),
