@@ -302,11 +302,14 @@ async def test_a_hundred_runs_with_cuts_and_a_killed_worker(
     async with process(run_engine.url, LEASE) as other:
         ours = make_runs(lease=LEASE, concurrent=10)
         readers = [ours, make_runs(lease=LEASE)]
-        keys = [await begin(bridge, ours, "count") for _ in range(100)]
-        begun = asyncio.Event()
-        reading = [asyncio.create_task(_restless(readers, key, random.Random(dice.random()), begun)) for key in keys]
-        # Not later: a quick worker on a busy machine would have ended them all.
-        await begun.wait()
+        # The first one hangs, so that the worker holds it whenever it is killed.
+        keys = [await begin(bridge, ours, "hang" if n == 0 else "count") for n in range(100)]
+        begun = [asyncio.Event() for _ in keys]
+        reading = [
+            asyncio.create_task(_restless(readers, key, random.Random(dice.random()), event))
+            for key, event in zip(keys, begun, strict=True)
+        ]
+        await begun[0].wait()
         other.send_signal(signal.SIGKILL)
         await other.wait()
         await ours.open()
