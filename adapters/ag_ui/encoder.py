@@ -18,7 +18,7 @@ from adapters.ag_ui.wholes import Claims, custom_of, raw_of, state_of
 from adapters.ag_ui.wire import NAME, VERSION, own, speaks_new
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import DELTAS, Order
+from bridge.codec.order import Order
 from bridge.model import HistoryMode, Media, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
 from bridge.model.events import Event
@@ -70,14 +70,7 @@ class AGUIEncoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        order = self._order
-        for event in events:
-            kind = type(event)
-            if kind in DELTAS and not order.busy:
-                _HANDLERS[kind](self, event)
-                continue
-            for placed in order.feed(event):
-                _HANDLERS[type(placed)](self, placed)
+        self._order.tell(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -338,8 +331,6 @@ class AGUIEncoder:
             self._write(wire)
 
 
-# Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
-# stream said would stay in memory until the cycle collector comes by.
 _HANDLERS: dict[type, Callable[[AGUIEncoder, Any], None]] = {
     ev.TextDelta: AGUIEncoder._delta,
     ev.ReasoningDelta: AGUIEncoder._delta,

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import DELTAS, Order
+from bridge.codec.order import Order
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Extras, FinishReason, MessageStatus, PartKind
 from bridge.model import events as ev
@@ -75,16 +75,7 @@ class Encoder:
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out: list[FrameLike] = []
         self._wire.frames = out
-        order = self._order
-        for event in events:
-            kind = type(event)
-            if kind in DELTAS and not order.busy:
-                _HANDLERS[kind](self, event)
-                continue
-            for placed in order.feed(event):
-                handler = _HANDLERS.get(type(placed))
-                if handler is not None:
-                    handler(self, placed)
+        self._order.tell(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -267,7 +258,7 @@ class Encoder:
 
     # ------------------------------------------------------------------ the rest
 
-    def _lose(self, event: ev.Custom | ev.StateChanged | ev.StepStarted) -> None:
+    def _lose(self, event: ev.Custom | ev.StateChanged | ev.StepStarted | ev.StepEnded) -> None:
         match event:
             case ev.Custom():
                 self._context.lost.add(Feature.CUSTOM, event.name)
@@ -317,8 +308,6 @@ class Encoder:
                 self._wire.copy(index, content)
 
 
-# Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
-# stream said would stay in memory until the cycle collector comes by.
 _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
     ev.TextDelta: Encoder._delta,
     ev.ReasoningDelta: Encoder._delta,
@@ -337,6 +326,7 @@ _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
     ev.Custom: Encoder._lose,
     ev.StateChanged: Encoder._lose,
     ev.StepStarted: Encoder._lose,
+    ev.StepEnded: Encoder._lose,
     ev.RunFailed: Encoder._fail,
     ev.RunFinished: Encoder._finish,
 }

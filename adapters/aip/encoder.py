@@ -61,11 +61,7 @@ class Encoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        for event in events:
-            for placed in self._order.feed(event):
-                handler = _HANDLERS.get(type(placed))
-                if handler is not None:
-                    handler(self, placed)
+        self._order.tell(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -192,6 +188,9 @@ class Encoder:
             if event.cached is not None or event.reasoning is not None:
                 self._lost.add(Feature.USAGE_DETAILS)
 
+    def _silent(self, event: Event) -> None:
+        """A message's borders are nobody's business here, a call is lost as a whole, and gRPC keeps its lines warm."""
+
     def _lose(self, event: Event) -> None:
         self._lost.add(_LOST[type(event)])
 
@@ -217,4 +216,5 @@ _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
     ev.RunFinished: Encoder._finish,
     ev.RunFailed: Encoder._fail,
     **dict.fromkeys(_LOST, Encoder._lose),
+    **dict.fromkeys((ev.MessageStarted, ev.MessageEnded, ev.ArgsDelta, ev.Heartbeat), Encoder._silent),
 }

@@ -26,7 +26,7 @@ from adapters.anthropic_messages.wire import (
 )
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import DELTAS, Order
+from bridge.codec.order import Order
 from bridge.model import FinishReason, Media, Origin, PartKind, as_text, interrupt_text
 from bridge.model import events as ev
 from bridge.model.events import Event
@@ -77,14 +77,7 @@ class MessagesEncoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        order = self._order
-        for event in events:
-            kind = type(event)
-            if kind in DELTAS and not order.busy:
-                self._piece(event)  # type: ignore[arg-type]
-                continue
-            for placed in order.feed(event):
-                _HANDLERS[type(placed)](self, placed)
+        self._order.tell(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -263,8 +256,6 @@ class MessagesEncoder:
         self._write("message_stop")
 
 
-# Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
-# stream said would stay in memory until the cycle collector comes by.
 _HANDLERS: dict[type, Callable[[MessagesEncoder, Any], None]] = {
     ev.TextDelta: MessagesEncoder._piece,
     ev.ReasoningDelta: MessagesEncoder._piece,

@@ -32,7 +32,7 @@ from adapters.openai_responses.stored import facts, keep
 from adapters.openai_responses.wire import CANCELED, CONTENT, NAME, SUMMARY, dict_of, own, write_usage
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import DELTAS, Order
+from bridge.codec.order import Order
 from bridge.errors import Failure
 from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text, seal
 from bridge.model import events as ev
@@ -77,14 +77,7 @@ class ResponsesEncoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        order = self._order
-        for event in events:
-            kind = type(event)
-            if kind in DELTAS and not order.busy:
-                _HANDLERS[kind](self, event)
-                continue
-            for placed in order.feed(event):
-                _HANDLERS[type(placed)](self, placed)
+        self._order.tell(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -413,8 +406,6 @@ class ResponsesEncoder:
             keep(self.final, self._context)
 
 
-# Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
-# stream said would stay in memory until the cycle collector comes by.
 _HANDLERS: dict[type, Callable[[ResponsesEncoder, Any], None]] = {
     ev.TextDelta: ResponsesEncoder._delta,
     ev.ReasoningDelta: ResponsesEncoder._delta,

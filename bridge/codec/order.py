@@ -8,12 +8,15 @@ ends keep their place between them too, so that a picture never slips in front o
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
 from bridge.codec.card import Feature
 from bridge.codec.context import Losses
 from bridge.model import events as ev
 from bridge.model.events import Event
+
+T = TypeVar("T")
 
 DELTAS: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
 
@@ -72,6 +75,20 @@ class Order:
             self._place(event, out)
         self.busy = bool(self._waiting) or self._choice.busy
         return out
+
+    def tell(self, events: Iterable[Event], encoder: T, handlers: Mapping[type, Callable[[T, Any], None]]) -> None:
+        """Calls `handlers[type(event)](encoder, event)` for each event when its turn has come.
+
+        The handlers are functions of a class, not methods bound to each encoder: those would tie every encoder to
+        itself, and all that a stream said would stay in memory until the cycle collector comes by.
+        """
+        for event in events:
+            kind = type(event)
+            if kind in DELTAS and not self.busy:
+                handlers[kind](encoder, event)
+                continue
+            for placed in self.feed(event):
+                handlers[type(placed)](encoder, placed)
 
     def _place(self, event: Event, out: list[Event]) -> None:
         match event:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from bridge.codec import Card
 from bridge.model import Event, Message, PartStarted, Request, ToolCall, ToolResult, ToolResulted
 
+_NAMED: frozenset[type] = frozenset({PartStarted, ToolResulted})
+
 _LENGTH = 64
 """Characters that every backend with a rule for names allows."""
 
@@ -27,6 +29,8 @@ class ToolNames:
 
     def restore(self, events: list[Event]) -> list[Event]:
         """The events with the names that the client knows."""
+        if _NAMED.isdisjoint(map(type, events)):
+            return events
         ours = self._ours
         return [
             replace(e, name=ours[e.name])

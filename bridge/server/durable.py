@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable
 
 from aiohttp import web
 
@@ -26,7 +27,32 @@ log = logging.getLogger("bridge.server")
 _POLL = 15.0
 
 
-class DurableHandler(RunHandler):
+class LogHandler(RunHandler):
+    """What handlers share whose responses read the log of a run."""
+
+    async def _written(self, http: web.Request, report: Report, writing: Awaitable[None]) -> None:
+        """Waits until the log is written. A reader who does not come to the end of it is cut off.
+
+        Nobody may take what he has for the whole; he may come back with his last id. The run is not his alone.
+        """
+        try:
+            await writing
+            return
+        except (ConnectionError, TimeoutError):
+            # The client is gone, or does not read: then not even the end of the response could be written.
+            report.status = "left"
+        except asyncio.CancelledError:
+            report.status = "left"
+            if not self._cutting:
+                raise
+        except BridgeError as error:
+            log.warning("request %s: its stream was cut: %s", report.request_id, error.message)
+            report.status = str(error.code)
+        if http.transport is not None:
+            http.transport.abort()
+
+
+class DurableHandler(LogHandler):
     """Serves the `run` endpoints of one durable route."""
 
     async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
@@ -64,30 +90,12 @@ class DurableHandler(RunHandler):
                 response.headers["x-bridge-lost"] = ",".join(subscription.lost)
             await response.prepare(http)
             report.http = response.status
-            await self._send(http, response, subscription, sse.join(frames), report)
+            pumping = pump(response, subscription, self._rules, report, sse.join(frames))
+            await self._written(http, report, pumping)
             return response
         finally:
             report.lost, report.usage = subscription.lost, subscription.usage
             report.ended(subscription.reason, subscription.failure)
-
-    async def _send(
-        self, http: web.Request, response: web.StreamResponse, subscription: Subscription, out: bytes, report: Report
-    ) -> None:
-        try:
-            report.sent += await pump(response, subscription, self._rules, out)
-        except (ConnectionError, TimeoutError):
-            # The client is gone, or does not read: the run is not his alone.
-            report.status = "left"
-        except asyncio.CancelledError:
-            report.status = "left"
-            if not self._cutting:
-                raise
-        except BridgeError as error:
-            log.warning("request %s: its stream was cut: %s", report.request_id, error.message)
-            report.status = str(error.code)
-        if not subscription.done and http.transport is not None:
-            # Nobody may take what he has for the whole; he may come back with his last id.
-            http.transport.abort()
 
     async def _collected(self, reader: LogReader, asked: Context, report: Report) -> web.StreamResponse:
         """The whole answer at once."""
@@ -106,24 +114,24 @@ class DurableHandler(RunHandler):
         return response_of(wire, report.lost)
 
 
-async def pump(response: web.StreamResponse, subscription: Subscription, rules: Rules, out: bytes = b"") -> int:
-    """Writes a subscription to its end, with comments while it is silent; says how many bytes.
+async def pump(
+    response: web.StreamResponse, subscription: Subscription, rules: Rules, report: Report, out: bytes = b""
+) -> None:
+    """Writes a subscription to its end, with comments while it is silent.
 
     Raises `ConnectionError` for a client that is gone, `TimeoutError` for one that does not read, `BridgeError` for a
     log that cannot be read on.
     """
-    sent = 0
     while True:
         if out:
             async with asyncio.timeout(rules.slow_reader):
                 await response.write(out)
-            sent += len(out)
+            report.sent += len(out)
         if subscription.done:
             break
         frames = await subscription.read(rules.keepalive or _POLL)
         out = sse.join(frames or (subscription.keepalive() if rules.keepalive else []))
     await response.write_eof()
-    return sent
 
 
 def cursor_of(http: web.Request) -> Cursor:

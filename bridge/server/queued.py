@@ -7,22 +7,19 @@ before whether there is a place for it.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 
 from aiohttp import web
 
 from bridge.codec import Context, KeptDialect, KeptOptions, ReadAsked, RunNamed
 from bridge.engine import Bridge, Route
-from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError
+from bridge.errors import ConfigError, ErrorCode, RequestError
 from bridge.framing import sse
 from bridge.runs import Cursor, Ownership, RunKey, Subscription, fingerprint
 from bridge.server.access import Gate
-from bridge.server.durable import cursor_of
-from bridge.server.runs import Report, Rules, RunHandler
+from bridge.server.durable import LogHandler, cursor_of
+from bridge.server.runs import Report, Rules
 from bridge.server.wire import USER, WHERE, read_request, response_of
-
-log = logging.getLogger("bridge.server")
 
 _HEADERS = {
     "content-type": "text/event-stream",
@@ -52,7 +49,7 @@ async def own_thread(bridge: Bridge, route: Route, owner: str, thread: str, *, m
         raise RequestError("There is no such thread.", code=ErrorCode.NOT_FOUND)
 
 
-class QueuedHandler(RunHandler):
+class QueuedHandler(LogHandler):
     """What the handlers of one route share."""
 
     def __init__(self, bridge: Bridge, route: Route, gate: Gate, rules: Rules) -> None:
@@ -122,28 +119,12 @@ class SubscribeHandler(QueuedHandler):
             response = web.StreamResponse(headers=_HEADERS)
             await response.prepare(http)
             report.http = response.status
-            await self._send(http, response, subscription, asked.idle_limit, report)
+            pumping = self._pump_log(response, subscription, asked.idle_limit, report)
+            await self._written(http, report, pumping)
             return response
         finally:
             report.lost, report.usage = subscription.lost, subscription.usage
             report.ended(subscription.reason, subscription.failure)
-
-    async def _send(
-        self, http: web.Request, response: web.StreamResponse, subscription: Subscription, polls: int, report: Report
-    ) -> None:
-        try:
-            await self._pump_log(response, subscription, polls, report)
-        except (ConnectionError, TimeoutError):
-            report.status = "left"
-        except asyncio.CancelledError:
-            report.status = "left"
-            if not self._cutting:
-                raise
-            self._abort(http)
-        except BridgeError as error:
-            log.warning("request %s: its stream was cut: %s", report.request_id, error.message)
-            report.status = str(error.code)
-            self._abort(http)
 
     async def _pump_log(
         self, response: web.StreamResponse, subscription: Subscription, polls: int, report: Report
@@ -175,8 +156,3 @@ class SubscribeHandler(QueuedHandler):
     def _pause(self) -> float:
         """Seconds of silence after which something is written."""
         return min(self._rules.keepalive or _KEEPALIVE, _KEEPALIVE)
-
-    def _abort(self, http: web.Request) -> None:
-        """Nobody may take what he has for the whole; he may come back with his last id."""
-        if http.transport is not None:
-            http.transport.abort()

@@ -10,12 +10,11 @@ import asyncio
 import importlib.util
 import os
 import shutil
-import sqlite3
 import subprocess
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from glob import glob
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +24,7 @@ import asyncpg
 import pytest
 
 from bridge.stores import Bounds, History, open_history
-from tests.stores.door import Door
+from tests.stores.door import Door, SqliteFile
 from tests.stores.run_engines import redis_engine, redis_server, run_engine, run_store  # noqa: F401
 
 SECRET = "s3cr3t-pa55word"
@@ -155,22 +154,17 @@ class Sqlite(_Base):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.path = folder / SECRET / "bridge.db"
-        self.url = f"sqlite:///{self.path}"
+        self.file = SqliteFile(folder, SECRET)
+        self.url = self.file.url
 
     async def execute(self, statement: str) -> Any:
-        with closing(sqlite3.connect(self.path)) as db, db:
-            found = db.execute(statement).fetchone()
-            return found[0] if found else None
+        return self.file.execute(statement)
 
     async def down(self) -> None:
-        with suppress(FileNotFoundError):
-            self.path.parent.rename(self.path.parent.with_name("away"))
-        self.path.parent.write_text("in the way")
+        self.file.away()
 
     async def up(self) -> None:
-        self.path.parent.unlink()
-        self.path.parent.with_name("away").rename(self.path.parent)
+        self.file.back()
 
 
 class Postgres(_Base):

@@ -1,12 +1,40 @@
-"""A door in front of a server: what comes in is passed on, until the door is shut."""
+"""Engines that cannot be reached for a while: a door in front of a server, a SQLite file that is put away."""
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
 
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+class SqliteFile:
+    """A database of this test's own. Its folder is named by `secret`, which no error may tell."""
+
+    def __init__(self, folder: Path, secret: str) -> None:
+        self.path = folder / secret / "bridge.db"
+        self.url = f"sqlite:///{self.path}"
+
+    def away(self) -> None:
+        """Puts the folder away, if it is there yet, and something else in its place."""
+        with suppress(FileNotFoundError):
+            self.path.parent.rename(self.path.parent.with_name("away"))
+        self.path.parent.write_text("in the way")
+
+    def back(self) -> None:
+        self.path.parent.unlink()
+        with suppress(FileNotFoundError):
+            self.path.parent.with_name("away").rename(self.path.parent)
+
+    def execute(self, statement: str, *values: Any) -> Any:
+        """Does something behind the store's back; the first value of the first row."""
+        with closing(sqlite3.connect(self.path)) as db, db:
+            found = db.execute(statement, values).fetchone()
+            return found[0] if found else None
 
 
 class Door:

@@ -11,12 +11,10 @@ import asyncio
 import importlib.util
 import os
 import shutil
-import sqlite3
 import subprocess
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -29,7 +27,7 @@ from redis.retry import Retry
 from bridge.stores import RunStore, open_runs
 from bridge.stores.runs import MAX_ENTRIES
 from tests.server.harness import bound_socket
-from tests.stores.door import Door
+from tests.stores.door import Door, SqliteFile
 
 SECRET = "s3cr3t-pa55word"
 
@@ -117,21 +115,17 @@ class Sqlite(_Base):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.path = folder / SECRET / "bridge.db"
-        self.url = f"sqlite:///{self.path}"
+        self.file = SqliteFile(folder, SECRET)
+        self.url = self.file.url
 
     async def down(self) -> None:
-        with suppress(FileNotFoundError):
-            self.path.parent.rename(self.path.parent.with_name("away"))
-        self.path.parent.write_text("in the way")
+        self.file.away()
 
     async def up(self) -> None:
-        self.path.parent.unlink()
-        self.path.parent.with_name("away").rename(self.path.parent)
+        self.file.back()
 
     async def backdate(self, what: str, seconds: float) -> None:
-        with closing(sqlite3.connect(self.path)) as db, db:
-            db.execute(f"UPDATE {_COLUMNS[what]} - ?", (seconds,))
+        self.file.execute(f"UPDATE {_COLUMNS[what]} - ?", seconds)
 
 
 class Redis(_Base):

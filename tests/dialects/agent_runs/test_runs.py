@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,9 +15,11 @@ from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
 from tests.stores.run_engines import RunEngine, redis_server, run_engine  # noqa: F401
 
 from .helpers import (
+    BASE,
     CHUNK,
     END,
     OFFICIAL,
+    THREAD,
     Client,
     blocks,
     config,
@@ -342,3 +346,24 @@ async def test_an_event_source_may_bring_its_key_in_the_query(tmp_path: Path) ->
             reply = await alice.events(f"run-{status}", query="&access_token=alice-token")
             assert reply.status == status
             assert (await alice.get("/history?access_token=alice-token")).status == 401
+
+
+async def test_a_reader_who_does_not_read_is_cut_off(backend: FakeBackend, tmp_path: Path) -> None:
+    """He must not find a proper end behind the half that he has, and his place is free again."""
+    backend.streams(*[CHUNK % (b"x" * 2**20)] * 24, END)
+    more: dict[str, Any] = {"server": {"slow_reader": "200ms"}, "connection_limit": 1}
+    async with served(tmp_path, llm(backend), **more) as url:
+        client = Client(url)
+        whole = blocks(await client.run())
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as stuck:
+            path = f"{BASE}/runs/{THREAD}/events?runId=run-1"
+            stuck.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer alice-token\r\n\r\n".encode())
+            stuck.settimeout(10)
+            assert await asyncio.to_thread(stuck.recv, 1), "the answer has begun"
+            async with asyncio.timeout(10):
+                while (again := await client.events()).status == 429:
+                    await asyncio.sleep(0.02)
+            assert blocks(again.body) == whole
+            got = await asyncio.to_thread(lambda: b"".join(iter(lambda: stuck.recv(2**20), b"")))
+        assert len(got) < len(again.body)
+        assert not got.endswith(b"0\r\n\r\n")
