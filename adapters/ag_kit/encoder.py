@@ -46,6 +46,7 @@ class Encoder:
         self._piece = b""
         self._argued = False
         self._thinking: set[str] = set()
+        self._spoken = False
         self._interrupts: list[bytes] = []
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
@@ -95,7 +96,15 @@ class Encoder:
 
     # ------------------------------------------------------------------ calls
 
+    def _start_run(self, event: ev.RunStarted) -> None:
+        if event.model:
+            self._lost.add(Feature.MODEL)
+
     def _start_part(self, event: ev.PartStarted) -> None:
+        if event.kind is PartKind.TEXT:
+            if self._spoken:
+                self._lost.add(Feature.PART_BORDERS)
+            self._spoken = True
         if event.kind is not PartKind.TOOL_CALL:
             return
         if event.origin is not Origin.FUNCTION:
@@ -191,6 +200,7 @@ _LOST: dict[type, Feature] = {
 
 # Functions of the class, not methods bound to each encoder, which would tie every encoder to itself.
 _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
+    ev.RunStarted: Encoder._start_run,
     ev.TextDelta: Encoder._text,
     ev.ReasoningDelta: Encoder._think,
     ev.ArgsDelta: Encoder._argue,

@@ -76,6 +76,8 @@ class Ending:
 
     def _reported(self) -> _Wire:
         usage = write_usage(self.usage, self.model or self._context.model) if self.usage else []
+        if self.model and not usage:
+            self._context.lost.add(Feature.MODEL, "there is no usage to name it in")
         return {"usage": usage} if usage else {}
 
     def _outcome(self, reason: FinishReason) -> _Wire:

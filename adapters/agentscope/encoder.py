@@ -91,6 +91,8 @@ class Encoder:
         beside = (event.extras or {}).get("openai-chat") or {}
         self._beside = {name: beside[name] for name in _BESIDE if name in beside}
         self._created_at = event.created_at
+        if event.model:
+            context.lost.add(Feature.MODEL)
         self._wire.begin(str(chosen), event.created_at, session)
 
     def _report(self, event: ev.UsageReported) -> None:

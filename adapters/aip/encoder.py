@@ -53,6 +53,7 @@ class Encoder:
         self._items: list[ContentItem] = []
         self._texts: list[str] = []
         self._thoughts: dict[str, list[str]] = {}
+        self._spoken = False
         self._questions: list[str] = []
         self._usage: ev.UsageReported | None = None
         self._model = context.model
@@ -94,7 +95,11 @@ class Encoder:
             self._texts = []
 
     def _start_part(self, event: ev.PartStarted) -> None:
-        if event.kind is PartKind.REASONING:
+        if event.kind is PartKind.TEXT:
+            if self._spoken:
+                self._lost.add(Feature.PART_BORDERS)
+            self._spoken = True
+        elif event.kind is PartKind.REASONING:
             self._thoughts[event.part_id] = []
         elif event.kind is PartKind.TOOL_CALL:
             self._lost.add(Feature.TOOL_CALL)
@@ -180,6 +185,8 @@ class Encoder:
 
     def _begin(self, event: ev.RunStarted) -> None:
         self._model = event.model or self._model
+        if event.model and self._options.extras != "embedded":
+            self._lost.add(Feature.MODEL)
 
     def _count(self, event: ev.UsageReported) -> None:
         self._usage = event

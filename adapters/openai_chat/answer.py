@@ -143,6 +143,9 @@ class _Assembler:
     def _part(self, choice: _Choice, part: Part) -> None:
         match part:
             case Text():
+                separator = self._options.message_separator
+                if choice.texts and not (separator and choice.texts[-1] == separator):
+                    self._context.lost.add(Feature.PART_BORDERS)
                 choice.texts.append(part.text)
             case Refusal():
                 choice.refusals.append(part.text)

@@ -218,6 +218,8 @@ class ChatEncoder:
         separator = self._options.message_separator
         if separator and choice.text_in not in (None, message_id):
             out.append(self._chunk(index, {"content": separator}))
+        elif choice.text_in is not None:
+            self._context.lost.add(Feature.PART_BORDERS)
         choice.text_in = message_id
 
     def _reasoning(self, index: int) -> _Part:
