@@ -48,8 +48,9 @@ OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit langchain) \
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
 	$(BIN)/dialect-bridge serve $(CONFIG)
 
-test: $(VENV)/.dev $(OTHERS)  ## all tests
-	$(BIN)/python -m pytest $(ARGS)
+# A file's tests stay together: what they share (servers of databases, real agents) is started once.
+test: $(VENV)/.dev $(OTHERS)  ## all tests, as many at once as there are cores
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 interop: $(VENV)/.dev $(OTHERS)  ## those with the real software of the protocols
 	$(BIN)/python -m pytest -m interop $(ARGS)

@@ -37,6 +37,7 @@ _COMMON: dict[str, Any] = {
 # Laws of whole pairs: few examples for each of many pairs find as much as many for a few.
 brief = settings(quick, max_examples=8)
 
+
 def told(events: list[Event], dialect: Dialect) -> dict[str, Any]:
     """What a client of this dialect is told, in words that do not depend on how parts are cut and placed."""
     out = project(fold(events), dialect.card)
