@@ -77,7 +77,7 @@ def _change(node: ast.AST) -> bool:
             node.value = int(node.value) + 1  # type: ignore[arg-type]
         case ast.If():
             node.test = ast.UnaryOp(ast.Not(), node.test)
-        case ast.Return(value=ast.expr()):
+        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
             node.value = ast.Constant(None)
         case ast.Expr(value=ast.Call()):
             node.value = ast.Constant(None)

@@ -2,7 +2,8 @@
 
 An interrupt is a question of the run to a person. Clients that know interrupts answer them by id; the others were told
 the question as text, or as the call that waits, and answer with their next message or with that call's result
-(ag-kit protocol page, part 3; ag-ui protocol page, sections 6 and 7).
+(ag-kit protocol page, part 3; ag-ui protocol page, sections 6 and 7). Where the question says by a JSON Schema how its
+answer must look, a yes, a no or a text is put into that form.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
     messages, and so earlier answers, too.
     """
     if request.resume:
-        return Settled(_checked(open_interrupts, request.resume, repeats=len(new) < len(request.messages)), new)
+        answers = _checked(open_interrupts, request.resume, repeats=len(new) < len(request.messages))
+        return Settled(_formed(open_interrupts, answers), new)
     if not open_interrupts:
         return Settled(messages=new)
     if not native:
-        return _read_out(open_interrupts, new)
+        settled = _read_out(open_interrupts, new)
+        return replace(settled, resume=_formed(open_interrupts, settled.resume))
     answered = {r.call_id for m in new for r in results_in(m)}
     return Settled(messages=new, unanswered=[i for i in open_interrupts if i.call_id not in answered])
 
@@ -83,6 +86,46 @@ def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Set
         out.resume += [Resume(i, "resolved", text) for i in left]
         out.messages = [m for m in out.messages if m is not words]
     return out
+
+
+def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> list[Resume]:
+    """The answers, each in the form that its question asks for (`responseSchema`, ag-ui protocol page, section 3)."""
+    schemas: dict[str, Any] = {
+        i.interrupt_id: i.payload.get("responseSchema") for i in open_interrupts if isinstance(i.payload, dict)
+    }
+    out = []
+    for answer in answers:
+        schema = schemas.get(answer.interrupt_id)
+        if answer.decision == "resolved" and isinstance(schema, dict):
+            answer = replace(answer, payload=_form(answer, schema))
+        out.append(answer)
+    return out
+
+
+def _form(answer: Resume, schema: dict[str, Any]) -> Any:
+    """What is no object, or one of another protocol, as an object of this schema; all else as it came.
+
+    A yes or no goes into the one boolean that must be there, a text into the one string; the words of a "no" go along
+    as the reason where there is a place for it.
+    """
+    payload, fields, needed = answer.payload, schema.get("properties"), schema.get("required")
+    if schema.get("type") == "boolean" and not isinstance(payload, bool):
+        return answer.agrees
+    if not isinstance(fields, dict) or not isinstance(needed, list) or len(needed) != 1:
+        return payload
+    (name,) = needed
+    field_schema = fields.get(name)
+    if not isinstance(field_schema, dict) or (isinstance(payload, dict) and name in payload):
+        return payload
+    match field_schema.get("type"):
+        case "boolean":
+            words = payload.get("reason") if isinstance(payload, dict) else payload
+            told = isinstance(words, str) and "reason" in fields and not answer.agrees
+            return {name: answer.agrees, **({"reason": words} if told else {})}
+        case "string" if isinstance(payload, str):
+            return {name: payload}
+        case _:
+            return payload
 
 
 def _is_text(message: Message) -> bool:

@@ -198,6 +198,10 @@ class KitPerson(Person):
     route = "/kit"
     dialect = "ag-kit"
 
+    def __init__(self, base: str, thread: str, tools: tuple[str, ...] = ()) -> None:
+        super().__init__(base, thread, tools)
+        self.told: set[str] = set()
+
     async def say(self, text: str, image: str | None = None) -> Seen:
         assert image is None, "this wire takes no pictures"
         return await self._send(messages=[{"role": "user", "content": text}])
@@ -236,8 +240,10 @@ class KitPerson(Person):
                     calls[event["toolCallId"]].arguments += event["delta"]
                 case "tool-call-end":
                     ended.add(event["toolCallId"])
+                    self.told.add(event["toolCallId"])
                 case "tool-result":
-                    assert event["toolCallId"] in ended
+                    # A call that waited for a person has its result in the run that goes on.
+                    assert event["toolCallId"] in self.told
                     seen.results.append((event["toolCallId"], event["result"]))
                 case "interrupt":
                     assert isinstance(event["reason"], str)

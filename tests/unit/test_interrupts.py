@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from bridge.errors import ErrorCode, RequestError
@@ -116,3 +117,47 @@ def test_results_and_words_together() -> None:
 def test_without_interrupts_nothing_changes() -> None:
     settled = settle([], Request([]), [user("go")], native=False)
     assert (settled.resume, settled.messages, settled.unanswered) == ([], [user("go")], [])
+
+
+APPROVAL = {"type": "object", "properties": {"approved": {"type": "boolean"}, "reason": {"type": "string"}}}
+CHOICE = {"type": "object", "properties": {"city": {"type": "string"}, "zip": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "formed"),
+    [
+        ({**APPROVAL, "required": ["approved"]}, "yes", {"approved": True}),
+        ({**APPROVAL, "required": ["approved"]}, "no, better not", {"approved": False, "reason": "no, better not"}),
+        ({**APPROVAL, "required": ["approved"]}, {"approve": True, "id": "1"}, {"approved": True}),
+        ({**APPROVAL, "required": ["approved"]}, {"approved": False, "x": 1}, {"approved": False, "x": 1}),
+        ({**APPROVAL, "required": ["approved", "reason"]}, "yes", "yes"),
+        (APPROVAL, "yes", "yes"),
+        ({**CHOICE, "required": ["city"]}, "Paris", {"city": "Paris"}),
+        ({**CHOICE, "required": ["city"]}, 3, 3),
+        ({**CHOICE, "required": ["country"]}, "Paris", "Paris"),
+        ({"type": "boolean"}, "yes", True),
+        ({"type": "boolean"}, "no", False),
+        ({"type": "string"}, "Paris", "Paris"),
+        ("nonsense", "yes", "yes"),
+    ],
+)
+@pytest.mark.parametrize("native", [True, False], ids=["by id", "in words"])
+def test_an_answer_takes_the_form_that_the_question_asks_for(
+    schema: object, answer: object, formed: object, native: bool
+) -> None:
+    asked = Interrupted("int-1", "approval", {"message": "Go on?", "responseSchema": schema})
+    if native:
+        request = Request([], resume=[Resume("int-1", "resolved", answer)])
+    elif isinstance(answer, str):
+        request = Request([user(answer)])
+    else:
+        asked = Interrupted("int-1", "approval", asked.payload, "call_1")
+        request = Request([result("call_1", orjson.dumps(answer).decode())])
+    (given,) = settle([asked], request, request.messages, native=native).resume
+    assert given.payload == formed
+
+
+def test_a_cancelled_answer_keeps_its_payload() -> None:
+    asked = Interrupted("int-1", "approval", {"responseSchema": {**APPROVAL, "required": ["approved"]}})
+    (given,) = settle([asked], Request([], resume=[Resume("int-1", "cancelled", "no")]), [], native=True).resume
+    assert given.payload == "no"
