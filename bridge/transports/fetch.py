@@ -1,0 +1,235 @@
+"""Media by URL, for backends that take bytes: fetched here, from hosts that the configuration names and no others.
+
+A client chooses the URL, so whatever it names is hostile until shown otherwise. Of the names that are allowed, only
+addresses of the public internet are called, checked at the moment of connecting (a name that is looked up twice can
+change in between). No redirects, no cookies, no proxy from the environment, no key of ours; caps on size and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from bridge.codec import Card, Fate, Feature
+from bridge.errors import ErrorCode, RequestError
+from bridge.model import Inline, Media, Message, Part, Request, ToolResult, Url
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+MOST = 20 * 2**20
+"""Bytes of all media of one request together."""
+TIME = 15.0
+"""Seconds for all media of one request together."""
+_PIECE = 2**16
+_NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address belongs to the public internet, whatever form it is written in.
+
+    An IPv6 address that stands for an IPv4 one (mapped, compatible, 6to4, Teredo, NAT64) is as public as that.
+    """
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address.teredo is not None:
+            inner = address.teredo[1]
+        if inner is None and any(address in network for network in _NAT64):
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is None and int(address) >> 32 == 0:
+            inner = ipaddress.IPv4Address(int(address))
+        if inner is not None:
+            return is_public(inner)
+    return address.is_global and not address.is_multicast
+
+
+class Fetcher:
+    """Puts bytes in the place of URLs. `hosts`: names, `*.name` for every name below, `:port` where it is not the
+    scheme's own. `start` before use, `close` after.
+    """
+
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        *,
+        permit: Callable[[Address], bool] = is_public,
+        resolver: AbstractResolver | None = None,
+        most: int = MOST,
+        time: float = TIME,
+    ) -> None:
+        self._hosts = [host.lower() for host in hosts]
+        self._permit = permit
+        self._resolver = resolver
+        self._most = most
+        self._time = time
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        connector = aiohttp.TCPConnector(
+            resolver=_Checked(self._resolver or ThreadedResolver(), self._permit), use_dns_cache=False, force_close=True
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            headers={"accept-encoding": "identity", "user-agent": "dialect-bridge"},
+        )
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def request(self, request: Request, card: Card) -> Request:
+        """The request with bytes for the URLs that a backend of this card does not take, and takes as bytes.
+
+        URLs of hosts that are not allowed stay: the backend's dialect says what it does with them. Raises
+        `RequestError` (invalid_request) that names the part, for an allowed URL that cannot be had.
+        """
+        wanted = {
+            part.source.url: f"messages[{number}]"
+            for number, message in enumerate(request.messages)
+            for part in _media(message.parts)
+            if isinstance(part.source, Url) and _needs_bytes(part, card) and self._allows(part.source.url)
+        }
+        if not wanted:
+            return request
+        try:
+            async with asyncio.timeout(self._time):
+                found = await self._all(wanted)
+        except TimeoutError:
+            raise RequestError(
+                f"The media of this request could not be fetched within {self._time:g} seconds.", param="messages"
+            ) from None
+
+        def inline(part: Part) -> Part:
+            if isinstance(part, ToolResult):
+                return replace(part, parts=[inline(p) for p in part.parts])
+            if not isinstance(part, Media) or not isinstance(part.source, Url) or not _needs_bytes(part, card):
+                return part
+            had = found.get(part.source.url)
+            return part if had is None else replace(part, source=had[0], mime=part.mime or had[1])
+
+        return replace(request, messages=[replace(m, parts=[inline(p) for p in m.parts]) for m in request.messages])
+
+    async def _all(self, wanted: dict[str, str]) -> dict[str, tuple[Inline, str | None]]:
+        found, left = {}, self._most
+        for url, place in wanted.items():
+            data, mime = await self._one(url, place, left)
+            left -= len(data)
+            found[url] = Inline(base64.b64encode(data).decode()), mime
+        return found
+
+    async def _one(self, url: str, place: str, left: int) -> tuple[bytes, str | None]:
+        assert self._session is not None, "start() comes before requests"
+        try:
+            address = URL(url)
+            if (literal := _literal(address.host or "")) is not None and not self._permit(literal):
+                raise _Refused
+            async with self._session.get(address, allow_redirects=False) as response:
+                if response.status != 200:
+                    raise _failed(place, f"its server answered {response.status}")
+                if (response.content_length or 0) > left:
+                    raise _too_big(place, self._most)
+                data = bytearray()
+                async for piece in response.content.iter_chunked(_PIECE):
+                    data += piece
+                    if len(data) > left:
+                        raise _too_big(place, self._most)
+                mime = response.content_type if "content-type" in response.headers else None
+                return bytes(data), mime
+        except _Refused:
+            raise _failed(place, "its address is not public") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            reason = "its address is not public" if _caused_by_refusal(error) else "its server could not be reached"
+            raise _failed(place, reason) from None
+
+    def _allows(self, url: str) -> bool:
+        try:
+            address = URL(url)
+            host, port = (address.raw_host or "").lower(), address.explicit_port
+        except ValueError:
+            return False
+        if address.scheme not in ("http", "https") or not host or address.user is not None:
+            return False
+        usual = port is None or port == (443 if address.scheme == "https" else 80)
+        names = {host, f"{host}:{port}"} if usual else {f"{host}:{port}"}
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self._hosts)
+
+
+class _Refused(OSError):
+    """An address that must not be called."""
+
+
+class _Checked(AbstractResolver):
+    """Looks a name up once and gives only addresses that may be called: what is checked is what is connected to."""
+
+    def __init__(self, inner: AbstractResolver, permit: Callable[[Address], bool]) -> None:
+        self._inner = inner
+        self._permit = permit
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await self._inner.resolve(host, port, family)
+        # One private address among public ones is a trap, not a choice.
+        if not found or not all(self._permit(ipaddress.ip_address(f["host"].partition("%")[0])) for f in found):
+            raise _Refused
+        return found
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def _needs_bytes(media: Media, card: Card) -> bool:
+    by_url, inline = Feature(f"{media.kind}_url"), Feature(f"{media.kind}_inline")
+    return card.request(by_url) is not Fate.EXACT and card.request(inline) is Fate.EXACT
+
+
+def _media(parts: Sequence[Part]) -> list[Media]:
+    """The media of a message, those in results of tools too."""
+    found: list[Media] = []
+    for part in parts:
+        if isinstance(part, Media):
+            found.append(part)
+        elif isinstance(part, ToolResult):
+            found += _media(part.parts)
+    return found
+
+
+def _literal(host: str) -> Address | None:
+    """The address that a host is, if it is one: such a host never goes through the resolver."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _caused_by_refusal(error: BaseException | Any) -> bool:
+    while error is not None:
+        if isinstance(error, _Refused):
+            return True
+        error = getattr(error, "os_error", None) or error.__cause__
+    return False
+
+
+def _failed(place: str, why: str) -> RequestError:
+    # The words are the same whatever stands behind a private name: a client must not map the network with them.
+    return RequestError(f"{place}: a URL of this message could not be fetched: {why}.", param=place)
+
+
+def _too_big(place: str, most: int) -> RequestError:
+    return RequestError(
+        f"{place}: the media of this request are more than {most} bytes.", code=ErrorCode.TOO_LARGE, param=place
+    )
