@@ -98,6 +98,15 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("text", nargs="*", metavar="TEXT", help="one turn; without it, a conversation")
     chat.set_defaults(run=_later("bridge.cli.chat", "chat"))
 
+    openapi = _command(
+        commands,
+        "openapi",
+        "OpenAPI description of what a configuration serves",
+        "dialect-bridge openapi > openapi.json",
+    )
+    _config_argument(openapi)
+    openapi.set_defaults(run=_later("bridge.cli.look", "openapi"))
+
     schema = _command(commands, "schema", "JSON Schema of the configuration", "dialect-bridge schema > schema.json")
     schema.set_defaults(run=_later("bridge.cli.look", "schema"))
     return parser

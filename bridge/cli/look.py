@@ -88,6 +88,17 @@ def _explain(args: argparse.Namespace) -> int:
     return 1 if explained.failed else 0
 
 
+def openapi(args: argparse.Namespace) -> int:
+    """Prints the OpenAPI description of the HTTP routes of a configuration."""
+    from bridge import __version__
+    from bridge.config import load
+    from bridge.engine import Bridge
+    from bridge.server.openapi import describe
+
+    print(json.dumps(describe(Bridge.of(load(args.config)), __version__), indent=2, ensure_ascii=False))
+    return 0
+
+
 def schema(args: argparse.Namespace) -> int:
     """Prints the JSON Schema of the configuration."""
     from bridge.config import json_schema

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.errors import ErrorCode, RequestError
 
@@ -70,7 +71,8 @@ async def _read(http: web.Request, file: str, limit: int, needs: tuple[str, ...]
                     break
                 await _keep(part, limit, spool)
                 form.file = _kept(spool)
-    except ValueError:
+    except (ValueError, HttpProcessingError):
+        # The head of a part is read as that of a request, with the errors of one.
         raise _malformed() from None
     return form
 
@@ -88,7 +90,7 @@ async def _pieces(part: BodyPartReader) -> AsyncIterator[bytes]:
     try:
         while piece := await part.read_chunk(_PIECE):
             yield piece
-    except ValueError:
+    except (ValueError, HttpProcessingError):
         raise _malformed() from None
 
 

@@ -23,7 +23,7 @@ from yarl import URL
 
 from bridge.codec import Card, Fate, Feature
 from bridge.errors import ErrorCode, RequestError
-from bridge.model import Inline, Media, Message, Part, Request, ToolResult, Url
+from bridge.model import Inline, Media, Part, Request, ToolResult, Url
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -244,6 +244,10 @@ async def test_forms_that_are_not_taken(tmp_path: Path, fields: list[tuple[str, 
         ("multipart/form-data; boundary=b", b"--b\r\n\r\nno name\r\n--b--\r\n"),
         (
             "multipart/form-data; boundary=b",
+            b'--b\r\ncontent-disposition: form-data; name="\x0e"\r\n\r\nx\r\n--b--\r\n',
+        ),
+        (
+            "multipart/form-data; boundary=b",
             b'--b\r\ncontent-disposition: form-data; name="x"\r\n\r\n\xff\r\n--b--\r\n',
         ),
         ("multipart/form-data; boundary=b", b'--b\r\ncontent-disposition: form-data; name="file"\r\n\r\nx'),

@@ -1,0 +1,142 @@
+"""An OpenAPI description of what a configuration serves over HTTP, from the surfaces of its dialects.
+
+It names every path, method, parameter and header that decides; bodies are described by an example of the dialect's own,
+loosely, since each dialect's contract is the page of its protocol and not this.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from bridge.codec import Endpoint, Operation
+from bridge.engine import Bridge, Route
+from bridge.errors import Unsupported
+
+Json = dict[str, Any]
+
+_PIECE = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
+_WORDS: dict[Operation, str] = {
+    Operation.RUN: "Run the model or agent; streamed when the body asks for it",
+    Operation.START: "Queue a run",
+    Operation.SUBSCRIBE: "Read the events of a run, from `Last-Event-ID` on",
+    Operation.STATUS: "How a run stands",
+    Operation.RETRIEVE: "A kept answer",
+    Operation.DELETE: "Forget a kept answer",
+    Operation.CANCEL: "End a run",
+    Operation.COUNT: "Count the tokens of a request",
+    Operation.HISTORY: "What was said, by day",
+    Operation.ATTACH: "Upload an image",
+    Operation.FETCH: "An uploaded image, by its signed URL",
+    Operation.SIGN: "A fresh signed URL of an uploaded image",
+    Operation.TRANSCRIBE: "Speech to text",
+    Operation.MODELS: "The models of this route",
+    Operation.HEALTH: "Whether the service is alive",
+}
+_FILES = frozenset({Operation.ATTACH, Operation.TRANSCRIBE})
+_KEYS = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+}
+
+
+def describe(bridge: Bridge, version: str) -> Json:
+    """The description, as an OpenAPI 3.1 document. `version` is the project's own."""
+    server = bridge.config.server
+    paths: dict[str, Json] = {}
+    speaking: dict[tuple[str, str], Endpoint] = {}
+    for route in bridge.routes:
+        if route.dialect.over_grpc:
+            continue
+        for endpoint in route.dialect.surface:
+            path = _PIECE.sub(r"{\1}", route.path.rstrip("/") + endpoint.path) or "/"
+            method = endpoint.method.lower()
+            known = speaking.get((method, path))
+            # Of dialects that share a path, the first without a header of its own speaks for it.
+            if known is None or (known.header is not None and endpoint.header is None):
+                speaking[method, path] = endpoint
+                keyed = not server.is_open
+                paths.setdefault(path, {})[method] = _operation(route, endpoint, f"{method} {path}", keyed=keyed)
+    for path, words in ((server.health.live, "Alive"), (server.health.ready, "Ready for requests")):
+        paths.setdefault(path, {})["get"] = {
+            "operationId": f"get {path}",
+            "summary": words,
+            "security": [],
+            "responses": {"200": {"description": "yes"}, "503": {"description": "not now"}},
+        }
+    out: Json = {
+        "openapi": "3.1.0",
+        "info": {"title": "dialect-bridge", "version": version},
+        "paths": paths,
+    }
+    if not server.is_open:
+        out["components"] = {"securitySchemes": _KEYS}
+        out["security"] = [{name: []} for name in _KEYS]
+    return out
+
+
+def _operation(route: Route, endpoint: Endpoint, name: str, *, keyed: bool) -> Json:
+    operation = endpoint.operation
+    out: Json = {
+        "operationId": name,
+        "tags": [route.dialect.name],
+        "summary": _WORDS.get(operation, str(operation)),
+        "responses": {
+            "2XX": {"description": "what was asked for"},
+            "4XX": {"description": "an error in the dialect's own shape"},
+        },
+    }
+    parameters = [
+        {"name": piece, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for piece in _PIECE.findall(endpoint.path)
+    ]
+    if endpoint.header is not None:
+        parameters.append({"name": endpoint.header, "in": "header", "required": True, "schema": {"type": "string"}})
+    if operation is Operation.SUBSCRIBE:
+        parameters.append({"name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"}})
+    if parameters:
+        out["parameters"] = parameters
+    if endpoint.method in ("POST", "PUT", "PATCH"):
+        out["requestBody"] = _body(route, operation)
+    if keyed and endpoint.public:
+        out["security"] = []
+    return out
+
+
+def _body(route: Route, operation: Operation) -> Json:
+    if operation in _FILES:
+        file = {"type": "string", "contentMediaType": "application/octet-stream"}
+        schema: Json = {"type": "object", "properties": {"file": file}, "required": ["file"]}
+        return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
+    content: Json = {"schema": {"type": "object"}}
+    if operation in (Operation.RUN, Operation.START, Operation.COUNT):
+        try:
+            example = orjson.loads(route.dialect.example_request("Hello").body)
+        except Unsupported:
+            pass
+        else:
+            content = {"schema": loosely(example), "example": example}
+    return {"required": True, "content": {"application/json": content}}
+
+
+def loosely(value: Any) -> Json:
+    """A JSON Schema that holds for a value and for others of the same types, with the same fields and more."""
+    match value:
+        case bool():
+            return {"type": "boolean"}
+        case int() | float():
+            return {"type": "number"}
+        case str():
+            return {"type": "string", "examples": [value]}
+        case list():
+            return {"type": "array", "items": loosely(value[0])} if value else {"type": "array"}
+        case dict():
+            return {
+                "type": "object",
+                "properties": {name: loosely(field) for name, field in value.items()},
+                "required": list(value),
+            }
+        case _:
+            return {}
