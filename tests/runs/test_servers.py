@@ -43,6 +43,7 @@ from tests.stores.run_engines import Redis
 from tests.stores.s3 import bucket
 
 LEASE = 2.0
+"""Where a test waits for it to run out; it is ten seconds elsewhere."""
 SEED = int(os.environ.get("BRIDGE_TEST_SEED") or random.randrange(10**6))
 """Of the cuts; what the servers make of their time is theirs."""
 
@@ -63,7 +64,7 @@ async def spread(redis: str, postgres: str, s3: str, folder: Path) -> AsyncItera
     await runs.make()
     await history.make()
     files = await bucket(s3, "uploads")
-    yield Stores({"runs": runs.url, "history": history.url, "attachments": files, "lease": LEASE}, folder, True)
+    yield Stores({"runs": runs.url, "history": history.url, "attachments": files}, folder, True)
     await history.close()
     await runs.close()
 
@@ -77,15 +78,17 @@ async def shared(redis_server: str, postgres: str, s3_url: str, tmp_path: Path) 
 @pytest.fixture(params=["shared", "sqlite"])
 async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stores]:
     if request.param == "sqlite":
-        yield Stores({"lease": LEASE}, tmp_path, False)
+        yield Stores({}, tmp_path, False)
     else:
         urls = [request.getfixturevalue(name) for name in ("redis_server", "postgres", "s3_url")]
         async with spread(*urls, tmp_path) as stores:
             yield stores
 
 
-def served(stores: Stores, backend: FakeBackend, **more: Any) -> dict[str, Any]:
-    return config(stores.folder, llm(backend), stores=stores.urls, poll_interval=1, connection_limit=1000, **more)
+def served(stores: Stores, backend: FakeBackend, lease: float = 10.0, **more: Any) -> dict[str, Any]:
+    it = config(stores.folder, llm(backend), stores=stores.urls, poll_interval=1, connection_limit=1000, **more)
+    it["stores"]["lease"] = lease
+    return it
 
 
 async def read(server: Server, run: str = "run-1", last: str = "", enough: bytes = b"") -> list[bytes]:
@@ -160,7 +163,7 @@ def lost(got: list[bytes]) -> bool:
 
 async def test_the_server_that_drives_a_run_is_killed(shared: Stores) -> None:
     """Who reads it elsewhere is told, and whoever comes later reads the same."""
-    async with fake_backend() as backend, machines(shared.folder, served(shared, backend), "a", "b") as (a, b):
+    async with fake_backend() as backend, machines(shared.folder, served(shared, backend, LEASE), "a", "b") as (a, b):
         backend.plays(hangs)
         await a.start()
         await alice(a).start(run_input())
@@ -186,9 +189,9 @@ async def test_the_server_that_drives_a_run_is_killed(shared: Stores) -> None:
 
 async def test_the_only_server_is_killed_and_started_again(tmp_path: Path) -> None:
     """What had ended is there byte for byte, what went on is lost, and what waited for its turn is run."""
-    alone = Stores({"lease": LEASE}, tmp_path, False)
+    alone = Stores({}, tmp_path, False)
     async with fake_backend() as backend:
-        it = served(alone, backend, server={"limits": {"concurrent": 1}})
+        it = served(alone, backend, LEASE, server={"limits": {"concurrent": 1}})
         async with machines(tmp_path, it, "a") as (a,):
             backend.plays(says_yes)
             await a.start()
@@ -388,7 +391,7 @@ async def test_two_hundred_runs_while_readers_leave_and_servers_die(stores: Stor
     free = asyncio.Semaphore(AT_ONCE)
     async with (
         fake_backend() as backend,
-        machines(stores.folder, served(stores, backend), *("ab" if stores.spread else "a")) as servers,
+        machines(stores.folder, served(stores, backend, LEASE), *("ab" if stores.spread else "a")) as servers,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as session,
     ):
         backend.plays(storm.play)
