@@ -6,7 +6,7 @@ import asyncio
 import json
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,14 @@ HEADERS = {"authorization": "Bearer alice-token"}
 
 
 class Server:
-    """One machine's server. It keeps its port, so that clients find it again where it was."""
+    """One machine's server, at `url` since its last start."""
 
     def __init__(self, name: str, folder: Path, config: dict[str, Any]) -> None:
         self.name = name
-        self.url = f"http://127.0.0.1:{(port := free_port())}"
+        self.url = ""
         self._file = folder / f"{name}.yaml"
         self._log = folder / f"{name}.log"
-        server = {**config["server"], "port": port, "page": False}
-        self._file.write_text(json.dumps({**config, "server": server}))
+        self._file.write_text(json.dumps({**config, "server": {**config["server"], "page": False}}))
         self._process: Process | None = None
 
     @property
@@ -38,25 +37,33 @@ class Server:
 
     async def start(self) -> None:
         """Returns when it listens."""
+        for _ in range(10):
+            port = free_port()
+            self._process = await self._serve(port)
+            assert self._process.stdout is not None
+            if b"serves on" in await self._process.stdout.readline():
+                self.url = f"http://127.0.0.1:{port}"
+                return
+            await self.kill()  # another test process took the port in between
+        raise AssertionError(self._log.read_text())
+
+    async def _serve(self, port: int) -> Process:
         with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                COMMAND,
-                "serve",
-                str(self._file),
+            return await asyncio.create_subprocess_exec(
+                *(COMMAND, "serve", str(self._file), "--port", str(port)),
                 stdin=DEVNULL,
                 stdout=PIPE,
                 stderr=log,
                 cwd=self._file.parent,
                 env=environment(),
             )
-        assert self._process.stdout is not None
-        assert b"serves on" in await self._process.stdout.readline(), self._log.read_text()
 
     async def kill(self) -> None:
         """SIGKILL: it has no last word."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
+            with suppress(ProcessLookupError):
+                process.kill()
             await process.wait()
             process._transport.close()  # type: ignore[attr-defined]
 
