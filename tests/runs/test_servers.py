@@ -261,7 +261,9 @@ async def test_each_server_knows_what_the_other_did(shared: Stores) -> None:
 # ---------------------------------------------------------------------- many at once
 
 RUNS, THREADS, AT_ONCE, KILLS = 200, 40, 25, (60, 130)
-"""`KILLS`: the runs, counted as they begin, in whose middle their driver is killed."""
+"""`KILLS`: the runs, counted as they begin, in whose middle their driver is killed. They are further apart than
+`AT_ONCE`, so that no driver dies of the one before, and enough come after the last: some are lost before they begin.
+"""
 SAID = 10
 """Words of each run."""
 
