@@ -108,7 +108,7 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
         return None
     from bridge.stores import open_history
 
-    return Memory(open_history(config.stores.history))
+    return Memory(open_history(config.stores.history, lease=config.stores.lease))
 
 
 def store_for(routes: list[Route], config: cfg.Config) -> RunStore | None:

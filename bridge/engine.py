@@ -231,9 +231,15 @@ class Bridge:
     def _make_runs(self, store: RunStore) -> Runs:
         from bridge.runs import Runs
 
-        retention = self.config.stores.retention
-        concurrent = self.config.server.limits.concurrent
-        return Runs(store, self._drive, concurrent=concurrent, events=retention.events, threads=retention.history)
+        kept = self.config.stores
+        return Runs(
+            store,
+            self._drive,
+            concurrent=self.config.server.limits.concurrent,
+            lease=kept.lease,
+            events=kept.retention.events,
+            threads=kept.retention.history,
+        )
 
     async def close(self) -> None:
         """Closes connection pools and stores. Repeating it is harmless."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -454,6 +455,13 @@ class Retention(Section):
     history: Duration = Field(default=90 * _DAY, description="how long threads and messages are kept")
 
 
+def _a_second(value: float) -> float:
+    """Shorter ones would take a busy process for a dead one."""
+    if value < 1:
+        raise expected("at least 1s")
+    return value
+
+
 class Stores(Section):
     history: Annotated[HistoryUrl | None, BeforeValidator(off_is_none)] = Field(
         default="sqlite:///data/bridge.db",
@@ -466,6 +474,10 @@ class Stores(Section):
     )
     attachments: AttachmentsUrl = Field(
         default="file:///data/attachments", description="uploaded files: file or s3", repr=False
+    )
+    lease: Annotated[Duration, AfterValidator(_a_second)] = Field(
+        default=10.0,
+        description="silence after which a process counts as dead: its runs end, its turns go to others; at least 1s",
     )
     retention: Retention = Field(default_factory=Retention, description="how long things are kept")
 

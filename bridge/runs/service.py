@@ -283,13 +283,18 @@ class Runs:
             await self._store.enter(owner, token, limit, self._lease)
 
     async def _find_lost(self) -> None:
-        for key in await self._store.lost():
-            if key in self._workers:
-                continue  # ours, and only late
-            record = await self._store.acquire(key, self._token, self._lease)
-            if record is not None:
-                log.warning("run %s is lost: the process that drove it is gone", key.run_id)
-                self._bury(record, LOST)
+        """Ends the runs of dead processes: all of them in one look, however many the store tells at a time."""
+        busy = True
+        while busy:
+            busy = False
+            for key in await self._store.lost():
+                if key in self._workers:
+                    continue  # ours, and only late
+                record = await self._store.acquire(key, self._token, self._lease)
+                if record is not None:
+                    busy = True
+                    log.warning("run %s is lost: the process that drove it is gone", key.run_id)
+                    self._bury(record, LOST)
 
 
 async def _stop(task: asyncio.Task[None] | None) -> None:
