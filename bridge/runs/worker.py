@@ -33,7 +33,7 @@ class Worker:
     ) -> None:
         self.key = record.key
         self._store = store
-        self._plan = RunPlan.load(record.plan)
+        self.plan = RunPlan.load(record.plan)
         self._make = drive
         self._recorder = Recorder(store, record.key, token, record.entries, self.abandon, patience)
         self._lost = Losses()
@@ -87,8 +87,8 @@ class Worker:
 
     async def _drive(self) -> None:
         try:
-            run = self._run = await self._make(self.key, self._plan, self._lost)
-            if self._plan.eager:
+            run = self._run = await self._make(self.key, self.plan, self._lost)
+            if self.plan.eager:
                 self._put(run.head())
             while not run.done and self._end is None:
                 self._put(await run.read())
@@ -106,10 +106,10 @@ class Worker:
     def _canceled(self) -> list[Event]:
         if self._run is not None:
             return self._run.cancel()
-        return [self._plan.head(), RunFinished(FinishReason.CANCELED)]
+        return [self.plan.head(), RunFinished(FinishReason.CANCELED)]
 
     def _failed(self, failure: Failure) -> list[Event]:
-        return self._run.cut(failure) if self._run is not None else [self._plan.head(), RunFailed(failure)]
+        return self._run.cut(failure) if self._run is not None else [self.plan.head(), RunFailed(failure)]
 
 
 async def bury(
