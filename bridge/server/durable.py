@@ -135,7 +135,8 @@ async def pump(
         if subscription.done:
             break
         frames = await subscription.read(rules.keepalive or _POLL)
-        out = sse.join(frames or (subscription.keepalive() if rules.keepalive else []))
+        silent = not frames and not subscription.done and rules.keepalive
+        out = sse.join(subscription.keepalive() if silent else frames)
     await response.write_eof()
 
 
