@@ -16,8 +16,12 @@ import openai
 import pytest
 from openai.types.responses import Response
 
+from bridge.codec import StoredAnswer
 from bridge.framing import sse
+from bridge.model import Message, Text
+from bridge.pipeline.answers import Answers
 from bridge.runs import RunKey
+from bridge.stores import open_history
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.responses_judge import judge
 from tests.server.harness import Exchange, Reply, ask, fake_backend, free_port, serving
@@ -433,6 +437,53 @@ async def test_the_answer_outlives_its_events(serve: Serve, run_engine: RunEngin
     assert (await desk.responses.retrieve(known.id)).to_dict() == ended.to_dict()
     stream = await desk.raw(known.id, "?stream=true")
     assert (stream.status, stream.json["error"]["type"]) == (410, "invalid_request_error")
+
+
+async def test_the_end_is_kept_though_nobody_reads_it(tmp_path: Path, serve: Serve, run_engine: RunEngine) -> None:  # noqa: F811
+    desk = await serve()
+    known = await desk.begun("text")
+    history = open_history(f"sqlite:///{tmp_path}/history.db")
+    answers = Answers(history, "a", "/v1")
+    async with asyncio.timeout(30):
+        while (kept := await answers.kept(known.id)) is None or not kept.ended:
+            await asyncio.sleep(0.01)
+    await history.close()
+    run = known.id.removeprefix("resp_")
+    assert await run_engine.store().delete(RunKey("a", "/v1", run, run))
+    ended = await desk.responses.retrieve(known.id)
+    assert (ended.status, ended.to_dict()) == ("completed", kept.body)
+
+
+async def test_a_run_that_is_gone_before_its_end_was_kept(
+    serve: Serve,
+    tmp_path: Path,
+    run_engine: RunEngine,  # noqa: F811
+) -> None:
+    """As after a history that was down for longer than events are kept."""
+    desk = await serve()
+    history = open_history(f"sqlite:///{tmp_path}/history.db")
+    orphan = StoredAnswer("resp_1", {"id": "resp_1", "output": []}, [Message("user", [Text("Hi")])], "1", ended=False)
+    await Answers(history, "a", "/v1").keep(orphan)
+    await history.close()
+    for query, method in (("", "GET"), ("?stream=true", "GET"), ("/cancel", "POST")):
+        reply = await desk.raw("resp_1", query, method)
+        assert (reply.status, reply.json["error"]["type"]) == (410, "invalid_request_error")
+    assert (await desk.raw("resp_1", method="DELETE")).status == 200
+    assert (await desk.raw("resp_1")).status == 404
+
+
+async def test_a_run_store_that_is_down(serve: Serve, run_engine: RunEngine) -> None:  # noqa: F811
+    """Nothing is left of what could not be queued, and what came later is found again."""
+    desk = await serve()
+    known = await desk.begun()
+    ended = await desk.end(known.id)
+    await run_engine.down()
+    with pytest.raises(openai.InternalServerError) as down:
+        await desk.begun()
+    assert (down.value.status_code, down.value.code) == (503, "store_unavailable")
+    assert (await desk.responses.retrieve(known.id)).to_dict() == ended.to_dict()
+    await run_engine.up()
+    assert (await desk.end((await desk.begun()).id)).status == "completed"
 
 
 async def test_a_server_that_stops(tmp_path: Path, serve: Serve, run_engine: RunEngine) -> None:  # noqa: F811
