@@ -336,13 +336,13 @@ class Bridge:
         seen = partial(look, self.runs, owner, route.path, route.dialect, route.options) if self.has_runs else None
         return self._memory.answers(owner, route.path, seen)
 
-    async def _settle(self, key: RunKey, plan: RunPlan) -> None:
+    async def _settle(self, key: RunKey, plan: RunPlan, events: Sequence[Event]) -> None:
         from bridge.runs import settle
 
         route = self._planned(plan) if plan.background else None
         answers = self.answers(route, key.owner) if route is not None else None
         if route is not None and answers is not None:
-            await settle(self.runs, key, answers, route.dialect, route.options)
+            await settle(self.runs, key, answers, route.dialect, route.options, events)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """The input tokens of a request, and whether that is our own estimate because the backend cannot say.

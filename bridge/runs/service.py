@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ import orjson
 
 from bridge.codec import Dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
+from bridge.model import Event
 from bridge.pipeline import trouble
 from bridge.runs.answers import AnswerStream
 from bridge.runs.log import LogReader
@@ -30,8 +31,8 @@ from bridge.stores.runs import Created
 
 log = logging.getLogger("bridge.runs")
 
-Ended = Callable[[RunKey, RunPlan], Awaitable[None]]
-"""Is told when a run has ended that this process drove or buried."""
+Ended = Callable[[RunKey, RunPlan, Sequence[Event]], Awaitable[None]]
+"""Is told when a run has ended that this process drove or buried, and what the driver still knows of its events."""
 
 LOOK = 0.5
 """Seconds between two looks for cancels and for runs of dead processes."""
@@ -227,11 +228,11 @@ class Runs:
     async def _burial(self, record: RunRecord, failure: Failure) -> None:
         await bury(self._store, record, self._token, failure, patience=self._patience)
         with suppress(ValueError):  # of another version of us, which knows what becomes of it
-            await self._tell_end(record.key, RunPlan.load(record.plan))
+            await self._tell_end(record.key, RunPlan.load(record.plan), [])
 
-    async def _tell_end(self, key: RunKey, plan: RunPlan) -> None:
+    async def _tell_end(self, key: RunKey, plan: RunPlan, events: Sequence[Event]) -> None:
         if self._ended is not None:
-            await self._ended(key, plan)
+            await self._ended(key, plan, events)
 
     async def _work(self, worker: Worker) -> None:
         try:
@@ -240,7 +241,7 @@ class Runs:
                 if await self._store.canceled([worker.key]):
                     worker.cancel()
             await worker.work()
-            await self._tell_end(worker.key, worker.plan)
+            await self._tell_end(worker.key, worker.plan, worker.events)
         finally:
             del self._workers[worker.key]
             self._vacant.set()

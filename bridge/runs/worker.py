@@ -39,6 +39,8 @@ class Worker:
         self._lost = Losses()
         self._run: Run | None = None
         self._driving: asyncio.Task[None] | None = None
+        self.events: list[Event] = []
+        """All of a run in the background: its answer is wanted whole, also where it is longer than a log may be."""
         self._end: Callable[[], list[Event]] | None = None
 
     # ------------------------------------------------------------------ from outside
@@ -101,6 +103,8 @@ class Worker:
             self._put(self._failed(Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")))
 
     def _put(self, events: list[Event]) -> None:
+        if self.plan.background:
+            self.events += events
         self._recorder.put(events, self._lost.names)
 
     def _canceled(self) -> list[Event]:

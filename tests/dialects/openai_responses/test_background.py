@@ -9,6 +9,7 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from bridge.framing import sse
 from bridge.model import Message, Text
 from bridge.pipeline.answers import Answers
 from bridge.runs import RunKey
-from bridge.stores import open_history
+from bridge.stores import open_history, open_runs
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.responses_judge import judge
 from tests.server.harness import Exchange, Reply, ask, fake_backend, free_port, serving
@@ -65,6 +66,26 @@ class Desk:
 
     async def end(self, answer_id: str) -> Response:
         return await self.until(answer_id, lambda answer: answer.status not in RUNNING)
+
+
+class Kept(Answers):
+    """What the history has of the owner's answers, with no bridge in between."""
+
+    def __init__(self, folder: Path) -> None:
+        self.history = open_history(f"sqlite:///{folder}/history.db")
+        super().__init__(self.history, "a", "/v1")
+
+    async def __aenter__(self) -> Kept:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.history.close()
+
+    async def ended(self, answer_id: str) -> StoredAnswer:
+        async with asyncio.timeout(30):
+            while (kept := await self.kept(answer_id)) is None or not kept.ended:
+                await asyncio.sleep(0.01)
+        return kept
 
 
 def strict(answer: Response) -> None:
@@ -241,7 +262,7 @@ async def test_cut_at_each_event_and_resumed(serve: Serve, back: str | None) -> 
 async def test_it_goes_on_when_its_reader_leaves(serve: Serve, back: str) -> None:
     go_on = asyncio.Event()
     async with agent_of(back) as agent:
-        slowly(agent, go_on, [Say("one two")])
+        slowly(agent, [Say("one two")], one=go_on)
         desk, other = await serve(agent), await serve(agent)
         stream = await desk.responses.create(model="m", input="Hi", background=True, stream=True)
         seen = []
@@ -264,18 +285,18 @@ async def collected(stream: Any) -> list[dict[str, Any]]:
     return [event.to_dict() async for event in stream]
 
 
-def slowly(agent: Agent, go_on: asyncio.Event, steps: list[Any]) -> None:
-    """The first half of the wire at once, the second when it is told to."""
+def slowly(agent: Agent, steps: list[Any], **pauses: asyncio.Event) -> None:
+    """After the first event with one of these words it waits for what stands beside it."""
 
     async def play(exchange: Exchange) -> None:
         agent.heard.append(agent.hear(exchange.seen.json))
         wire = [e if isinstance(e, bytes) else json.dumps(e).encode() for e in agent.wire(steps)]
-        first = next(n for n, e in enumerate(wire) if b"one" in e) + 1
+        left = dict(pauses)
         await exchange.head()
-        for number, event in enumerate(wire):
-            if number == first:
-                await go_on.wait()
+        for event in wire:
             await exchange.send(b"data: " + event + b"\n\n")
+            for word in [word for word in left if word.encode() in event]:
+                await left.pop(word).wait()
         await exchange.end()
 
     agent.backend.plays(play)
@@ -442,12 +463,8 @@ async def test_the_answer_outlives_its_events(serve: Serve, run_engine: RunEngin
 async def test_the_end_is_kept_though_nobody_reads_it(tmp_path: Path, serve: Serve, run_engine: RunEngine) -> None:  # noqa: F811
     desk = await serve()
     known = await desk.begun("text")
-    history = open_history(f"sqlite:///{tmp_path}/history.db")
-    answers = Answers(history, "a", "/v1")
-    async with asyncio.timeout(30):
-        while (kept := await answers.kept(known.id)) is None or not kept.ended:
-            await asyncio.sleep(0.01)
-    await history.close()
+    async with Kept(tmp_path) as answers:
+        kept = await answers.ended(known.id)
     run = known.id.removeprefix("resp_")
     assert await run_engine.store().delete(RunKey("a", "/v1", run, run))
     ended = await desk.responses.retrieve(known.id)
@@ -461,10 +478,9 @@ async def test_a_run_that_is_gone_before_its_end_was_kept(
 ) -> None:
     """As after a history that was down for longer than events are kept."""
     desk = await serve()
-    history = open_history(f"sqlite:///{tmp_path}/history.db")
     orphan = StoredAnswer("resp_1", {"id": "resp_1", "output": []}, [Message("user", [Text("Hi")])], "1", ended=False)
-    await Answers(history, "a", "/v1").keep(orphan)
-    await history.close()
+    async with Kept(tmp_path) as answers:
+        await answers.keep(orphan)
     for query, method in (("", "GET"), ("?stream=true", "GET"), ("/cancel", "POST")):
         reply = await desk.raw("resp_1", query, method)
         assert (reply.status, reply.json["error"]["type"]) == (410, "invalid_request_error")
@@ -484,6 +500,37 @@ async def test_a_run_store_that_is_down(serve: Serve, run_engine: RunEngine) -> 
     assert (await desk.responses.retrieve(known.id)).to_dict() == ended.to_dict()
     await run_engine.up()
     assert (await desk.end((await desk.begun()).id)).status == "completed"
+
+
+async def test_longer_than_a_log_may_be(
+    serve: Serve,
+    tmp_path: Path,
+    run_engine: RunEngine,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its stream is lost, its answer is not."""
+    monkeypatch.setattr("bridge.stores.open_runs", partial(open_runs, max_entries=1))
+    one, two = asyncio.Event(), asyncio.Event()
+    async with agent_of("openai-chat") as agent:
+        slowly(agent, [Say("one two")], one=one, two=two)
+        desk, store = await serve(agent), run_engine.store()
+        known = await desk.begun()
+        run = known.id.removeprefix("resp_")
+        async with asyncio.timeout(30):
+            while (record := await store.get(RunKey("a", "/v1", run, run))) is None or not record.entries:
+                await asyncio.sleep(0.01)
+            one.set()
+            while (record := await store.get(RunKey("a", "/v1", run, run))) is None or record.whole:
+                await asyncio.sleep(0.01)
+        growing = await desk.responses.retrieve(known.id)
+        assert (growing.status, growing.output) == ("in_progress", [])
+        assert (await desk.raw(known.id, "?stream=true")).status == 410
+        two.set()
+        async with Kept(tmp_path) as answers:
+            await answers.ended(known.id)
+        ended = await desk.responses.retrieve(known.id)
+        assert (ended.status, ended.output_text) == ("completed", "one two")
+        assert (await desk.raw(known.id, "?stream=true")).status == 410
 
 
 async def test_a_server_that_stops(tmp_path: Path, serve: Serve, run_engine: RunEngine) -> None:  # noqa: F811
