@@ -201,6 +201,7 @@ async def test_read_while_it_grows(serve: Serve) -> None:
             known = await desk.begun(scene, tools=[WEATHER])
             shown[scene] = await desk.until(known.id, lambda answer, whole=whole: whole in told(answer))  # type: ignore[misc]
             assert shown[scene].status == "in_progress"
+            assert agent.backend.seen[-1].json["stream"] is True
             with pytest.raises(openai.BadRequestError) as early:
                 await desk.responses.create(model="m", input="More", previous_response_id=known.id)
             assert early.value.param == "previous_response_id"
@@ -457,7 +458,7 @@ async def test_the_answer_outlives_its_events(serve: Serve, run_engine: RunEngin
     assert await run_engine.store().sweep(500, 5000) == 1
     assert (await desk.responses.retrieve(known.id)).to_dict() == ended.to_dict()
     stream = await desk.raw(known.id, "?stream=true")
-    assert (stream.status, stream.json["error"]["type"]) == (410, "invalid_request_error")
+    assert (stream.status, stream.json["error"]["code"]) == (410, "not_found")
 
 
 async def test_the_end_is_kept_though_nobody_reads_it(tmp_path: Path, serve: Serve, run_engine: RunEngine) -> None:  # noqa: F811
@@ -488,7 +489,7 @@ async def test_a_run_that_is_gone_before_its_end_was_kept(
     assert (await desk.raw("resp_1")).status == 404
 
 
-async def test_a_run_store_that_is_down(serve: Serve, run_engine: RunEngine) -> None:  # noqa: F811
+async def test_a_run_store_that_is_down(serve: Serve, tmp_path: Path, run_engine: RunEngine) -> None:  # noqa: F811
     """Nothing is left of what could not be queued, and what came later is found again."""
     desk = await serve()
     known = await desk.begun()
@@ -497,6 +498,8 @@ async def test_a_run_store_that_is_down(serve: Serve, run_engine: RunEngine) -> 
     with pytest.raises(openai.InternalServerError) as down:
         await desk.begun()
     assert (down.value.status_code, down.value.code) == (503, "store_unavailable")
+    async with Kept(tmp_path) as answers:
+        assert await answers.history.latest("a\0answers", "/v1") == known.id
     assert (await desk.responses.retrieve(known.id)).to_dict() == ended.to_dict()
     await run_engine.up()
     assert (await desk.end((await desk.begun()).id)).status == "completed"
