@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from bridge.codec import (
@@ -102,6 +103,11 @@ class Route:
     def keeps_answers(self) -> bool:
         """Whether its clients may name earlier answers, where there is a store for them."""
         return not (self.passthrough or self.durable) and self.dialect.keeps_answers(self.options)
+
+    @property
+    def in_background(self) -> bool:
+        """Whether kept answers may be made while their clients are away."""
+        return self.keeps_answers and self.serves(Operation.CANCEL)
 
     async def list_models(self) -> list[ModelInfo]:
         """The configured models, and the backend's own when one backend serves the route.
@@ -239,6 +245,7 @@ class Bridge:
             lease=kept.lease,
             events=kept.retention.events,
             threads=kept.retention.history,
+            ended=self._settle,
         )
 
     async def close(self) -> None:
@@ -321,7 +328,21 @@ class Bridge:
 
     def answers(self, route: Route, owner: str) -> Answers | None:
         """The answers that this owner's clients may name by id on a route; None where none are kept."""
-        return self._memory.answers(owner, route.path) if self._memory is not None and route.keeps_answers else None
+        if self._memory is None or not route.keeps_answers:
+            return None
+
+        from bridge.runs import look
+
+        seen = partial(look, self.runs, owner, route.path, route.dialect, route.options) if self.has_runs else None
+        return self._memory.answers(owner, route.path, seen)
+
+    async def _settle(self, key: RunKey, plan: RunPlan, events: Sequence[Event]) -> None:
+        from bridge.runs import settle
+
+        route = self._planned(plan) if plan.background else None
+        answers = self.answers(route, key.owner) if route is not None else None
+        if route is not None and answers is not None:
+            await settle(self.runs, key, answers, route.dialect, route.options, events)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """The input tokens of a request, and whether that is our own estimate because the backend cannot say.
@@ -361,8 +382,7 @@ class Bridge:
 
     async def _drive(self, key: RunKey, plan: RunPlan, lost: Losses) -> Run:
         """The run of a plan, in whichever process: raises `BridgeError` when this one does not serve its route."""
-        asked = (plan.route, plan.front)
-        route = next((r for r in self.routes if (r.path, r.dialect.name) == asked), None)
+        route = self._planned(plan)
         if route is None:
             raise BridgeError("The route of this run is not served any more.", code=ErrorCode.RUN_LOST)
         return await self.run(
@@ -374,6 +394,11 @@ class Bridge:
             run_id=plan.run_id,
             created_at=plan.created_at,
         )
+
+    def _planned(self, plan: RunPlan) -> Route | None:
+        """The route of a plan, which another process may have made."""
+        asked = (plan.route, plan.front)
+        return next((r for r in self.routes if (r.path, r.dialect.name) == asked), None)
 
     def route(self, path: str | None = None) -> Route:
         """The route mounted at `path`; without a path the first one. Raises `ConfigError` for an unknown path."""
