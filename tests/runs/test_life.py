@@ -271,7 +271,7 @@ async def test_a_process_that_dies_with_many_runs(bridge: Bridge, run_engine: Ru
     assert len(await store.lost()) < len(keys), "more than a store tells at a time"
     await runs._find_lost()
     assert await store.lost() == []
-    await asyncio.wait(runs.tasks, timeout=30)
+    await asyncio.gather(*runs.tasks)
     for key in keys:
         record = await store.get(key)
         assert record is not None

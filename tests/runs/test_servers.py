@@ -369,7 +369,10 @@ async def told_once(client: Client, places: dict[str, str], ends: dict[str, str]
     assert all(said[answer] == 1 for run, answer in answers.items() if ends[run] == "RUN_FINISHED")
     # Who died between its last word and its end had kept the answer.
     assert all(said[answer] <= 1 for answer in answers.values())
-    assert set(said) <= {*places, *answers.values()}
+    # A crowded machine may keep a living process from its lease: of such a run it keeps what was said so far.
+    broken = [answers[run] for run in places if ends[run] != "RUN_FINISHED"]
+    for text in set(said) - {*places, *answers.values()}:
+        assert any(answer.startswith(text) for answer in broken), text
 
 
 async def at_rest(stores: Stores, places: dict[str, str]) -> None:
