@@ -53,7 +53,10 @@ class Turn:
     backend is not called.
     """
 
-    def __init__(self, history: History, owner: str, scope: str, request: Request, front: Card) -> None:
+    def __init__(
+        self, history: History, owner: str, scope: str, request: Request, front: Card, *, whole: bool = False
+    ) -> None:
+        """`whole`: the backend is sent the whole talk, though it remembers it."""
         self.request = request
         self.reply: list[Event] | None = None
         self._new: list[Message] = []
@@ -62,6 +65,7 @@ class Turn:
         self._owner = owner
         self._scope = scope
         self._front = front
+        self._wants_whole = whole
         self._held = AsyncExitStack()
         self._talk = Conversation("")
 
@@ -179,12 +183,13 @@ class Trim(Turn):
             self._known = len(stored)
         self._new = self._whole[place:]
         settled = self._settle(self._new)
+        before = self._whole[:place] if self._wants_whole else []
         self.request = replace(
             request,
-            messages=settled.messages,
+            messages=[*before, *settled.messages],
             resume=settled.resume,
             thread_id=self._talk.backend_thread,
-            history=HistoryMode.DELTA,
+            history=HistoryMode.FULL if self._wants_whole else HistoryMode.DELTA,
         )
 
     async def keep(self, answer: Answer) -> None:
@@ -236,7 +241,14 @@ class Recall(Turn):
 
 def wants_memory(front: Card, back: Card) -> bool:
     """Whether a conversation between these two can be kept together only by the bridge."""
-    return (front.history is HistoryMode.DELTA) != back.keeps_history or _recalls(front, back)
+    return _joint(front.history, back) is not None or _recalls(front, back)
+
+
+def _joint(history: HistoryMode, back: Card) -> type[Turn] | None:
+    """What joins a client that sends this with a backend; None where they agree on who remembers the talk."""
+    if history is HistoryMode.FULL:
+        return Trim if back.keeps_history else None
+    return None if back.takes_news else Expand
 
 
 def _recalls(front: Card, back: Card) -> bool:
@@ -272,16 +284,12 @@ class Memory:
 
         A request without a conversation id whose client sends increments is a talk of its own.
         """
-        kind: type[Turn]
         if request.history is HistoryMode.DELTA and request.thread_id is None:
             return None
-        if (request.history is HistoryMode.DELTA) != back.keeps_history:
-            kind = Trim if back.keeps_history else Expand
-        elif _recalls(front, back):
-            kind = Recall
-        else:
+        kind = _joint(request.history, back) or (Recall if _recalls(front, back) else None)
+        if kind is None:
             return None
-        turn = kind(self.history, owner, scope, request, front)
+        turn = kind(self.history, owner, scope, request, front, whole=back.wants_whole)
         try:
             await turn.begin(run_id)
         except BaseException:

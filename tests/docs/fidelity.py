@@ -40,9 +40,8 @@ Features that are exact, of those that the sender can say (answers / requests):
 def page() -> str:
     """The whole page."""
     fronts = [registry.get(name) for name in dialects()]
-    backs = [dialect for dialect in fronts if dialect.may_be_backend]
-    sections = [section for front in fronts for section in _frontend(front, backs)]
-    return "\n\n".join([HEAD + "\n" + _overview(fronts, backs), *sections]) + "\n"
+    sections = [section for front in fronts for section in _frontend(front, fronts)]
+    return "\n\n".join([HEAD + "\n" + _overview(fronts, fronts), *sections]) + "\n"
 
 
 def _overview(fronts: list[Dialect], backs: list[Dialect]) -> str:
