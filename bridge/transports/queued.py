@@ -13,7 +13,7 @@ import uuid
 import aiohttp
 
 from bridge.codec import Context, FrameLike, QueuedRun, WireRequest, WireResponse
-from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event
 from bridge.model.events import TERMINAL
@@ -64,12 +64,16 @@ class QueuedCall:
         start = self._run.start(uuid.uuid4().hex, uploaded)
         # From here on there may be a run, whatever becomes of the answer.
         self._started = True
-        # A part of the time in which content has to come: a request that got lost is sent again.
-        await self._ask(start, limit / 4 if limit else None)
+        try:
+            # A part of the time in which content has to come: a request that got lost is sent again.
+            await self._ask(start, limit / 4 if limit else None)
+        except BridgeError as error:
+            self._started = "backend_status" not in error.failure.details
+            raise
         await self._connect()
 
     async def _ask(self, wire: WireRequest, seconds: float | None) -> WireResponse:
-        """The answer to a request that may be repeated. Raises `BackendError`."""
+        """The answer to a request that may be repeated. Raises `BridgeError`."""
         wire = self._addressed(wire)
         for pause in (*_ASK_AGAIN, None):
             asked: float | None = None
@@ -94,7 +98,7 @@ class QueuedCall:
     # ------------------------------------------------------------------ reading
 
     async def _connect(self) -> None:
-        """Opens the stream behind what came; `_all_read` where there is nothing more. Raises `BackendError`."""
+        """Opens the stream behind what came; `_all_read` where there is nothing more. Raises `BridgeError`."""
         while True:
             wire = self._run.subscribe()
             if wire is None:
@@ -134,7 +138,7 @@ class QueuedCall:
             if self._response is None:
                 return self._passed_on(self._decoder.close())
             return await self._read(self._response)
-        except BackendError as error:
+        except BridgeError as error:
             return self.fail(error.failure)
 
     async def _read(self, response: aiohttp.ClientResponse) -> list[Event]:
@@ -164,7 +168,7 @@ class QueuedCall:
         return events
 
     async def _go_on(self) -> None:
-        """After a stream that ended before its run did. Raises `BackendError`."""
+        """After a stream that ended before its run did. Raises `BridgeError`."""
         self._empty = 0 if self._came or self._broke else self._empty + 1
         if self._empty == _MOST_EMPTY:
             self._all_read = True
@@ -192,7 +196,7 @@ class QueuedCall:
         """Tells the backend that nobody waits for the run any more, and lets it come to its end."""
         try:
             await self._backend.whole_answer(self._addressed(self._run.cancel()), _LAST_EVENTS)
-        except BackendError as error:
+        except BridgeError as error:
             log.debug("backend %s: a run was not cancelled: %s", self._backend.name, error.message)
         if response is not None:
             await drain(response, _LAST_EVENTS)
