@@ -43,7 +43,10 @@ _PRUNE_EVERY = 3600.0
 _RAN = "ran"
 """Where a conversation notes the calls that its backend ran itself: their results are no news to it."""
 
-_MOST_RAN = 1000
+_TOLD = "told"
+"""Where one notes what the client said to answer interrupts: its backend has that as their answers, not as messages."""
+
+_MOST_NOTED = 1000
 
 
 class Turn:
@@ -183,7 +186,9 @@ class Trim(Turn):
             self._known = len(stored)
         self._new = self._whole[place:]
         settled = self._settle(self._new)
-        before = self._whole[:place] if self._wants_whole else []
+        told = [str(d) for d in self._talk.extra.get(_TOLD, ())]
+        before = [m for m in self._whole[:place] if digest([m]) not in told] if self._wants_whole else []
+        self._told = told + [digest([m]) for m in self._new if m not in settled.messages]
         self.request = replace(
             request,
             messages=[*before, *settled.messages],
@@ -200,7 +205,8 @@ class Trim(Turn):
             return
         self._note_interrupts(answer)
         self._ran += [r.call_id for r in answer.results]
-        self._talk.extra[_RAN] = self._ran[-_MOST_RAN:]
+        self._talk.extra[_RAN] = self._ran[-_MOST_NOTED:]
+        self._talk.extra[_TOLD] = self._told[-_MOST_NOTED:]
         spoken = [m for m in self._new if not is_answer(m, self._ran)]
         state = digest([*self._whole, as_client_sees(answer, self._front)])
         await self._commit(spoken, keep=self._known, name=state)

@@ -106,8 +106,12 @@ def _losses(where: str, said: list[Feature], entries: Mapping[Feature, Entry]) -
 def _manners(front: Dialect, back: Dialect) -> Iterator[str]:
     """What follows from how both sides talk, beside what they say."""
     whole = front.card.history is HistoryMode.FULL
-    if whole and back.card.keeps_history:
+    if whole and back.card.takes_news:
         yield "The client sends the whole talk and the backend remembers it: the backend is sent what is new."
+    elif whole and back.card.wants_whole:
+        yield "The backend remembers the talk and is sent the whole of it: one talk is one thread of it."
+    elif not whole and back.card.wants_whole:
+        yield "The client sends what is new and the backend wants all of it: the talk is kept here (`stores.history`)."
     elif not whole and not back.card.keeps_history:
         yield "The client sends what is new and the backend forgets: the talk is kept here (`stores.history`)."
     else:

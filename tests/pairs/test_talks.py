@@ -281,6 +281,7 @@ async def test_an_interrupt_and_its_answer(front: str, back: str, tmp_path: Path
         check(await person.say("Thanks"), "Bye")
         assert agent.heard[2].last == ("user", "Thanks")
         assert agent.heard[2].resume is None
+        assert agent.heard[2].spoken.count(("assistant", "Done")) == 1
 
 
 @waiting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from bridge.model import fold
 from bridge.transports.demo import PICTURE
 from tests.server.harness import Exchange, ask, fake_backend, free_port, post, serving
 
-from .helpers import BASE, CHUNK, config, events_in, llm, response_in, served
+from .helpers import BASE, CHUNK, config, llm, response_in, served
 from .upstream import Upstream, dead, upstream, waits
 
 RECORDED = response_in("runs-events")[2]
@@ -149,7 +150,7 @@ async def test_a_backend_that_falls_silent_is_cancelled_too(tmp_path: Path) -> N
 
 async def test_a_server_that_stops_and_comes_back_tells_what_became_of_the_run(tmp_path: Path) -> None:
     """Its run is lost with its process; the reader who comes back learns that from the log, and nothing twice."""
-    port, body = free_port(), registry.get("ag-ui").example_request("hello").body
+    port, wire = free_port(), registry.get("ag-ui").example_request("hello")
     async with fake_backend() as model:
 
         async def hangs(exchange: Exchange) -> None:
@@ -161,13 +162,13 @@ async def test_a_server_that_stops_and_comes_back_tells_what_became_of_the_run(t
         settings = config(tmp_path, llm(model), server={"port": port, "drain": 0})
         async with serving(routes(f"http://127.0.0.1:{port}{BASE}", tmp_path)) as base, aiohttp.ClientSession() as web:
             async with serving(dict(settings)):
-                response = await web.post(base + endpoint("ag-ui"), data=body)
+                response = await web.post(base + endpoint("ag-ui"), data=wire.body, headers=dict(wire.headers))
                 came = b""
-                while b"Half an answer" not in came:
-                    came += await response.content.readany()
+                while b"Half an answer" not in came and (piece := await response.content.readany()):
+                    came += piece
             async with serving(dict(settings)):
                 came += await response.read()
-    events = events_in(came)
+    events = [json.loads(line[6:]) for line in came.split(b"\n") if line.startswith(b"data: ")]
     assert [e["type"] for e in events].count("RUN_STARTED") == 1
     assert "".join(e.get("delta", "") for e in events) == "Half an answer"
     assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "RUN_LOST")
