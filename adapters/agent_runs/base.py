@@ -7,15 +7,16 @@ from dataclasses import replace
 from bridge.codec import Context, Dialect, registry
 from bridge.model import HistoryMode
 
-from .options import FrontOptions, front
+from .options import BackOptions, FrontOptions, back, front
 
 NAME = "agent-runs"
 BASE = "ag-ui"
 MODES = ("chat", "automation")
 
 AGUI: Dialect = registry.get(BASE)
-# Messages are compared by id: the whole talk and what is new alone are both legal (section 2).
-CARD = replace(AGUI.card, history=HistoryMode.DELTA)
+# Messages are compared by id: the whole talk and what is new alone are both legal (section 2). A backend keeps the talk
+# by its thread, and is sent the whole of it all the same (section 9).
+CARD = replace(AGUI.card, history=HistoryMode.DELTA, keeps_history=True, wants_whole=True)
 
 
 def inner(context: Context) -> Context:
@@ -25,3 +26,10 @@ def inner(context: Context) -> Context:
     options = AGUI.front_options.model_validate({"reasoning_events": chosen.reasoning_events})
     request = context.request and replace(context.request, history=HistoryMode.FULL)
     return replace(context, options=options, request=request)
+
+
+def outer(context: Context) -> Context:
+    """The context as AG-UI's back wants it."""
+    chosen: BackOptions = back(context)
+    said = {"forward_props": chosen.forward_props, "reasoning_history": chosen.reasoning_history}
+    return replace(context, options=AGUI.back_options.model_validate(said))

@@ -1,7 +1,4 @@
-"""The dialect `agent-runs`: AG-UI's events behind a queue. "Section N" is a row of README.md.
-
-Served whole; as a backend its requests and events can be written and read, but nothing calls it yet.
-"""
+"""The dialect `agent-runs`: AG-UI's events behind a queue. "Section N" is a row of README.md."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from bridge.codec import (
     Frame,
     KeptDialect,
     Operation,
+    QueuedRun,
     ReadAsked,
     RunNamed,
     StoredFile,
@@ -23,14 +21,14 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.dialect import Encoder as AnyEncoder
-from bridge.codec.jsontext import dumps, loads
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
 
 from . import answers, errors, request
-from .base import AGUI, CARD, MODES, NAME
+from .base import AGUI, CARD, MODES, NAME, outer
+from .calling import Calling
 from .encoder import Encoder
-from .options import FrontOptions
+from .options import BackOptions, FrontOptions, back
 
 
 class AgentRuns(KeptDialect):
@@ -49,9 +47,8 @@ class AgentRuns(KeptDialect):
         Endpoint("POST", "/transcribe", Operation.TRANSCRIBE),
     )
     front_options = FrontOptions
-    back_options = AGUI.back_options
+    back_options = BackOptions
     modes = MODES
-    may_be_backend = False
 
     # ------------------------------------------------------------- as the front
 
@@ -79,7 +76,7 @@ class AgentRuns(KeptDialect):
         return errors.encode_error(failure)
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
-        return _with_mode(AGUI.example_request(text, stream))
+        return request.with_mode(AGUI.example_request(text, stream), None)
 
     def encode_started(self, run: RunNamed, task_id: str, created: bool) -> WireResponse:
         return answers.encode_started(run, task_id, created)
@@ -117,26 +114,21 @@ class AgentRuns(KeptDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
-        return _with_mode(AGUI.encode_request(wanted, context))
+        return request.encode_request(wanted, context)
+
+    def queued(self, wanted: Request, context: Context) -> QueuedRun:
+        return Calling(self.encode_request(wanted, context), back(context))
 
     def decoder(self, context: Context) -> Decoder:
-        return AGUI.decoder(context)
+        return AGUI.decoder(outer(context))
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         if wire.status >= 400:
             return self.decoder(context).close(self.decode_error(wire))
-        return AGUI.parse_response(wire, context)
+        return AGUI.parse_response(wire, outer(context))
 
     def decode_error(self, wire: WireResponse) -> Failure:
         return errors.decode_error(wire)
-
-
-def _with_mode(wire: WireRequest) -> WireRequest:
-    """AG-UI's request as one of this API: a mode is required (section 2)."""
-    body = loads(wire.body)
-    props = body.get("forwardedProps")
-    body["forwardedProps"] = {"runtime_mode": MODES[0], **(props if isinstance(props, dict) else {})}
-    return WireRequest("POST", "/runs", wire.headers, body=dumps(body))
 
 
 dialect = AgentRuns()

@@ -108,7 +108,12 @@ _CODES: dict[str, ErrorCode] = {
     "FORBIDDEN": ErrorCode.BACKEND_AUTH,
     "AGENT_QUEUE_UNAVAILABLE": ErrorCode.OVERLOADED,
     "AGENT_STORAGE_UNAVAILABLE": ErrorCode.OVERLOADED,
+    # What a run that was queued has left behind is gone; the rest of its answer will not come.
+    "AGENT_THREAD_NOT_FOUND": ErrorCode.RUN_LOST,
+    "AGENT_EVENTS_EXPIRED": ErrorCode.TRUNCATED_STREAM,
+    "AGENT_ATTACHMENT_NOT_FOUND": ErrorCode.NOT_FOUND,
 }
+_ABSENT = frozenset({404, 410})
 
 
 def decode_error(wire: WireResponse) -> Failure:
@@ -116,7 +121,9 @@ def decode_error(wire: WireResponse) -> Failure:
     value = read_json(wire.body)
     body: dict[str, Any] = value if isinstance(value, dict) else {}
     word, text = _word_in(body), body.get("detail")
-    code = BY_STATUS.get(wire.status) or _CODES.get(word, ErrorCode.BACKEND_ERROR)
+    code = _CODES.get(word, ErrorCode.BACKEND_ERROR)
+    if wire.status not in _ABSENT:  # that nothing is there may as well say that the address is wrong
+        code = BY_STATUS.get(wire.status) or code
     headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
     details = {"backend_status": wire.status}
     if code is ErrorCode.BACKEND_AUTH:

@@ -1,4 +1,4 @@
-"""What may be configured on a route whose clients speak the agent run API."""
+"""What may be configured on a route (front) or a backend (back) of the agent run API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from bridge.codec import Context, KeptOptions
+from bridge.codec import Context, KeptOptions, Options
+from bridge.codec.units import Seconds
 
 
 class FrontOptions(KeptOptions):
@@ -23,6 +24,33 @@ class FrontOptions(KeptOptions):
     )
 
 
+class BackOptions(Options):
+    """Options of a backend."""
+
+    runtime_mode: Literal["chat", "automation"] | None = Field(
+        None, description="The mode in which runs are asked for; null = the one that the client names, else chat."
+    )
+    part_style: Literal["binary", "media"] = Field(
+        "binary", description="How media are told: in the parts of AG-UI 0.x, or in those of 1.0."
+    )
+    idle_limit: int | None = Field(
+        None, ge=1, le=3600, description="Polls without an event after which a stream is closed; null = the backend's."
+    )
+    reconnect: tuple[Seconds, ...] = Field(
+        (0.2, 0.5, 1.0, 2.0, 5.0),
+        description="Pauses before each further try to read on; they begin anew with each event, then it is given up.",
+    )
+    forward_props: bool = Field(
+        False, description="Send model, sampling, tool choice and response format in forwardedProps."
+    )
+    reasoning_history: bool = Field(True, description="Send earlier reasoning as messages.")
+
+
 def front(context: Context) -> FrontOptions:
     """The front's options, or the defaults when a stream is translated without a route."""
     return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
+
+
+def back(context: Context) -> BackOptions:
+    """The back's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, BackOptions) else BackOptions()

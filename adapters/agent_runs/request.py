@@ -1,17 +1,23 @@
-"""Requests of clients, checked. What is wrong is a `RequestError` whose `param` names the field (sections 2 to 7)."""
+"""Requests of clients, checked: what is wrong is a `RequestError` whose `param` names the field (sections 2 to 7).
+
+And requests to backends, as such a client writes them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from datetime import date
+from hashlib import sha256
 from typing import Any
 
 from bridge.codec import Context, DayAsked, ReadAsked, RunNamed, WireRequest
+from bridge.codec.jsontext import dumps, loads
 from bridge.errors import RequestError
 from bridge.model import HistoryMode, Request
 
-from .base import AGUI, BASE, MODES, inner
+from .base import AGUI, BASE, MODES, inner, outer
+from .options import back
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _DIGITS = re.compile(r"\d{1,4}", re.ASCII)
@@ -99,3 +105,27 @@ def checked_id(text: str | None, name: str) -> str:
         came = "nothing came" if not text else f"got {text[:40]!r}"
         raise RequestError(f"{name}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ : -, {came}.", param=name)
     return text
+
+
+# ------------------------------------------------------------------ as the back
+
+
+def encode_request(request: Request, context: Context) -> WireRequest:
+    """RunAgentInput as AG-UI writes it, in a mode, with ids that this API takes (section 2)."""
+    return with_mode(AGUI.encode_request(request, outer(context)), back(context).runtime_mode)
+
+
+def with_mode(wire: WireRequest, mode: str | None) -> WireRequest:
+    """AG-UI's request as one of this API: in this mode, else in the one that its client named."""
+    body = loads(wire.body)
+    said = body.get("forwardedProps")
+    props = {"runtime_mode": MODES[0], **(said if isinstance(said, dict) else {})}
+    body["forwardedProps"] = {**props, "runtime_mode": mode or props["runtime_mode"]}
+    body["threadId"], body["runId"] = _legal(body["threadId"]), _legal(body["runId"])
+    return WireRequest("POST", "/runs", wire.headers, body=dumps(body))
+
+
+def _legal(name: str) -> str:
+    """The id itself where it may be one; else one made of it, always the same. It stands in paths, so no mere dots."""
+    fits = _ID.fullmatch(name) and name.strip(".")
+    return name if fits else "id-" + sha256(name.encode("utf-8", "surrogatepass")).hexdigest()

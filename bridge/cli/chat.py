@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 from bridge.codec import Dialect, Losses, registry
 from bridge.engine import LIBRARY
-from bridge.errors import ConfigError
 from bridge.model import (
     Answer,
     ArgsDelta,
@@ -43,8 +42,6 @@ from bridge.transports.http import HttpBackend
 def chat(args: argparse.Namespace) -> int:
     """One turn, or a conversation read from stdin line by line. Exit code 1 when an answer failed."""
     dialect = registry.get(args.dialect)
-    if not dialect.may_be_backend:
-        raise ConfigError(f"dialect {dialect.name!r} can be served, but nothing can be called in it yet")
     backend = _backend(dialect, args.url, args.api_key or os.environ.get("BRIDGE_API_KEY"))
     conversation = _Conversation(backend, args.model)
     text = " ".join(args.text)
@@ -93,7 +90,7 @@ class _Conversation:
 
     async def turn(self, text: str) -> int:
         asked = Message("user", [Text(text)])
-        messages = [asked] if self.backend.card.keeps_history else [*self._talk, asked]
+        messages = [asked] if self.backend.card.takes_news else [*self._talk, asked]
         request = Request(messages, model=self._model, thread_id=self._thread)
         run = Run(request, self.backend, LIBRARY, CallInfo(uuid.uuid4().hex, self._thread, 0.0), lost=Losses())
         folder, shown = Folder(), _Screen()

@@ -53,6 +53,7 @@ def _card_json(card: Card) -> dict[str, Any]:
         "requests": role(card.requests),
         "history": str(card.history),
         "keeps_history": card.keeps_history,
+        "wants_whole": card.wants_whole,
         "runs_tools": str(card.runs_tools),
     }
 

@@ -24,6 +24,7 @@ from bridge.codec.kept import (
     StoredFile,
 )
 from bridge.codec.outline import Outline, outline, project
+from bridge.codec.queued import QueuedRun
 from bridge.codec.surface import Endpoint, Operation, Surface, offers
 from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_response
 
@@ -52,6 +53,7 @@ __all__ = [
     "Operation",
     "Options",
     "Outline",
+    "QueuedRun",
     "ReadAsked",
     "RunNamed",
     "RunsTools",

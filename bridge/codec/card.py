@@ -171,6 +171,7 @@ class Card:
     """The promise of one dialect.
 
     `history`: what its clients send. `keeps_history`: its backends remember the talk by thread id.
+    `wants_whole`: these are sent the whole of it all the same, and tell by the ids of messages what is new.
     `eager_start`: its clients want the head of the stream at once, before the backend answered.
     `client_runs_calls`: its clients run every tool call they are shown. `usage_on_failure`: its failure frame, or one
     before it, can carry usage. `names_interrupts`: an answer to an interrupt says to which one. `tool_names`: the
@@ -183,6 +184,7 @@ class Card:
     requests: Mapping[Feature, Entry]
     history: HistoryMode = HistoryMode.FULL
     keeps_history: bool = False
+    wants_whole: bool = False
     eager_start: bool = False
     client_runs_calls: bool = True
     usage_on_failure: bool = True
@@ -200,6 +202,11 @@ class Card:
             missing, unknown = set(wanted) - set(entries), set(entries) - set(wanted)
             if missing or unknown:
                 raise ValueError(f"card.{role}: missing {sorted(missing)}, not of this role {sorted(unknown)}")
+
+    @property
+    def takes_news(self) -> bool:
+        """Whether its backends are sent what is new, and no more."""
+        return self.keeps_history and not self.wants_whole
 
     def answer(self, feature: Feature) -> Fate:
         """What becomes of a feature of an answer."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bridge.codec.card import Card
 from bridge.codec.context import Context, StoredAnswer
+from bridge.codec.queued import QueuedRun
 from bridge.codec.session import CallerSession, Channel, Hub, Member, OwnAgent
 from bridge.codec.surface import Surface
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse
@@ -93,8 +94,6 @@ class Dialect:
     back_options: ClassVar[type[Options]] = Options
     modes: ClassVar[tuple[str, ...]] = ()
     """The words by which its requests choose between the backends of a route; the first one's is the default."""
-    may_be_backend: ClassVar[bool] = True
-    """False: answers of this dialect can be read, but the transport cannot call such a backend."""
 
     @property
     def over_grpc(self) -> bool:
@@ -209,6 +208,13 @@ class Dialect:
     def encode_request(self, request: Request, context: Context) -> WireRequest:
         """Raises `Unsupported` for a part that the card refuses, naming its place (`messages[2]...`)."""
         raise Unsupported(f"{self.name} cannot be called.")
+
+    def queued(self, request: Request, context: Context) -> QueuedRun | None:
+        """How a backend is asked that queues its runs; None where the answer to `encode_request` is the events.
+
+        Raises `Unsupported` as `encode_request` does.
+        """
+        return None
 
     def decoder(self, context: Context) -> Decoder:
         """The half that reads this run's stream from a backend."""

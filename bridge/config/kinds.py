@@ -87,9 +87,7 @@ def _backend_dialect(name: str) -> str:
         return name
     if name not in registry.names():
         raise unknown("dialect", sorted([*registry.names(), *BUILT_IN]))
-    if not registry.get(_registered(name)).may_be_backend:
-        raise wrong("this dialect can be served, but no backend can be called in it yet")
-    return name
+    return _registered(name)
 
 
 def _backends(value: Any, info: ValidationInfo) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,6 +11,8 @@ from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, W
 from bridge.codec.naming import ModelNames
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
+
+_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +140,9 @@ class Backend(Protocol):
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
+
+
+def asked_pause(failure: Failure) -> float | None:
+    """The seconds in a `Retry-After`; None when there is none, or a date."""
+    asked = failure.headers.get("retry-after", "")
+    return float(asked) if _SECONDS.fullmatch(asked) else None

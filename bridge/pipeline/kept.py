@@ -219,7 +219,7 @@ async def begin(
     history: History, owner: str, scope: str, request: Request, front: Card, back: Card, run_id: str, *, alone: bool
 ) -> KeptTurn:
     """The turn of this request, begun. Raises `BridgeError`."""
-    turn = KeptTurn(history, owner, scope, request, front, remembers=back.keeps_history, alone=alone)
+    turn = KeptTurn(history, owner, scope, request, front, remembers=back.takes_news, alone=alone)
     try:
         await turn.begin(run_id)
     except BaseException:

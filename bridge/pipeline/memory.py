@@ -43,7 +43,10 @@ _PRUNE_EVERY = 3600.0
 _RAN = "ran"
 """Where a conversation notes the calls that its backend ran itself: their results are no news to it."""
 
-_MOST_RAN = 1000
+_TOLD = "told"
+"""Where one notes what the client said to answer interrupts: its backend has that as their answers, not as messages."""
+
+_MOST_NOTED = 1000
 
 
 class Turn:
@@ -53,7 +56,10 @@ class Turn:
     backend is not called.
     """
 
-    def __init__(self, history: History, owner: str, scope: str, request: Request, front: Card) -> None:
+    def __init__(
+        self, history: History, owner: str, scope: str, request: Request, front: Card, *, whole: bool = False
+    ) -> None:
+        """`whole`: the backend is sent the whole talk, though it remembers it."""
         self.request = request
         self.reply: list[Event] | None = None
         self._new: list[Message] = []
@@ -62,6 +68,7 @@ class Turn:
         self._owner = owner
         self._scope = scope
         self._front = front
+        self._wants_whole = whole
         self._held = AsyncExitStack()
         self._talk = Conversation("")
 
@@ -179,12 +186,15 @@ class Trim(Turn):
             self._known = len(stored)
         self._new = self._whole[place:]
         settled = self._settle(self._new)
+        told = [str(d) for d in self._talk.extra.get(_TOLD, ())]
+        before = [m for m in self._whole[:place] if digest([m]) not in told] if self._wants_whole else []
+        self._told = told + [digest([m]) for m in self._new if m not in settled.messages]
         self.request = replace(
             request,
-            messages=settled.messages,
+            messages=[*before, *settled.messages],
             resume=settled.resume,
             thread_id=self._talk.backend_thread,
-            history=HistoryMode.DELTA,
+            history=HistoryMode.FULL if self._wants_whole else HistoryMode.DELTA,
         )
 
     async def keep(self, answer: Answer) -> None:
@@ -195,7 +205,8 @@ class Trim(Turn):
             return
         self._note_interrupts(answer)
         self._ran += [r.call_id for r in answer.results]
-        self._talk.extra[_RAN] = self._ran[-_MOST_RAN:]
+        self._talk.extra[_RAN] = self._ran[-_MOST_NOTED:]
+        self._talk.extra[_TOLD] = self._told[-_MOST_NOTED:]
         spoken = [m for m in self._new if not is_answer(m, self._ran)]
         state = digest([*self._whole, as_client_sees(answer, self._front)])
         await self._commit(spoken, keep=self._known, name=state)
@@ -236,7 +247,14 @@ class Recall(Turn):
 
 def wants_memory(front: Card, back: Card) -> bool:
     """Whether a conversation between these two can be kept together only by the bridge."""
-    return (front.history is HistoryMode.DELTA) != back.keeps_history or _recalls(front, back)
+    return _joint(front.history, back) is not None or _recalls(front, back)
+
+
+def _joint(history: HistoryMode, back: Card) -> type[Turn] | None:
+    """What joins a client that sends this with a backend; None where they agree on who remembers the talk."""
+    if history is HistoryMode.FULL:
+        return Trim if back.keeps_history else None
+    return None if back.takes_news else Expand
 
 
 def _recalls(front: Card, back: Card) -> bool:
@@ -272,16 +290,12 @@ class Memory:
 
         A request without a conversation id whose client sends increments is a talk of its own.
         """
-        kind: type[Turn]
         if request.history is HistoryMode.DELTA and request.thread_id is None:
             return None
-        if (request.history is HistoryMode.DELTA) != back.keeps_history:
-            kind = Trim if back.keeps_history else Expand
-        elif _recalls(front, back):
-            kind = Recall
-        else:
+        kind = _joint(request.history, back) or (Recall if _recalls(front, back) else None)
+        if kind is None:
             return None
-        turn = kind(self.history, owner, scope, request, front)
+        turn = kind(self.history, owner, scope, request, front, whole=back.wants_whole)
         try:
             await turn.begin(run_id)
         except BaseException:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import re
 import time
 from collections.abc import Sequence
 
@@ -19,7 +18,7 @@ from bridge.model import Event, FinishReason, Folder, Request, RunFailed, RunFin
 from bridge.model.closing import OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import trouble
-from bridge.pipeline.backend import Backend, Call, CallInfo, Reply
+from bridge.pipeline.backend import Backend, Call, CallInfo, Reply, asked_pause
 from bridge.pipeline.memory import Turn
 from bridge.pipeline.names import tool_names
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
@@ -27,7 +26,6 @@ from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 log = logging.getLogger("bridge.run")
 
 _CONTENT_OR_END = CONTENT | TERMINAL
-_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
 class Run:
@@ -231,12 +229,12 @@ class Run:
     def _again(self, failure: Failure) -> bool:
         """Whether to try once more; not when the backend asked for more patience than we have."""
         retry = self.backend.retry
-        patient = (_asked_pause(failure) or 0.0) <= retry.max_backoff
+        patient = (asked_pause(failure) or 0.0) <= retry.max_backoff
         return failure.may_retry and patient and self._attempt < retry.attempts
 
     def _pause(self, failure: Failure) -> float:
         """Seconds until the next try: what the backend asked for, else doubling with jitter."""
-        asked = _asked_pause(failure)
+        asked = asked_pause(failure)
         if asked is not None:
             return asked
         retry = self.backend.retry
@@ -359,9 +357,3 @@ def failed_at_once(events: list[Event]) -> Failure | None:
     if isinstance(last, RunFailed) and CONTENT.isdisjoint(map(type, events)):
         return last.error
     return None
-
-
-def _asked_pause(failure: Failure) -> float | None:
-    """The seconds in a `Retry-After`; None when there is none, or a date."""
-    asked = failure.headers.get("retry-after", "")
-    return float(asked) if _SECONDS.fullmatch(asked) else None

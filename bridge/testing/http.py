@@ -16,9 +16,10 @@ from typing import Any
 
 import orjson
 
-from bridge.codec import Dialect
+from bridge.codec import Dialect, KeptDialect
 from bridge.errors import Failure
 from bridge.model import Request
+from bridge.testing.queue import QueuedRuns
 from bridge.testing.script import Item, ScriptedBackend, Turn
 from bridge.testing.sockets import bound_socket
 
@@ -120,6 +121,9 @@ class FakeBackend:
         self.tasks: set[asyncio.Task[None]] = set()
         self.problems: list[Exception] = []
         self._speaker = ScriptedBackend(dialect) if dialect is not None else None
+        self._queue: QueuedRuns | None = None
+        if self._speaker is not None and isinstance(self._speaker.dialect, KeptDialect):
+            self._queue = QueuedRuns(self._speaker, self._speaker.dialect)
 
     @property
     def url(self) -> str:
@@ -140,7 +144,11 @@ class FakeBackend:
     def turns(self, *turns: Turn) -> None:
         """Answers the next requests one after another, each with a list of items or a `Failure`; repeats the last."""
         self._speaking().turns(*turns)
-        self.script = self._speak
+
+        async def script(exchange: Exchange) -> None:
+            await self._speak(exchange)
+
+        self.script = script
 
     def fails(self, failure: Failure) -> None:
         """Refuses every request, with the status and the body that its dialect has for the failure."""
@@ -151,8 +159,8 @@ class FakeBackend:
         self.turns(items)
 
         async def script(exchange: Exchange) -> None:
-            await self._speak(exchange, ended=False)
-            exchange.reset()
+            if not await self._speak(exchange, ended=False):
+                exchange.reset()
 
         self.script = script
 
@@ -161,14 +169,20 @@ class FakeBackend:
             raise TypeError("this backend speaks no dialect: name one, as in fake_backend('...')")
         return self._speaker
 
-    async def _speak(self, exchange: Exchange, *, ended: bool = True) -> None:
-        reply = self._speaking().reply(exchange.seen.body, exchange.seen.headers, ended=ended)
+    async def _speak(self, exchange: Exchange, *, ended: bool = True) -> bool:
+        """Without `ended` a run is left before its end; whether what was asked now was answered whole."""
+        seen = exchange.seen
+        if self._queue is not None:
+            reply, ended = self._queue.reply(seen.method, seen.path, seen.headers, seen.body, ended=ended)
+        else:
+            reply = self._speaking().reply(seen.body, seen.headers, ended=ended)
         headers = {k.replace("-", "_"): v for k, v in reply.headers.items()}
         await exchange.head(reply.status, headers.pop("content_type", None), **headers)
         for piece in reply.pieces:
             await exchange.send(piece)
         if ended:
             await exchange.end()
+        return ended
 
     # ------------------------------------------------------------------ in bytes
 

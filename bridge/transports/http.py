@@ -24,7 +24,7 @@ from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFinished
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo, Retry, Timeouts
+from bridge.pipeline.backend import Call, CallInfo, Retry, Timeouts
 
 log = logging.getLogger("bridge.http")
 
@@ -32,6 +32,8 @@ USER_AGENT = "dialect-bridge"
 MAX_ERROR_BODY = 1024 * 1024
 _DRAIN_SECONDS = 0.25
 _DRAIN_BYTES = 64 * 1024
+_LAST_WORDS = 1.0
+"""Seconds that chores have to end when the backend is closed."""
 _VERSION = re.compile(r"/v\d+(?=/)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
@@ -109,6 +111,9 @@ class HttpBackend:
             )
 
     async def close(self) -> None:
+        """Gives what is done beside the runs a moment to end: a backend may still have to be told of a cancel."""
+        if self._chores:
+            await asyncio.wait(self._chores, timeout=_LAST_WORDS)
         session, self._session = self._session, None
         for task in self._chores:
             task.cancel()
@@ -135,15 +140,20 @@ class HttpBackend:
         own = self.dialect.own_headers if front is self.dialect else ()
         return {name: headers[name] for name in (*own, *self._forward) if name in headers}
 
-    def call(self, request: Request, info: CallInfo, lost: Losses) -> HttpCall:
+    def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         context = self._context(request, info, lost)
-        return HttpCall(self, self._addressed(self.dialect.encode_request(request, context), info), context)
+        queued = self.dialect.queued(request, context)
+        if queued is not None:
+            from bridge.transports.queued import QueuedCall
+
+            return QueuedCall(self, queued, info, context)
+        return HttpCall(self, self.addressed(self.dialect.encode_request(request, context), info), context)
 
     def _context(self, request: Request, info: CallInfo, lost: Losses) -> Context:
         model = self.model_for(request.model)
         return Context(info.run_id, info.thread_id, info.created_at, self.options, model, request, lost)
 
-    def _addressed(self, wire: WireRequest, info: CallInfo) -> WireRequest:
+    def addressed(self, wire: WireRequest, info: CallInfo) -> WireRequest:
         """The request with the client's own body where that must arrive unchanged, and with all its headers."""
         if info.raw_body is not None:
             wire.body = info.raw_body
@@ -173,7 +183,7 @@ class HttpBackend:
         if wire is None:
             return []
         wire.headers = {**wire.headers, **self._headers}
-        answer = await self._whole_answer(wire)
+        answer = await self.whole_answer(wire, self.timeouts.first_event)
         if answer.status >= 300:
             raise BackendError.of(self.dialect.decode_error(answer))
         return self.dialect.decode_models(answer)
@@ -182,21 +192,61 @@ class HttpBackend:
         wire = self.dialect.count_request(request, self._context(request, info, Losses()))
         if wire is None:
             return None
-        answer = await self._whole_answer(self._addressed(wire, info))
+        answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.first_event)
         if answer.status in _NOT_THERE:
             return None
         if answer.status >= 300:
             raise BackendError.of(self.dialect.decode_error(answer))
         return self.dialect.decode_count(answer)
 
-    async def _whole_answer(self, wire: WireRequest) -> WireResponse:
+    async def whole_answer(self, wire: WireRequest, seconds: float | None) -> WireResponse:
         """The answer to a short question. Raises `BackendError`."""
         try:
-            async with asyncio.timeout(self.timeouts.first_event), _ask(self, wire) as response:
-                body = await _bounded(response, self.max_event)
+            async with asyncio.timeout(seconds):
+                response = await self.ask(wire)
+                async with response:
+                    body = await _bounded(response, self.max_event)
                 return WireResponse(response.status, _headers_of(response), body)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise BackendError.of(failure_of(error)) from None
+
+    async def ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
+        """The head of the answer. Raises what aiohttp raises.
+
+        A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so a fresh one
+        is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
+        """
+        while True:
+            _reused.set(False)
+            try:
+                return await self.session.request(
+                    wire.method,
+                    self.address(wire.path),
+                    params=wire.query or None,
+                    data=wire.body or None,
+                    headers=wire.headers,
+                    allow_redirects=False,
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
+                if not _reused.get():
+                    raise
+
+    async def refusal_in(self, response: aiohttp.ClientResponse) -> Failure:
+        """What a head with another status than 2xx means; reads the body."""
+        try:
+            body = await _bounded(response, MAX_ERROR_BODY, cut=True)
+        except (aiohttp.ClientError, OSError):
+            body = b""
+        return self.refusal(WireResponse(response.status, _headers_of(response), body))
+
+    def refusal(self, answer: WireResponse) -> Failure:
+        """What an answer with another status than 2xx means."""
+        if answer.status < 400:
+            text = f"The backend answered with a redirect (HTTP {answer.status}), which is not followed."
+            return Failure(ErrorCode.BACKEND_ERROR, text, details={"backend_status": answer.status})
+        failure = self.dialect.decode_error(answer)
+        failure.details.setdefault("backend_status", answer.status)
+        return failure
 
 
 class HttpCall:
@@ -217,38 +267,13 @@ class HttpCall:
         self._clean = False
 
     async def open(self) -> None:
-        backend = self._backend
-        while True:
-            _reused.set(False)
-            try:
-                response = await _ask(backend, self._wire)
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError) as error:
-                # A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so a
-                # fresh one is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
-                if _reused.get():
-                    continue
-                raise BackendError.of(failure_of(error)) from None
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                raise BackendError.of(failure_of(error)) from None
-            break
+        try:
+            response = await self._backend.ask(self._wire)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise BackendError.of(failure_of(error)) from None
         self._response = response
         if response.status >= 300:
-            raise BackendError.of(await self._refusal(response))
-
-    async def _refusal(self, response: aiohttp.ClientResponse) -> Failure:
-        if response.status < 400:
-            return Failure(
-                ErrorCode.BACKEND_ERROR,
-                f"The backend answered with a redirect (HTTP {response.status}), which is not followed.",
-                details={"backend_status": response.status},
-            )
-        try:
-            body = await _bounded(response, MAX_ERROR_BODY, cut=True)
-        except (aiohttp.ClientError, OSError):
-            body = b""
-        failure = self._backend.dialect.decode_error(WireResponse(response.status, _headers_of(response), body))
-        failure.details.setdefault("backend_status", response.status)
-        return failure
+            raise BackendError.of(await self._backend.refusal_in(response))
 
     async def read(self) -> list[Event]:
         if self._over:
@@ -285,9 +310,8 @@ class HttpCall:
         return events
 
     def _unread(self, response: aiohttp.ClientResponse) -> list[Event]:
-        """The events of what had arrived when the connection broke: aiohttp's public reads raise and would lose it."""
-        take = getattr(response.content, "_read_nowait", None)
-        data = take(-1) if take is not None and self._stream is not False else b""
+        """The events of what had arrived when the connection broke."""
+        data = unread(response) if self._stream is not False else b""
         try:
             return self._decoder.feed(self._splitter.feed(data)) if data else []
         except BackendError:
@@ -314,24 +338,19 @@ class HttpCall:
             response.release()
         elif self._clean:
             # The few bytes behind the end mark: read elsewhere, since the client has its answer and may go.
-            self._backend.later(_drain(response))
+            self._backend.later(drain(response))
         else:
             response.close()
 
 
-def _ask(backend: HttpBackend, wire: WireRequest) -> aiohttp.client._BaseRequestContextManager[aiohttp.ClientResponse]:
-    return backend.session.request(
-        wire.method,
-        backend.address(wire.path),
-        params=wire.query or None,
-        data=wire.body or None,
-        headers=wire.headers,
-        allow_redirects=False,
-    )
-
-
 def _headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
     return {k.lower(): v for k, v in response.headers.items()}
+
+
+def unread(response: aiohttp.ClientResponse) -> bytes:
+    """What had arrived when the connection broke: aiohttp's public reads raise and would lose it."""
+    take = getattr(response.content, "_read_nowait", None)
+    return bytes(take(-1)) if take is not None else b""
 
 
 def _looks_like_stream(response: aiohttp.ClientResponse, first: bytes) -> bool:
@@ -356,11 +375,11 @@ async def _bounded(response: aiohttp.ClientResponse, most: int, *, cut: bool = F
     return b"".join(pieces)
 
 
-async def _drain(response: aiohttp.ClientResponse) -> None:
+async def drain(response: aiohttp.ClientResponse, seconds: float = _DRAIN_SECONDS) -> None:
     """Reads the few bytes that follow the end mark, so that the connection can be used again; else closes it."""
     size = 0
     try:
-        async with asyncio.timeout(_DRAIN_SECONDS):
+        async with asyncio.timeout(seconds):
             while size < _DRAIN_BYTES and (piece := await response.content.readany()):
                 size += len(piece)
     except (aiohttp.ClientError, OSError, TimeoutError):

@@ -6,7 +6,16 @@ from bridge.codec import WireResponse, registry
 from bridge.errors import BY_STATUS
 
 BODY = b'{"error": {"message": "It failed for sk-secret0123456789abcdef."}}'
-DIALECTS = ("ag-kit", "ag-ui", "agentscope", "aip", "anthropic-messages", "openai-chat", "openai-responses")
+DIALECTS = (
+    "ag-kit",
+    "ag-ui",
+    "agent-runs",
+    "agentscope",
+    "aip",
+    "anthropic-messages",
+    "openai-chat",
+    "openai-responses",
+)
 
 
 @pytest.mark.parametrize("status", [401, 403, 405, 409, 413, 429, 502, 503, 504])

@@ -26,3 +26,13 @@ def messages(demo: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield served
         assert served.stop() == 0
         assert "Traceback" not in served.err
+
+
+@pytest.fixture(scope="session")
+def runs(demo: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of the agent run API: the recipe for one, in front of the demo."""
+    folder, config = tmp_path_factory.mktemp("runs"), EXAMPLES / "configs" / "agent-runs.yaml"
+    with serve(folder, config, OPENAI_BASE_URL=f"{demo.url}/v1", WEB_KEY="key-of-web") as served:
+        yield served
+        assert served.stop() == 0
+        assert "Traceback" not in served.err

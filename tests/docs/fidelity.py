@@ -40,9 +40,8 @@ Features that are exact, of those that the sender can say (answers / requests):
 def page() -> str:
     """The whole page."""
     fronts = [registry.get(name) for name in dialects()]
-    backs = [dialect for dialect in fronts if dialect.may_be_backend]
-    sections = [section for front in fronts for section in _frontend(front, backs)]
-    return "\n\n".join([HEAD + "\n" + _overview(fronts, backs), *sections]) + "\n"
+    sections = [section for front in fronts for section in _frontend(front, fronts)]
+    return "\n\n".join([HEAD + "\n" + _overview(fronts, fronts), *sections]) + "\n"
 
 
 def _overview(fronts: list[Dialect], backs: list[Dialect]) -> str:
@@ -107,8 +106,12 @@ def _losses(where: str, said: list[Feature], entries: Mapping[Feature, Entry]) -
 def _manners(front: Dialect, back: Dialect) -> Iterator[str]:
     """What follows from how both sides talk, beside what they say."""
     whole = front.card.history is HistoryMode.FULL
-    if whole and back.card.keeps_history:
+    if whole and back.card.takes_news:
         yield "The client sends the whole talk and the backend remembers it: the backend is sent what is new."
+    elif whole and back.card.wants_whole:
+        yield "The backend remembers the talk and is sent the whole of it: one talk is one thread of it."
+    elif not whole and back.card.wants_whole:
+        yield "The client sends what is new and the backend wants all of it: the talk is kept here (`stores.history`)."
     elif not whole and not back.card.keeps_history:
         yield "The client sends what is new and the backend forgets: the talk is kept here (`stores.history`)."
     else:

@@ -65,10 +65,16 @@ def _manners(every: Mapping[str, Card]) -> str:
                 "its clients send",
                 *("the whole talk" if c.history is HistoryMode.FULL else "what is new" for c in values),
             ),
-            row("its backends remember the talk", *("yes" if c.keeps_history else "no" for c in values)),
+            row("its backends remember the talk", *(_memory(card) for card in values)),
             row("its clients run the tool calls they see", *("yes" if c.client_runs_calls else "no" for c in values)),
         ]
     )
+
+
+def _memory(card: Card) -> str:
+    if not card.keeps_history:
+        return "no"
+    return "yes, and are sent all of it" if card.wants_whole else "yes"
 
 
 def later() -> str:

@@ -118,11 +118,15 @@ def test_in_front_of_an_agentscope_agent(demo: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
-def test_the_curl_lines_of_the_recipes_work(config: Path, demo: Server, messages: Server, tmp_path: Path) -> None:
+def test_the_curl_lines_of_the_recipes_work(
+    config: Path, demo: Server, messages: Server, runs: Server, tmp_path: Path
+) -> None:
     variables = {
         "OPENAI_BASE_URL": f"{demo.url}/v1",
         "AGENTSCOPE_URL": f"{demo.url}/agentscope",
         "ANTHROPIC_BASE_URL": messages.url,
+        "AGENT_URL": f"{runs.url}/api/v1/agent",
+        "AGENT_KEY": SECRETS["WEB_KEY"],
         "AIP_LISTEN": f"127.0.0.1:{free_port()}",
         **SECRETS,
     }

@@ -14,7 +14,8 @@ from bridge.config import load
 from bridge.engine import Bridge
 from bridge.server import running
 from tests.docs.helpers import EXAMPLES, ROOT
-from tests.pairs.agents import AGENTS
+from tests.pairs.agents import AGENTS, Say
+from tests.pairs.runs import Runs
 from tests.server.harness import FakeBackend, ask, fake_backend, free_port, post, serving
 from tests.server.issuer import Issuer, SigningKey
 
@@ -246,3 +247,13 @@ async def test_a_run_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert (await post(f"{url}/ag-ui", body, last_event_id=last)).body == rest
         assert (await post(f"{url}/ag-ui", {**body, "state": 1})).status == 409
         assert len(model.seen) == 1
+
+
+async def test_runs_to_chat() -> None:
+    async with fake_backend() as backend:
+        agent = Runs(backend)
+        agent.brain = lambda heard: [Say("Sunny")]
+        async with _recipe("runs-to-chat", AGENT_URL=backend.url, AGENT_KEY="backend-key") as base:
+            reply = await post(f"{base}/v1/chat/completions", _talk("Weather?"))
+        assert reply.json["choices"][0]["message"]["content"] == "Sunny"
+        assert agent.heard[0].talk == [("user", "Weather?")]

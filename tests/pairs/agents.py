@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -105,10 +107,14 @@ BREAKS = "the model fell over"
 
 
 class Agent:
-    """`brain` decides; `heard` holds the requests in order. `remembers`: it keeps the talk by an id."""
+    """`brain` decides; `heard` holds the requests in order.
+
+    `remembers`: it keeps the talk by an id. `remembered`: somebody in front of it does, and tells it all.
+    """
 
     dialect: str
     remembers = False
+    remembered = False
     interrupts = True
     runs_tools = True
     takes_images = True
@@ -124,6 +130,15 @@ class Agent:
     @property
     def url(self) -> str:
         return self.backend.url
+
+    @asynccontextmanager
+    async def served(self, folder: Path) -> AsyncIterator[str]:
+        """Where it is called while the block runs."""
+        yield self.url
+
+    async def left(self, number: int) -> None:
+        """Waits until its caller has left this run."""
+        await self.backend.seen[number].gone.wait()
 
     def hear(self, body: Wire) -> Heard:
         """What the request means to this agent, with its memory."""

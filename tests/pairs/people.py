@@ -459,10 +459,10 @@ PEOPLE: dict[str, type[Person]] = {
 }
 
 
-def routes(agent: Any, **store: Any) -> Wire:
-    """A configuration with every front over this agent."""
+def routes(agent: Any, url: str | None = None, **store: Any) -> Wire:
+    """A configuration with every front over this agent, called at `url` where that is not its own."""
     fronts = {p.dialect: p.route for p in PEOPLE.values()}
-    backend = {"dialect": agent.dialect, "url": agent.url, "api_key": "backend-key", "options": agent.options}
+    backend = {"dialect": agent.dialect, "url": url or agent.url, "api_key": "backend-key", "options": agent.options}
     return {
         "backends": {"it": backend},
         "routes": [{"dialect": d, "path": path, "backend": "it"} for d, path in fronts.items()],

@@ -13,11 +13,14 @@ import orjson
 import pytest
 
 from bridge.transports.demo import PICTURE
-from tests.pairs.agents import AGENTS, BREAKS, Agent, Ask, Fall, Hang, Heard, Ran, Say, Step, Think, Use
+from tests.pairs.agents import AGENTS as DIRECT
+from tests.pairs.agents import BREAKS, Agent, Ask, Fall, Hang, Heard, Ran, Say, Step, Think, Use
 from tests.pairs.clients import Seen
 from tests.pairs.people import PEOPLE, Person, Question, leave, routes
+from tests.pairs.runs import RUNS
 from tests.server.harness import fake_backend, serving
 
+AGENTS: dict[str, type[Agent]] = {**DIRECT, **RUNS}
 DATA_URL = f"data:image/png;base64,{PICTURE}"
 PARIS = ("call_1", "get_weather", '{"city": "Paris"}')
 ROME = ("call_2", "get_weather", '{"city": "Rome"}')
@@ -44,7 +47,7 @@ increments = of(
     *(
         (p, a)
         for p in ("agentscope", "ag-kit", "ag-kit-2")
-        for a in ("openai-chat", "openai-responses", "anthropic-messages", "ag-ui")
+        for a in ("openai-chat", "openai-responses", "anthropic-messages", "ag-ui", *RUNS)
     )
 )
 
@@ -53,7 +56,10 @@ increments = of(
 async def meeting(front: str, back: str, tmp_path: Path, **person: Any) -> AsyncIterator[tuple[Person, Agent]]:
     async with fake_backend() as backend:
         agent = AGENTS[back](backend)
-        async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
+        async with (
+            agent.served(tmp_path) as url,
+            serving(routes(agent, url, history=f"sqlite:///{tmp_path}/talks.db")) as base,
+        ):
             yield PEOPLE[front](base, "talk-1", **person), agent
 
 
@@ -149,7 +155,7 @@ async def test_an_agent_runs_a_tool(front: str, back: str, tmp_path: Path) -> No
         check(await person.say("Sure?"), "Yes")
         heard = [e for e in agent.heard[1].talk if e[0] == "result"]
         # A client that sends the whole talk sends what it was shown.
-        assert heard == ([("result", "call_1", "rain")] if shown or agent.remembers else [])
+        assert heard == ([("result", "call_1", "rain")] if shown or agent.remembers or agent.remembered else [])
         assert "".join(t for r, t in agent.heard[1].spoken if r == "assistant") == "Let me see. It rains."
         assert agent.heard[1].last == ("user", "Sure?")
 
@@ -226,7 +232,7 @@ async def test_a_person_who_leaves_stops_the_agent_and_may_come_back(front: str,
             await person.seen.started.wait()
         await leave(reading)
         async with asyncio.timeout(1):
-            await agent.backend.seen[1].gone.wait()
+            await agent.left(1)
         check(await person.say("three"), "Back")
         assert agent.heard[2].last == ("user", "three")
         assert [t for r, t in agent.heard[2].spoken if r == "user"] == ["one", "two", "three"]
@@ -275,6 +281,7 @@ async def test_an_interrupt_and_its_answer(front: str, back: str, tmp_path: Path
         check(await person.say("Thanks"), "Bye")
         assert agent.heard[2].last == ("user", "Thanks")
         assert agent.heard[2].resume is None
+        assert agent.heard[2].spoken.count(("assistant", "Done")) == 1
 
 
 @waiting

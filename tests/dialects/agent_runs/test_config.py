@@ -9,7 +9,6 @@ import pytest
 
 from bridge.config import parse
 from bridge.errors import ConfigError
-from tests.docs.helpers import bridge as command
 
 from .helpers import config
 
@@ -18,14 +17,6 @@ def refusal(it: dict[str, Any]) -> str:
     with pytest.raises(ConfigError) as caught:
         parse(it)
     return caught.value.message
-
-
-def test_nothing_can_be_called_in_it_yet(tmp_path: Path) -> None:
-    it = config(tmp_path, {"dialect": "agent-runs", "url": "http://127.0.0.1:1"})
-    assert "backends.it.dialect: this dialect can be served, but no backend can be called in it yet" in refusal(it)
-    code, _, err = command("chat", "http://127.0.0.1:1", "hi", "--dialect", "agent-runs")
-    assert code != 0
-    assert "nothing can be called in it yet" in err
 
 
 def test_it_needs_a_history(tmp_path: Path) -> None:

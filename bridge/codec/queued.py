@@ -1,0 +1,45 @@
+"""How a run is asked for at a backend that queues it: by several requests, not by one that its events answer.
+
+The requests and what their answers mean are a machine without I/O; a transport sends them, waits between them and reads
+the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from bridge.codec.wire import FrameLike, WireRequest, WireResponse
+
+
+class QueuedRun(Protocol):
+    """One run: `uploads` are sent, then `start`; its events are read by `subscribe`, as often as they break off."""
+
+    @property
+    def uploads(self) -> Sequence[WireRequest]:
+        """What the backend has to have before the run begins."""
+        ...
+
+    @property
+    def waits(self) -> Sequence[float]:
+        """Seconds before each further try to read on; anew with each event. After the last one it is given up."""
+        ...
+
+    def start(self, run_id: str, uploaded: Sequence[WireResponse]) -> WireRequest:
+        """Queues the run, given the answers to `uploads`; comes first, and sent twice it still is one run.
+
+        `run_id` is what the backend shall call it: new with each try. Raises `BackendError` for an answer that is none.
+        """
+        ...
+
+    def subscribe(self) -> WireRequest | None:
+        """Asks for the events behind those that came; None when they do not say how to go on from them."""
+        ...
+
+    def fresh(self, frames: Sequence[FrameLike]) -> list[FrameLike]:
+        """Which of these complete frames belong to this run and did not come before. Never raises on wire data."""
+        ...
+
+    def cancel(self) -> WireRequest:
+        """Asks for the end of the run."""
+        ...

@@ -1,0 +1,207 @@
+"""Runs at backends that queue them: asked for by one request, read by others, which go on where one broke off.
+
+What is asked and what came already is told by the dialect's `QueuedRun`; here is what takes time: trying again, waiting
+before it, and giving up. Rules: agent-runs protocol page, section 9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+
+import aiohttp
+
+from bridge.codec import Context, FrameLike, QueuedRun, WireRequest, WireResponse
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
+from bridge.framing import sse
+from bridge.model import Event
+from bridge.model.events import TERMINAL
+from bridge.pipeline.backend import CallInfo, asked_pause
+from bridge.transports.http import HttpBackend, drain, failure_of, unread
+
+log = logging.getLogger("bridge.http")
+
+_ASK_AGAIN = (1.0, 2.0, 4.0)
+"""Seconds before a request that is answered at once is repeated; a backend that wants longer ones is not waited for."""
+_BUSY = frozenset({429, 503})
+_LAST_EVENTS = 5.0
+"""Seconds in which a run that was cancelled may still end by itself."""
+_ENDED = Failure(ErrorCode.TRUNCATED_STREAM, "the streams of the backend end before the run does.")
+_MOST_EMPTY = 2
+"""Event streams without a byte, one after another, by which a backend says that nothing more will come."""
+
+
+class QueuedCall:
+    """One try. See `bridge.pipeline.backend.Call` for what each method promises."""
+
+    def __init__(self, backend: HttpBackend, run: QueuedRun, info: CallInfo, context: Context) -> None:
+        self.context = context
+        self.frames: list[FrameLike] = []
+        self.whole: WireResponse | None = None
+        self.wire_ended = False
+        self._backend = backend
+        self._run = run
+        self._info = info
+        self._decoder = backend.dialect.decoder(context)
+        self._splitter = sse.Splitter(backend.max_event)
+        self._response: aiohttp.ClientResponse | None = None
+        self._started = False
+        self._over = False
+        self._all_read = False
+        # Of the stream that is read now, or was last: its bytes, and whether it was cut. Before it: tries that brought
+        # nothing, streams in a row that were empty.
+        self._came = 0
+        self._broke = False
+        self._tries = 0
+        self._empty = 0
+
+    # ------------------------------------------------------------------ asking
+
+    async def open(self) -> None:
+        limit = self._backend.timeouts.first_event
+        uploaded = [await self._ask(wire, limit) for wire in self._run.uploads]
+        start = self._run.start(uuid.uuid4().hex, uploaded)
+        # From here on there may be a run, whatever becomes of the answer.
+        self._started = True
+        try:
+            # A part of the time in which content has to come: a request that got lost is sent again.
+            await self._ask(start, limit / 4 if limit else None)
+        except BridgeError as error:
+            self._started = "backend_status" not in error.failure.details
+            raise
+        await self._connect()
+
+    async def _ask(self, wire: WireRequest, seconds: float | None) -> WireResponse:
+        """The answer to a request that may be repeated. Raises `BridgeError`."""
+        wire = self._addressed(wire)
+        for pause in (*_ASK_AGAIN, None):
+            asked: float | None = None
+            try:
+                answer = await self._backend.whole_answer(wire, seconds)
+                if 200 <= answer.status < 300:
+                    return answer
+                failure = self._backend.refusal(answer)
+                asked = asked_pause(failure)
+                again = answer.status in _BUSY and (asked or 0.0) <= _ASK_AGAIN[-1]
+            except BackendError as error:
+                # Where nobody listens, nobody will in a moment; but who was late may have queued the run.
+                failure, again = error.failure, error.code is ErrorCode.BACKEND_TIMEOUT
+            if pause is None or not again:
+                break
+            await asyncio.sleep(pause if asked is None else asked)
+        raise BackendError.of(failure)
+
+    def _addressed(self, wire: WireRequest) -> WireRequest:
+        return self._backend.addressed(wire, self._info)
+
+    # ------------------------------------------------------------------ reading
+
+    async def _connect(self) -> None:
+        """Opens the stream behind what came; `_all_read` where there is nothing more. Raises `BridgeError`."""
+        while True:
+            wire = self._run.subscribe()
+            if wire is None:
+                raise _gave_up("its events do not say where to go on.")
+            try:
+                response = await self._backend.ask(self._addressed(wire))
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                failure = failure_of(error)
+            else:
+                if response.status == 200:
+                    self._response, self._came = response, 0
+                    self._splitter = sse.Splitter(self._backend.max_event)
+                    return
+                async with response:
+                    if response.status == 204:
+                        self._all_read = True
+                        return
+                    failure = await self._backend.refusal_in(response)
+                if response.status != 429 and response.status < 500:
+                    raise BackendError.of(failure)
+            await self._wait(failure)
+
+    async def _wait(self, failure: Failure) -> None:
+        """The pause before the next try to read on. Raises `BackendError` after the last one."""
+        waits, asked = self._run.waits, asked_pause(failure) or 0.0
+        if self._tries >= len(waits) or asked > max(waits):
+            raise _gave_up(failure.message)
+        self._tries += 1
+        await asyncio.sleep(max(waits[self._tries - 1], asked))
+
+    async def read(self) -> list[Event]:
+        if self._over:
+            return []
+        try:
+            if self._response is None and not self._all_read:
+                await self._go_on()
+            if self._response is None:
+                return self._passed_on(self._decoder.close())
+            return await self._read(self._response)
+        except BridgeError as error:
+            return self.fail(error.failure)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> list[Event]:
+        try:
+            data = await response.content.readany()
+            ended = not data
+            self._broke = False
+        except (aiohttp.ClientError, OSError) as error:
+            # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
+            error.__traceback__ = None
+            data, ended, self._broke = unread(response), True, True
+        self._came += len(data)
+        # What is incomplete when a stream ends is left: it comes again, whole.
+        frames = self._run.fresh(self._splitter.feed(data)) if data else []
+        self.frames += frames
+        if frames:
+            self._tries = 0
+        if ended:
+            self._response = None
+            response.release()
+        return self._passed_on(self._decoder.feed(frames))
+
+    def _passed_on(self, events: list[Event]) -> list[Event]:
+        if events and type(events[-1]) in TERMINAL:
+            self._over = True
+            self.wire_ended = not self._all_read
+        return events
+
+    async def _go_on(self) -> None:
+        """After a stream that ended before its run did. Raises `BridgeError`."""
+        self._empty = 0 if self._came or self._broke else self._empty + 1
+        if self._empty == _MOST_EMPTY:
+            self._all_read = True
+            return
+        if self._came and not self._broke:
+            self._tries = 0  # closed at its idle limit: the backend is there, and the run goes on
+        await self._wait(_ENDED)
+        await self._connect()
+
+    def fail(self, failure: Failure) -> list[Event]:
+        self._over = True
+        return self._decoder.close(failure)
+
+    # ------------------------------------------------------------------ the end
+
+    async def close(self) -> None:
+        response, self._response = self._response, None
+        if self._started and not (self.wire_ended or self._all_read):
+            self._backend.later(self._cancel(response))
+        elif response is not None:
+            # The server closes by itself behind the end.
+            self._backend.later(drain(response))
+
+    async def _cancel(self, response: aiohttp.ClientResponse | None) -> None:
+        """Tells the backend that nobody waits for the run any more, and lets it come to its end."""
+        try:
+            await self._backend.whole_answer(self._addressed(self._run.cancel()), _LAST_EVENTS)
+        except BridgeError as error:
+            log.debug("backend %s: a run was not cancelled: %s", self._backend.name, error.message)
+        if response is not None:
+            await drain(response, _LAST_EVENTS)
+
+
+def _gave_up(reason: str) -> BackendError:
+    text = f"The events of the run could not be read to their end: {reason}"
+    return BackendError(text, code=ErrorCode.TRUNCATED_STREAM)
