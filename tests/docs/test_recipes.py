@@ -15,7 +15,7 @@ from bridge.engine import Bridge
 from bridge.server import running
 from tests.docs.helpers import EXAMPLES, ROOT
 from tests.pairs.agents import AGENTS, Say
-from tests.pairs.runs import Runs
+from tests.pairs.agents.runs import Runs
 from tests.server.harness import FakeBackend, ask, fake_backend, free_port, post, serving
 from tests.server.issuer import Issuer, SigningKey
 

@@ -15,9 +15,9 @@ import pytest
 from bridge.transports.demo import PICTURE
 from tests.pairs.agents import AGENTS as DIRECT
 from tests.pairs.agents import BREAKS, Agent, Ask, Fall, Hang, Heard, Ran, Say, Step, Think, Use
+from tests.pairs.agents.runs import RUNS
 from tests.pairs.clients import Seen
 from tests.pairs.people import PEOPLE, Person, Question, leave, routes
-from tests.pairs.runs import RUNS
 from tests.server.harness import fake_backend, serving
 
 AGENTS: dict[str, type[Agent]] = {**DIRECT, **RUNS}
