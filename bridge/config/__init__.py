@@ -1,6 +1,6 @@
 """The configuration: its YAML schema, loading it, and saying in plain words what is wrong with it."""
 
-from bridge.config.kinds import is_loopback
+from bridge.config.kinds import Names, is_loopback, names_in, weights_in
 from bridge.config.load import load, parse
 from bridge.config.reference import json_schema
 from bridge.config.schema import (
@@ -33,6 +33,7 @@ __all__ = [
     "Jwt",
     "Limits",
     "Metrics",
+    "Names",
     "Retry",
     "Route",
     "Server",
@@ -42,5 +43,7 @@ __all__ = [
     "is_loopback",
     "json_schema",
     "load",
+    "names_in",
     "parse",
+    "weights_in",
 ]

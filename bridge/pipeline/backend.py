@@ -10,6 +10,8 @@ from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, W
 from bridge.codec.naming import ModelNames
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
+from bridge.pipeline.breaker import Breaker
+from bridge.pipeline.tries import Budget, Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +22,6 @@ class Timeouts:
     first_event: float | None = 60.0
     idle: float | None = 60.0
     total: float | None = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """`attempts` tries in all; waits `backoff * 2**n` seconds with jitter, at most `max_backoff`."""
-
-    attempts: int = 1
-    backoff: float = 0.5
-    max_backoff: float = 8.0
 
 
 @dataclass(slots=True)
@@ -110,6 +103,8 @@ class Backend(Protocol):
     names: ModelNames
     timeouts: Timeouts
     retry: Retry
+    budget: Budget
+    breaker: Breaker | None
 
     def model_for(self, asked: str | None) -> str | None:
         """The model name to send for the one that the client named."""

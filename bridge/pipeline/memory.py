@@ -45,6 +45,9 @@ _RAN = "ran"
 
 _MOST_RAN = 1000
 
+_KEEPER = "keeper"
+"""Where a conversation notes which of several backends remembers it."""
+
 
 class Turn:
     """One request of one conversation, from the moment its history is known until it is kept.
@@ -149,16 +152,53 @@ class Expand(Turn):
     async def keep(self, answer: Answer) -> None:
         """What the client said stays in any case; a broken answer does not, half a cancelled one does."""
         self._talk.tools = self.request.tools
+        self._talk.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
         await self._commit([*self._new, *said(answer)])
+
+    def _keeps(self, answer: Answer) -> str | None:
+        """By which id the backend now has the whole talk; None when it has not."""
+        return None
+
+
+class Follow(Expand):
+    """The client sent what is new, the backend remembers the talk, but others may have answered since it did.
+
+    The backend that answered last has all of it and gets what is new; any other one gets the whole talk under a new id.
+    """
+
+    def __init__(self, history: History, owner: str, scope: str, request: Request, front: Card, keeper: str) -> None:
+        super().__init__(history, owner, scope, request, front)
+        self._keeper = keeper
+
+    async def begin(self, run_id: str) -> None:
+        await super().begin(run_id)
+        talk = self._talk
+        if talk.backend_thread is not None and talk.extra.get(_KEEPER) == self._keeper:
+            self.request = replace(self.request, messages=self._new)
+        else:
+            talk.backend_thread = talk.thread_id if talk.version == 0 else run_id
+        self._thread = talk.backend_thread
+        self.request = replace(self.request, thread_id=self._thread, history=HistoryMode.DELTA)
+
+    def _keeps(self, answer: Answer) -> str | None:
+        self._talk.extra[_KEEPER] = self._keeper
+        return self._thread if finished(answer) else None
 
 
 class Trim(Turn):
     """The client sent the whole talk, the backend remembers it by an id.
 
     Only what the client said is stored: the backend made its answers itself, and clients bring them back in their own
-    shape. The digest of the whole talk finds it again for clients that send no conversation id.
+    shape. The digest of the whole talk finds it again for clients that send no conversation id. `keeper` is the name of
+    the backend where the talk may be at another one.
     """
+
+    def __init__(
+        self, history: History, owner: str, scope: str, request: Request, front: Card, keeper: str | None
+    ) -> None:
+        super().__init__(history, owner, scope, request, front)
+        self._keeper = keeper
 
     async def begin(self, run_id: str) -> None:
         request = self.request
@@ -167,7 +207,8 @@ class Trim(Turn):
         await self._enter(thread)
         stored = self._talk.messages
         self._ran = [str(i) for i in self._talk.extra.get(_RAN, ())]
-        place = continues(stored, self._whole, self._ran) if self._talk.backend_thread else None
+        here = self._talk.backend_thread is not None and self._talk.extra.get(_KEEPER) == self._keeper
+        place = continues(stored, self._whole, self._ran) if here else None
         if place == len(self._whole) and not request.resume:
             place = None  # nothing new: an answer is to be made again
         if place is None:
@@ -196,6 +237,8 @@ class Trim(Turn):
         self._note_interrupts(answer)
         self._ran += [r.call_id for r in answer.results]
         self._talk.extra[_RAN] = self._ran[-_MOST_RAN:]
+        if self._keeper is not None:
+            self._talk.extra[_KEEPER] = self._keeper
         spoken = [m for m in self._new if not is_answer(m, self._ran)]
         state = digest([*self._whole, as_client_sees(answer, self._front)])
         await self._commit(spoken, keep=self._known, name=state)
@@ -266,22 +309,35 @@ class Memory:
                 log.warning("old conversations were not forgotten: %s", error.message)
 
     async def begin(
-        self, owner: str, scope: str, request: Request, front: Card, back: Card, run_id: str
+        self,
+        owner: str,
+        scope: str,
+        request: Request,
+        front: Card,
+        back: Card,
+        run_id: str,
+        *,
+        keeper: str | None = None,
     ) -> Turn | None:
         """The turn of this request, begun; None when there is nothing to keep.
 
-        A request without a conversation id whose client sends increments is a talk of its own.
+        A request without a conversation id whose client sends increments is a talk of its own. `keeper`: the backend's
+        name, where others may answer the next request of this conversation.
         """
-        kind: type[Turn]
-        if request.history is HistoryMode.DELTA and request.thread_id is None:
+        delta, where = request.history is HistoryMode.DELTA, (self.history, owner, scope, request, front)
+        turn: Turn
+        if delta and request.thread_id is None:
             return None
-        if (request.history is HistoryMode.DELTA) != back.keeps_history:
-            kind = Trim if back.keeps_history else Expand
+        if delta and not back.keeps_history:
+            turn = Expand(*where)
+        elif back.keeps_history and not delta:
+            turn = Trim(*where, keeper)
+        elif delta and keeper is not None:
+            turn = Follow(*where, keeper)
         elif _recalls(front, back):
-            kind = Recall
+            turn = Recall(*where)
         else:
             return None
-        turn = kind(self.history, owner, scope, request, front)
         try:
             await turn.begin(run_id)
         except BaseException:

@@ -19,7 +19,7 @@ from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, RunFailed, RunStarted
 from bridge.pipeline import trouble
 from bridge.server.access import Gate
-from bridge.server.runs import Report
+from bridge.server.runs import Report, shown_model
 
 log = logging.getLogger("bridge.grpc")
 
@@ -136,7 +136,7 @@ class Turns:
                 created_at=context.created_at,
             )
             report.back = run.backend.name
-            context.model = context.model or run.call.context.model
+            context.model = shown_model(run, context)
             encoder = session.encoder(context)
             try:
                 while not run.done:

@@ -78,7 +78,7 @@ class StartHandler(QueuedHandler):
         request, caller = await self._request(http, context, report)
         created_at = context.created_at
         key, plan = self._bridge.plan(self._route, request, caller, run_id=report.run_id, created_at=created_at)
-        report.back, mark = self._route.backend_for(request).name, fingerprint(caller.raw_body or b"")
+        report.back, mark = self._route.group_for(request).names, fingerprint(caller.raw_body or b"")
         await own_thread(self._bridge, self._route, key.owner, key.thread_id, make=True)
         runs = self._bridge.runs
         if await runs.status(key) is None:

@@ -216,7 +216,7 @@ def test_the_example_of_the_interface(tmp_path: Path) -> None:
     assert server.auth.keys[1].routes == ("/v1",)
     assert (llm.url, llm.api_key, llm.forward_headers) == ("https://api.openai.com/v1", None, ("x-trace",))
     assert llm.timeouts.model_dump() == {"connect": 5.0, "first_event": 60.0, "idle": None, "total": 600.0}
-    assert llm.retry.model_dump() == {"attempts": 2, "backoff": 0.5, "max_backoff": 8.0}
+    assert llm.retry.model_dump() == {"attempts": 2, "backoff": 0.5, "max_backoff": 8.0, "budget": 0.2}
     assert llm.options == ChatBack(style="rich", tuning=Tuning(depth=3))
     assert config.routes[0].options == ChatFront(names=True)
     assert [route.path for route in config.routes] == ["/v1", "/v1", "/agents/v1", "/agent"]
@@ -257,7 +257,7 @@ def test_the_defaults() -> None:
     }
     llm = config.backends["llm"]
     assert llm.timeouts.model_dump() == {"connect": 5.0, "first_event": 60.0, "idle": 60.0, "total": 600.0}
-    assert llm.retry.model_dump() == {"attempts": 1, "backoff": 0.5, "max_backoff": 8.0}
+    assert llm.retry.model_dump() == {"attempts": 1, "backoff": 0.5, "max_backoff": 8.0, "budget": 0.2}
     assert llm.options == ChatBack()
     assert config.server.is_open
 

@@ -40,7 +40,10 @@ class Retry(Section):
     # One try unless it is asked for: clients (the OpenAI SDK among them) retry by themselves, and counts multiply.
     attempts: Positive = Field(default=1, description="tries in all, until backend content was passed on")
     backoff: Duration = Field(default=0.5, description="wait before the second try; doubled for each further one")
-    max_backoff: Duration = Field(default=8.0, description="longest wait between two tries")
+    max_backoff: Duration = Field(default=8.0, description="longest wait between two tries, asked for or not")
+    budget: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.2, description="share of requests that may be tried again in the long run; 1 = all"
+    )
 
 
 class Breaker(Section):

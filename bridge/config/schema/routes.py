@@ -10,13 +10,15 @@ from bridge.codec import Endpoint, Options, registry
 from bridge.config.kinds import (
     Address,
     BackendChoice,
-    BackendName,
+    BackendGroup,
     FrontDialect,
     MountPath,
+    Names,
     Reference,
     Text,
     dialect_of,
     front_options,
+    names_in,
 )
 from bridge.config.problems import at, wrong
 from bridge.config.schema.base import FreeOptions, Section, dialect_options
@@ -28,10 +30,12 @@ class Route(Section):
     dialect: FrontDialect = Field(description="what the frontend speaks")
     path: MountPath | None = Field(default=None, description="where the dialect is mounted; its endpoints lie below")
     backend: BackendChoice | None = Field(
-        default=None, description="name of the backend that answers; or one for each mode of the dialect"
+        default=None,
+        description="name of the backend that answers; a list in order, each the fallback of the one before; "
+        "`[{name, weight}, ...]` to share the load; or one of these for each mode of the dialect",
     )
-    models: dict[str, BackendName] | None = Field(
-        default=None, min_length=1, description="or the request's model, a name or a glob -> backend"
+    models: dict[str, BackendGroup] | None = Field(
+        default=None, min_length=1, description="or the request's model, a name or a glob -> backend, or a list of them"
     )
     stages: tuple[Reference, ...] = Field(default=(), description='own stages, "module:function", after the built-in')
     durable: bool = Field(default=False, description="events go to the run store first: resumable, cancellable")
@@ -78,11 +82,16 @@ class Route(Section):
     @property
     def backends(self) -> tuple[str, ...]:
         """The names of all backends that this route may use, in order of writing, each once."""
-        if isinstance(self.backend, str):
-            return (self.backend,)
-        return tuple(dict.fromkeys((self.backend or self.models or {}).values()))
+        return tuple(dict.fromkeys(name for group in self.groups for name in names_in(group)))
 
-    def by_mode(self, modes: tuple[str, ...]) -> dict[str, str]:
+    @property
+    def groups(self) -> tuple[Names, ...]:
+        """What its requests may be sent to, in order of writing."""
+        if self.backend is not None and not isinstance(self.backend, dict):
+            return (self.backend,)
+        return tuple((self.backend or self.models or {}).values())
+
+    def by_mode(self, modes: tuple[str, ...]) -> dict[str, Names]:
         """Mode -> backend, empty where one serves all. A mode that is not written has the backend of the first."""
         if not isinstance(self.backend, dict):
             return {}

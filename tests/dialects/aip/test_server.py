@@ -15,6 +15,7 @@ from bridge import Bridge, ErrorCode, Failure, Inline, Media, MediaKind, Message
 from bridge.codec import registry
 from bridge.config import Config, Server
 from bridge.engine import Route
+from bridge.pipeline import Group
 from bridge.pipeline.memory import Memory
 from bridge.server import running
 from bridge.stores import open_history
@@ -65,7 +66,7 @@ async def served(tmp_path: Any, agent_id: str = "bridge", **options: Any) -> Asy
     address, behind = f"127.0.0.1:{free_port()}", Scripted()
     dialect = registry.get("aip")
     route = Route(
-        dialect, f"grpc://{address}/{agent_id}", dialect.front_options(**options), LocalBackend("it", behind),
+        dialect, f"grpc://{address}/{agent_id}", dialect.front_options(**options), Group([LocalBackend("it", behind)]),
         listen=address, agent_id=agent_id,
     )  # fmt: skip
     config = Config.model_construct(server=Server(port=free_port(), drain=2), backends={}, routes=())
