@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from bridge.codec import Losses
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
+from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
@@ -219,7 +219,7 @@ class Run:
             while _CONTENT_OR_END.isdisjoint(map(type, events)):
                 events += await way.call.read()
             return events
-        except BackendError as error:
+        except BridgeError as error:
             return [self._head, RunFailed(error.failure)]
         except asyncio.CancelledError:
             late = self._ours()

@@ -377,10 +377,6 @@ BACKEND_KEYS = (
     "retry, breaker, "
     "target, options"
 )
-SEVERAL = (
-    "routes[1].backend: not available in this version: a route has one backend, or one per mode or model; "
-    "lists come later"
-)
 DIALECTS = "toy-agent, toy-chat, toy-messages"
 URL = "expected a URL such as https://host/v1 (http or https, with a host)"
 DURATION = "expected a duration such as 500ms, 5s, 10m, 24h, 90d or a number of seconds"
@@ -527,10 +523,8 @@ def test_mistakes_in_server(tmp_path: Path, server: str, lines: list[str]) -> No
         ("{dialect: toy-agent, url: 'http://h'}", ["backends.it.options.agent: missing; this key is required"]),
         ("{dialect: toy-agent, url: 'http://h', options: {agent: ''}}", [
             'backends.it.options.agent: expected 1 or more characters, got ""']),
-        ("{dialect: demo, breaker: {failures: 5}}", [
-            "backends.it.breaker: not available in this version: a failing backend would still be called"]),
-        ("{dialect: demo, breaker: {}}", [
-            "backends.it.breaker: not available in this version: a failing backend would still be called"]),
+        ("{dialect: demo, breaker: {failures: 0}}", ["backends.it.breaker.failures: expected 1 or more, got 0"]),
+        ("{dialect: demo, retry: {budget: 2}}", ["backends.it.retry.budget: expected 1 or less, got 2"]),
         ("{dialect: demo, fetch_urls: [a.example]}", [
             "backends.it.fetch_urls: not available in this version: nothing would be fetched"]),
     ],
@@ -582,8 +576,23 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
             "routes[1].durable: expected true or false, got 3"]),
         ("{dialect: toy-agent, path: /a, backend: demo, listen: 'h:1', agent_id: b}", [
             "routes[1].listen: a route of toy-agent is reached by path instead"]),
-        ("{dialect: toy-agent, path: /a, backend: [demo, llm]}", [SEVERAL]),
-        ("{dialect: toy-agent, path: /a, backend: [{name: demo, weight: 3}]}", [SEVERAL]),
+        ("{dialect: toy-agent, path: /a, backend: []}", ["routes[1].backend: must not be empty"]),
+        ("{dialect: toy-agent, path: /a, backend: 5}", [
+            "routes[1].backend: expected the name of a backend, a list of names, or a mapping of modes to names, got 5"]),
+        ("{dialect: toy-agent, path: /a, backend: [demo, dmo]}", [
+            'routes[1].backend[1]: unknown backend "dmo"; did you mean "demo"? Known backends: demo, llm']),
+        ("{dialect: toy-agent, path: /a, backend: [demo, demo]}", [
+            "routes[1].backend[1]: this backend stands in the list already"]),
+        ("{dialect: toy-agent, path: /a, backend: [demo, {name: demo}]}", [
+            "routes[1].backend[1]: either all entries have a weight or none has"]),
+        ("{dialect: toy-agent, path: /a, backend: [{name: demo, weight: 0}]}", [
+            "routes[1].backend[0].weight: expected a whole number, 1 or more, got 0"]),
+        ("{dialect: toy-agent, path: /a, backend: [{name: demo, wait: 3}]}", [
+            "routes[1].backend[0].wait: unknown key. Known keys: name, weight"]),
+        ("{dialect: toy-agent, path: /a, backend: [{weight: 3}]}", [
+            "routes[1].backend[0].name: expected the name of a backend, got nothing"]),
+        ("{dialect: toy-agent, path: /a, models: {m: [demo, dmo]}}", [
+            'routes[1].models.m[1]: unknown backend "dmo"; did you mean "demo"? Known backends: demo, llm']),
         ("{dialect: toy-agent, path: /a, backend: {chat: demo}}", [
             "routes[1].backend: the requests of dialect toy-agent know no modes; name one backend, or write models"]),
         ("{dialect: toy-chat, path: /v1/, backend: demo}", [
@@ -917,8 +926,8 @@ def test_the_json_schema_knows_the_dialects() -> None:
 
 def test_the_json_schema_says_what_this_version_does_not_serve() -> None:
     definitions = json_schema()["$defs"]
-    breaker = definitions["Backend"]["properties"]["breaker"]["description"]
-    assert breaker.endswith("Not available in this version: a failing backend would still be called")
+    fetched = definitions["Backend"]["properties"]["fetch_urls"]["description"]
+    assert fetched.endswith("Not available in this version: nothing would be fetched")
     assert definitions["Server"]["properties"]["page"]["description"].endswith("there is no page at /")
 
 
