@@ -524,7 +524,7 @@ def test_mistakes_in_server(tmp_path: Path, server: str, lines: list[str]) -> No
         ("{dialect: toy-agent, url: 'http://h', options: {agent: ''}}", [
             'backends.it.options.agent: expected 1 or more characters, got ""']),
         ("{dialect: demo, breaker: {failures: 0}}", ["backends.it.breaker.failures: expected 1 or more, got 0"]),
-        ("{dialect: demo, retry: {budget: 2}}", ["backends.it.retry.budget: expected 1 or less, got 2"]),
+        ("{dialect: demo, retry: {budget: 2}}", ["backends.it.retry.budget: expected 1.0 or less, got 2"]),
         ("{dialect: demo, fetch_urls: [a.example]}", [
             "backends.it.fetch_urls: not available in this version: nothing would be fetched"]),
     ],
