@@ -97,6 +97,7 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         modes or None,
         section.listen,
         section.agent_id,
+        section.limits,
     )
 
 

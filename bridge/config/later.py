@@ -30,7 +30,6 @@ class Later:
 
 
 LATER: tuple[Later, ...] = (
-    Later(("server", "limits", "per_key"), True, "no key would be limited; use concurrent and queue"),
     Later(("backends", "*", "fetch_urls"), True, "nothing would be fetched"),
     Later(("server", "page"), False, "there is no page at /"),
     Later(("server", "metrics"), False, "no metrics are served"),

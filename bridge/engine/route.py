@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bridge.codec import (
     ANSWER_FEATURES,
@@ -20,6 +21,9 @@ from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.model import Request
 from bridge.pipeline import Backend, Group, StageFactory
+
+if TYPE_CHECKING:
+    from bridge.config import Places
 
 LIBRARY = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), client_runs_calls=False)
 """The card of a caller who takes our events as they are."""
@@ -44,6 +48,7 @@ class Route:
     modes: dict[str, Group] | None = None
     listen: str | None = None
     agent_id: str | None = None
+    limits: Places | None = None
 
     def serves(self, operation: Operation) -> bool:
         """Whether one of its endpoints is for this."""

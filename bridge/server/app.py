@@ -19,9 +19,9 @@ from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.pipeline import trouble
 from bridge.server import answers
-from bridge.server.access import Gate
 from bridge.server.durable import DurableHandler
 from bridge.server.identity import Identity, visit_of
+from bridge.server.limits import Limits
 from bridge.server.queued import CancelHandler, StartHandler, SubscribeHandler
 from bridge.server.runs import Rules, RunHandler
 from bridge.server.talks import HistoryHandler
@@ -52,7 +52,7 @@ class State:
 
     bridge: Bridge
     identity: Identity
-    gate: Gate
+    limits: Limits
     origins: frozenset[str]
     handlers: list[RunHandler] = field(default_factory=list)
     draining: bool = False
@@ -96,9 +96,7 @@ def make_app(bridge: Bridge) -> web.Application:
     """An application that serves all routes of `bridge`; it opens and closes the bridge with itself."""
     server = bridge.config.server
     origins = server.cors.origins if server.cors else ()
-    state = State(
-        bridge, Identity.of(server.auth), Gate(server.limits.concurrent, server.limits.queue), frozenset(origins)
-    )
+    state = State(bridge, Identity.of(server.auth), Limits.of(bridge.config), frozenset(origins))
     app = web.Application(client_max_size=server.max_body, middlewares=[_shape_errors])
     app[STATE] = state
     app[CANCELS] = False
@@ -123,6 +121,7 @@ async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
         await bridge.close()
     finally:
         await app[STATE].identity.close()
+        await app[STATE].limits.close()
 
 
 # ---------------------------------------------------------------------- routing
@@ -180,7 +179,7 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         def make() -> Handler:
             server = state.bridge.config.server
             rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
-            handler = kind(state.bridge, route, state.gate, rules)
+            handler = kind(state.bridge, route, state.limits.at(route.limits), rules)
             state.handlers.append(handler)
             return handler
 
@@ -276,6 +275,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
         http[WHERE] = {"operation": endpoint.operation, "path": http.path}
         try:
             http[USER] = "" if endpoint.public else await state.identity.user(visit_of(http, in_query), route.path)
+            if not endpoint.public:
+                await state.limits.asked(http[USER])
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]

@@ -60,7 +60,7 @@ class DurableHandler(LogHandler):
         cursor = cursor_of(http)
         key, plan = self._bridge.plan(self._route, request, caller, run_id=report.run_id, created_at=context.created_at)
         report.back = self._route.group_for(request).names
-        async with self._gate:
+        async with self._door.place(caller.owner):
             runs = self._bridge.runs
             await runs.start(key, plan, fingerprint(caller.raw_body or b""))
             if request.stream:

@@ -16,8 +16,8 @@ from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, ErrorCode, RequestError
 from bridge.framing import sse
 from bridge.runs import Cursor, Ownership, RunKey, Subscription, fingerprint
-from bridge.server.access import Gate
 from bridge.server.durable import LogHandler, cursor_of
+from bridge.server.limits import Door
 from bridge.server.runs import Report, Rules
 from bridge.server.wire import USER, WHERE, read_request, response_of
 
@@ -52,8 +52,8 @@ async def own_thread(bridge: Bridge, route: Route, owner: str, thread: str, *, m
 class QueuedHandler(LogHandler):
     """What the handlers of one route share."""
 
-    def __init__(self, bridge: Bridge, route: Route, gate: Gate, rules: Rules) -> None:
-        super().__init__(bridge, route, gate, rules)
+    def __init__(self, bridge: Bridge, route: Route, door: Door, rules: Rules) -> None:
+        super().__init__(bridge, route, door, rules)
         self._dialect = kept_dialect(route)
         self._options = kept_options(route)
 

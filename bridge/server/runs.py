@@ -23,7 +23,7 @@ from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Heartbeat, Request, UsageReported
 from bridge.pipeline import Run, failed_at_once, trouble
-from bridge.server.access import Gate
+from bridge.server.limits import Door
 from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, request_id, response_of
 
 access = logging.getLogger("bridge.access")
@@ -104,10 +104,10 @@ class RunHandler:
     requests that are open, waiting ones included.
     """
 
-    def __init__(self, bridge: Bridge, route: Route, gate: Gate, rules: Rules) -> None:
+    def __init__(self, bridge: Bridge, route: Route, door: Door, rules: Rules) -> None:
         self._bridge = bridge
         self._route = route
-        self._gate = gate
+        self._door = door
         self._rules = rules
         self.watch = True
         self.active: set[asyncio.Task[object]] = set()
@@ -170,7 +170,7 @@ class RunHandler:
     async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
         # The body is read before a place is taken: who sends slowly holds up nobody.
         request, caller = await self._request(http, context, report)
-        async with self._gate:
+        async with self._door.place(caller.owner):
             run = await self._run(context, request, caller, report)
             try:
                 keep = partial(self._keep, context, caller.owner)

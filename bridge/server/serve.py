@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.engine import Bridge
 from bridge.server.app import CANCELS, STATE, State, make_app
@@ -20,6 +21,21 @@ if TYPE_CHECKING:
     from bridge.server.grpc import GrpcServer
 
 log = logging.getLogger("bridge.server")
+
+_wire = logging.getLogger("bridge.server.http")
+"""What aiohttp itself has to say."""
+
+
+def _say_little(record: logging.LogRecord) -> bool:
+    """aiohttp repeats what it could not parse, which may be half a key, and adds a traceback of its parser."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg, record.args, record.exc_info = "a request was not understood (%s)", (type(error).__name__,), None
+        record.levelno, record.levelname = logging.INFO, "INFO"
+    return True
+
+
+_wire.addFilter(_say_little)
 
 
 @asynccontextmanager
@@ -36,7 +52,9 @@ async def running(
     app[CANCELS] = True
     app[STATE].hurry = hurry or app[STATE].hurry
     # Streams are drained by `State.drain`, which can still say something to them; aiohttp only cuts.
-    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1, handle_signals=False)
+    runner = web.AppRunner(
+        app, handler_cancellation=True, access_log=None, shutdown_timeout=1, handle_signals=False, logger=_wire
+    )
     agents = _agents(bridge, app[STATE])
     try:
         await runner.setup()
@@ -59,7 +77,7 @@ def _agents(bridge: Bridge, state: State) -> list[GrpcServer]:
         return []
     from bridge.server.grpc import servers
 
-    return servers(bridge, state.gate)
+    return servers(bridge, state.limits)
 
 
 async def _drained(agents: GrpcServer, state: State, seconds: float) -> None:

@@ -371,7 +371,7 @@ def test_a_configuration_cannot_be_changed() -> None:
 
 # ------------------------------------------------------------------------------ mistakes
 
-KEYS = "dialect, path, backend, models, stages, durable, passthrough, listen, agent_id, options"
+KEYS = "dialect, path, backend, models, stages, durable, passthrough, listen, agent_id, limits, options"
 BACKEND_KEYS = (
     "dialect, url, api_key, model, model_map, headers, forward_headers, fetch_urls, max_event, timeouts, "
     "retry, breaker, "
@@ -460,8 +460,8 @@ DURATION = "expected a duration such as 500ms, 5s, 10m, 24h, 90d or a number of 
             "server.auth.trusted_proxies[0]: expected an IP address, or a network such as 10.0.0.0/8 "
             '(no bits set beyond its length), got text']),
         ("{limits: {per_key: {concurrent: 5}}}", [
-            "server.limits.per_key: not available in this version: "
-            "no key would be limited; use concurrent and queue"]),
+            "server.limits.per_key: nothing tells users apart, so that all would share this; list keys under "
+            "server.auth, or use concurrent and queue"]),
     ],
 )  # fmt: skip
 def test_mistakes_in_server(tmp_path: Path, server: str, lines: list[str]) -> None:
@@ -578,7 +578,8 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
             "routes[1].listen: a route of toy-agent is reached by path instead"]),
         ("{dialect: toy-agent, path: /a, backend: []}", ["routes[1].backend: must not be empty"]),
         ("{dialect: toy-agent, path: /a, backend: 5}", [
-            "routes[1].backend: expected the name of a backend, a list of names, or a mapping of modes to names, got 5"]),
+            "routes[1].backend: expected the name of a backend, a list of names, or a mapping of modes to names, "
+            "got 5"]),
         ("{dialect: toy-agent, path: /a, backend: [demo, dmo]}", [
             'routes[1].backend[1]: unknown backend "dmo"; did you mean "demo"? Known backends: demo, llm']),
         ("{dialect: toy-agent, path: /a, backend: [demo, demo]}", [
@@ -878,7 +879,7 @@ def models() -> list[type[BaseModel]]:
 
 
 def test_every_key_has_a_line_that_says_what_it_is() -> None:
-    assert len(models()) == 18
+    assert len(models()) == 19
     for model in models():
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"

@@ -6,7 +6,7 @@ An empty value (`auth:`) is the same as an absent key.
 """
 
 from bridge.config.schema.backends import Backend, Breaker, Retry, Timeouts
-from bridge.config.schema.base import Section
+from bridge.config.schema.base import Places, Section
 from bridge.config.schema.routes import Route
 from bridge.config.schema.server import ApiKey, Auth, Cors, Health, Jwt, Limits, Metrics, PerKey, Server
 from bridge.config.schema.whole import Config, Retention, Speech, Stores
@@ -23,6 +23,7 @@ __all__ = [
     "Limits",
     "Metrics",
     "PerKey",
+    "Places",
     "Retention",
     "Retry",
     "Route",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, WithJsonSchema, model_validator
 
 from bridge.codec import Options
+from bridge.config.kinds import Positive, Whole
 from bridge.config.units import off_is_none
 
 OrOff = BeforeValidator(off_is_none)
@@ -38,6 +39,13 @@ class Section(BaseModel):
         if isinstance(data, dict):
             return {key: value for key, value in data.items() if value is not None}
         return data
+
+
+class Places(Section):
+    """How much is served at the same time; there is a queue in front."""
+
+    concurrent: Positive = Field(description="requests served at the same time by one process")
+    queue: Whole = Field(default=100, description="requests that wait for their turn; more are refused")
 
 
 def dialect_options(value: Any, model: type[Options] | None) -> Options:

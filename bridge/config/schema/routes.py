@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
@@ -21,7 +21,7 @@ from bridge.config.kinds import (
     names_in,
 )
 from bridge.config.problems import at, wrong
-from bridge.config.schema.base import FreeOptions, Section, dialect_options
+from bridge.config.schema.base import FreeOptions, OrOff, Places, Section, dialect_options, or_off_word
 
 
 class Route(Section):
@@ -42,6 +42,9 @@ class Route(Section):
     passthrough: bool = Field(default=False, description="same dialect on both sides: payloads byte-equal")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
     agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route")
+    limits: Annotated[Places | None, OrOff] = Field(
+        default=None, description="how much this route serves at the same time", json_schema_extra=or_off_word
+    )
     options: FreeOptions = Field(
         default_factory=Options, validate_default=True, description="what only this dialect knows"
     )
