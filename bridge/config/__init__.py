@@ -1,7 +1,7 @@
 """The configuration: its YAML schema, loading it, and saying in plain words what is wrong with it."""
 
 from bridge.config.kinds import Names, is_loopback, names_in, weights_in
-from bridge.config.load import load, parse
+from bridge.config.load import load, parse, read
 from bridge.config.reference import json_schema
 from bridge.config.schema import (
     ApiKey,
@@ -47,5 +47,6 @@ __all__ = [
     "load",
     "names_in",
     "parse",
+    "read",
     "weights_in",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -58,10 +59,12 @@ class State:
     draining: bool = False
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def drain(self, seconds: float) -> None:
-        """Gives open runs this long to finish; then they are cut, and their clients told so."""
+    async def drain(self, seconds: float | None) -> None:
+        """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
+        and their clients told so.
+        """
         loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
+        end = loop.time() + seconds if seconds is not None else math.inf
         runs = self.bridge.runs if self.bridge.has_runs else None
         if runs is not None:
             await runs.rest()
@@ -72,7 +75,8 @@ class State:
             and not self.hurry.is_set()
         ):
             hurry = loop.create_task(self.hurry.wait())
-            await asyncio.wait({*tasks, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            limit = None if seconds is None else left
+            await asyncio.wait({*tasks, hurry}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
             hurry.cancel()
         if runs is not None:
             # Their readers get the end from the log, like all others.
