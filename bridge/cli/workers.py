@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -109,7 +110,9 @@ class Worker:
 
     def _send(self, what: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(what)
+            # Not by its own method, which looks whether it has ended and then keeps its exit code from the loop.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, what)
 
 
 class Crew:
