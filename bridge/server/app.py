@@ -48,7 +48,8 @@ _EXPOSED = (
 class State:
     """What handlers share.
 
-    `draining`: the server is about to stop, readiness is off. `hurry`: it shall not wait for open runs any longer.
+    `draining`: the server is about to stop, readiness is off. `retired`: another configuration is served now. `hurry`:
+    it shall not wait for open runs any longer.
     """
 
     bridge: Bridge
@@ -57,6 +58,7 @@ class State:
     origins: frozenset[str]
     handlers: list[RunHandler] = field(default_factory=list)
     draining: bool = False
+    retired: bool = False
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def drain(self, seconds: float | None) -> None:
@@ -354,7 +356,8 @@ async def _common_headers(http: web.Request, response: web.StreamResponse) -> No
     if dialect is not None and dialect.request_id_header:
         headers[dialect.request_id_header] = headers["x-request-id"]
     headers["server"] = "dialect-bridge"
-    if http.app[STATE].draining:
+    state = http.app[STATE]
+    if state.draining or state.retired:
         headers["connection"] = "close"
         response.force_close()
     origin = http.headers.get("origin")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -28,6 +29,9 @@ log = logging.getLogger("bridge.server")
 
 _wire = logging.getLogger("bridge.server.http")
 """What aiohttp itself has to say."""
+
+_FRESH = 5.0
+"""Seconds in which a connection brings its first request."""
 
 _AGES = 86400.0
 """Seconds that agents over gRPC get where nothing presses."""
@@ -102,11 +106,24 @@ class Served:
     async def _leave(self, seconds: float | None) -> None:
         for site in self._sites:
             await site.stop()
-        if seconds is None and self._runner.server is not None:
-            # Connections without a request are closed; their next one shall find the new configuration.
-            self._runner.server.pre_shutdown()
+        if seconds is None:
+            await self._let_go()
         agents = (self._drained(each, seconds) for each in self._agents)
         await asyncio.gather(self._state.drain(seconds), *agents)
+
+    async def _let_go(self) -> None:
+        """Closes the connections that have no request: their next one shall find the new configuration.
+
+        Not at once: a connection that was just taken is about to bring its first one. What comes meanwhile is served
+        and told that its connection closes.
+        """
+        self._state.retired = True
+        if self.bridge.has_runs:
+            await self.bridge.runs.rest()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.hurry.wait(), _FRESH)
+        if self._runner.server is not None:
+            self._runner.server.pre_shutdown()
 
     async def _drained(self, agents: GrpcServer, seconds: float | None) -> None:
         """Lets the turns of sessions finish, but not when there is a hurry."""
