@@ -229,9 +229,8 @@ class Run:
 
     async def _next(self, failure: Failure) -> bool:
         """Goes on to the next try, here or at another backend; False when there is none."""
-        barred = self._pass is None and self.backend.breaker is not None
         self._report(failure)
-        pause = None if barred else self._pause(failure)
+        pause = self._pause(failure)
         self._refused, self._try_began = failure, None
         if pause is not None:
             await asyncio.sleep(pause)
@@ -245,8 +244,8 @@ class Run:
 
     def _pause(self, failure: Failure) -> float | None:
         """Seconds until this backend is asked once more; None when it is not."""
-        retry = self.backend.retry
-        if not may_repeat(failure) or self._attempt >= retry.attempts:
+        retry, breaker = self.backend.retry, self.backend.breaker
+        if not may_repeat(failure) or self._attempt >= retry.attempts or (breaker is not None and breaker.refuses):
             return None
         pause = retry.pause(failure, self._attempt)
         return pause if pause is not None and self.backend.budget.take() else None

@@ -344,14 +344,15 @@ async def test_a_failing_backend_is_left_alone_and_found_again(two: dict[str, Fa
 
 async def test_alone_it_is_refused_with_the_time_to_come_back() -> None:
     async with fake_backend() as llm:
-        llm.answers(503, b"{}")
-        sections = {"llm": {"breaker": {"failures": 1, "open_for": "20s"}, "retry": {"attempts": 3, "backoff": "1ms"}}}
+        llm.answers(503, b'{"error":{"message":"not now"}}')
+        sections = {"llm": {"breaker": {"failures": 1, "open_for": "5s"}, "retry": {"attempts": 3, "backoff": "1ms"}}}
         async with serving(config({"llm": llm}, "llm", sections)) as base:
             first, second = await ask(base), await ask(base)
             # Not even its own retries go on when it has opened.
             assert len(llm.seen) == 1
             assert (first.status, second.status) == (503, 503)
-            assert 1 <= int(second.headers["retry-after"]) <= 20
+            assert first.json["error"]["message"] == "not now"
+            assert 1 <= int(second.headers["retry-after"]) <= 5
             assert second.json["error"]["message"].startswith("The backend failed several times in a row")
 
 
