@@ -64,7 +64,7 @@ def measure(target: Target, case: Case, scenario: Scenario, mock: Mock) -> dict[
     if pid is None:
         result = run_load(arguments, scenario.seconds + REPLY_TIMEOUT * 3)
     else:
-        before_cpu, before_mb = procfs.settled(pid), procfs.memory_mb(pid)
+        before_cpu, before_mb, before_disk = procfs.settled(pid), procfs.memory_mb(pid), procfs.written(pid)
         sampler = procfs.Sampler(pid)
         sampler.start()
         result = run_load(arguments, scenario.seconds + REPLY_TIMEOUT * 3)
@@ -79,6 +79,7 @@ def measure(target: Target, case: Case, scenario: Scenario, mock: Mock) -> dict[
             result["cpu_us_per_request"] = used / ok * 1e6
             if case.stream:
                 result["cpu_us_per_event"] = used / (ok * tokens) * 1e6
+                result["disk_bytes_per_event"] = (procfs.written(pid) - before_disk) / (ok * tokens)
             result["mb_peak"] = peak
             result["kb_per_stream"] = (peak - before_mb) * 1024 / c
     result["upstream"] = mock.stats()

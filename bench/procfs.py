@@ -79,6 +79,18 @@ def settled(pid: int, busy: float = 0.05, longest: float = 10.0) -> Cpu:
         last = now
 
 
+def written(pid: int) -> int:
+    """Bytes that the tree has sent to disks, or made the kernel send later: whole pages, and not what is in memory."""
+    total = 0
+    for one in tree(pid):
+        try:
+            found = re.search(r"^write_bytes: (\d+)", (PROC / str(one) / "io").read_text(), re.MULTILINE)
+        except OSError:  # ended meanwhile, or another user's
+            continue
+        total += int(found[1]) if found else 0
+    return total
+
+
 def memory_mb(pid: int) -> float:
     """Resident memory of the tree; pages that its processes share are counted once (PSS)."""
     kilobytes = 0

@@ -38,6 +38,7 @@ COLUMNS: dict[str, list[tuple[str, str]]] = {
         ("TTFT p99 ms", "ttft_ms.p99"),
         ("lag p50 ms", "lag_ms.p50"),
         ("lag p99 ms", "lag_ms.p99"),
+        ("disk B/event", "disk_bytes_per_event"),
         ("peak MB", "mb_peak"),
         ("KB/stream", "kb_per_stream"),
         ("merged", "merged"),
@@ -164,6 +165,8 @@ def scenario_table(results: Results, scenario: Scenario, reference: str) -> list
     if not rows:
         return []
     columns = [c for c in COLUMNS[scenario.kind] if c[1] != "kb_per_stream" or c[1] == scenario.cost]
+    if not any(value(run, "disk_bytes_per_event") for runs in rows.values() for run in runs):
+        columns = [c for c in columns if c[1] != "disk_bytes_per_event"]
     mock = ", ".join(f"{k} {v}" for k, v in scenario.mock.items())
     out = ["", f"## {scenario.name}", "", f"{scenario.reads}; mock: {mock}; {scenario.concurrency} at once", ""]
     out += header("target", "case", *(c for c, _ in columns), f"x {reference}", "failed")

@@ -85,6 +85,11 @@ def _anthropic_text(event: Any) -> str | None:
 
 
 ANY = re.compile(b"")
+AG_UI = Dialect(
+    _pattern(r'"type"~"TEXT_MESSAGE_CONTENT"'),
+    _pattern(r'"type"~"RUN_FINISHED"'),
+    _typed("TEXT_MESSAGE_CONTENT", "delta"),
+)
 DIALECTS = {
     "openai-chat": Dialect(
         _pattern(r'"delta"~\{[^{}]*"content"~"[^"]'), _pattern(r"data~\[DONE\]"), _chat_text, _chat_fault
@@ -103,15 +108,21 @@ DIALECTS = {
     "anthropic-messages": Dialect(
         _pattern(r'"type"~"text_delta"'), _pattern(r'"type"~"message_stop"'), _anthropic_text
     ),
-    "ag-ui": Dialect(
-        _pattern(r'"type"~"TEXT_MESSAGE_CONTENT"'),
-        _pattern(r'"type"~"RUN_FINISHED"'),
-        _typed("TEXT_MESSAGE_CONTENT", "delta"),
-    ),
+    "ag-ui": AG_UI,
+    "agent-runs": AG_UI,
     "ag-kit": Dialect(_pattern(r'"type"~"text"'), ANY, _typed("text", "content")),
     "sse": Dialect(re.compile(rb"(?m)^data:"), ANY, None),
 }
 
+_RUN_INPUT: dict[str, Any] = {
+    "threadId": "__ID__",
+    "runId": "__ID__",
+    "state": {},
+    "messages": [{"id": "1", "role": "user", "content": "hi"}],
+    "tools": [],
+    "context": [],
+    "forwardedProps": {},
+}
 # What a case sends when it names no body of its own. __ID__ is a fresh id per request, so that no two requests
 # share a session.
 BODIES: dict[str, dict[str, Any]] = {
@@ -122,4 +133,6 @@ BODIES: dict[str, dict[str, Any]] = {
         "user_id": "bench",
         "stream": True,
     },
+    "ag-ui": _RUN_INPUT,
+    "agent-runs": {**_RUN_INPUT, "forwardedProps": {"runtime_mode": "chat"}},
 }

@@ -123,15 +123,16 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
         return None
     from bridge.stores import open_history
 
-    return Memory(open_history(config.stores.history))
+    return Memory(open_history(config.stores.history, lease=config.stores.lease))
 
 
 def store_for(routes: list[Route], config: cfg.Config) -> RunStore | None:
-    """The store of asynchronous runs, where a route is durable or queues runs. It opens at first use.
+    """The store of asynchronous runs, where a route is durable, queues runs, or has some go on in the background.
 
-    Raises `ConfigError` when its engine is not installed.
+    It opens at first use. Raises `ConfigError` when its engine is not installed.
     """
-    if not any(route.durable or route.serves(Operation.START) for route in routes):
+    kept = config.stores.history is not None
+    if not any(route.durable or route.serves(Operation.START) or (kept and route.in_background) for route in routes):
         return None
     from bridge.stores import open_runs
 

@@ -30,7 +30,7 @@ CARD = Card(
             Feature.RAW: "that of other dialects; its own items and events pass unchanged",
             Feature.CHOICES: "one answer; choices above 0 are left out",
         },
-        refuse={Feature.FINISH_CANCELED: "told as a failed response with the word canceled, never as completed"},
+        refuse={Feature.FINISH_CANCELED: "told as a failed response, never as completed; in the background cancelled"},
     ),
     requests=entries(
         REQUEST_FEATURES,
@@ -40,7 +40,7 @@ CARD = Card(
             Feature.SAMPLING: "temperature, top_p and max_tokens are sent; the wire has no field for the others",
             Feature.REASONING_HISTORY: "only that of this dialect, with its content or encrypted",
             Feature.TOOL_ORIGIN: "every call is a function call",
-            Feature.THREAD_ID: "every request carries the whole talk; backends are not asked to store",
+            Feature.THREAD_ID: "requests carry the whole talk; of clients, previous_response_id but no conversation",
             Feature.CONTEXT: _NO_FIELD,
             Feature.STATE: _NO_FIELD,
             Feature.RESUME: _NO_FIELD,

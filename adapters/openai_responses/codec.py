@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.openai_responses import answer, body, request, stored
+from adapters.openai_responses import answer, background, body, input_items, request, stored
 from adapters.openai_responses.card import CARD
 from adapters.openai_responses.decoder import ResponsesDecoder
 from adapters.openai_responses.encoder import ResponsesEncoder
@@ -15,6 +15,7 @@ from bridge.codec import (
     Decoder,
     Encoder,
     Endpoint,
+    FrameLike,
     Operation,
     Options,
     StoredAnswer,
@@ -35,6 +36,8 @@ class OpenAIResponses(OpenAIDialect):
         Endpoint("POST", "/responses", Operation.RUN),
         Endpoint("GET", "/responses/{id}", Operation.RETRIEVE),
         Endpoint("DELETE", "/responses/{id}", Operation.DELETE),
+        Endpoint("POST", "/responses/{id}/cancel", Operation.CANCEL),
+        Endpoint("GET", "/responses/{id}/input_items", Operation.ITEMS),
         *MODELS,
     )
     front_options = FrontOptions
@@ -57,8 +60,20 @@ class OpenAIResponses(OpenAIDialect):
     def stored_ids(self, wire: WireRequest) -> list[str]:
         return stored.stored_ids(wire)
 
-    def encode_stored(self, answer: StoredAnswer, wire: WireRequest) -> WireResponse:
-        return stored.encode_stored(answer, wire)
+    def encode_stored(self, answer: StoredAnswer) -> WireResponse:
+        return stored.encode_stored(answer)
+
+    def encode_items(self, answer: StoredAnswer, wire: WireRequest) -> WireResponse:
+        return input_items.encode_items(answer, wire)
+
+    def decode_reread(self, answer: StoredAnswer, wire: WireRequest) -> int | None:
+        return stored.decode_reread(answer, wire)
+
+    def answer_so_far(self, events: Sequence[Event], context: Context) -> StoredAnswer:
+        return background.answer_so_far(events, context)
+
+    def encode_queued(self, context: Context) -> list[FrameLike]:
+        return background.encode_queued(context)
 
     def encode_deleted(self, answer_id: str) -> WireResponse:
         return stored.encode_deleted(answer_id)

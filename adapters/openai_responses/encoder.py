@@ -22,12 +22,13 @@ from adapters.openai_responses.output import (
     Wire,
     Writing,
     call_item,
+    half_done,
     message_item,
     reasoning_item,
     text_part,
 )
 from adapters.openai_responses.raw import RawItems
-from adapters.openai_responses.response import new_response
+from adapters.openai_responses.response import QUEUED, is_background, new_response
 from adapters.openai_responses.stored import facts, keep
 from adapters.openai_responses.wire import CANCELED, CONTENT, NAME, SUMMARY, dict_of, own, write_usage
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
@@ -47,6 +48,7 @@ _LOST: dict[type, Feature] = {
     ev.StepEnded: Feature.STEP,
     ev.Custom: Feature.CUSTOM,
 }
+_NAMED = {"cancelled": "failed"}
 _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 
 
@@ -59,7 +61,8 @@ class ResponsesEncoder:
         self._options = front(context)
         self._order = Order(context.lost, _FREE)
         self._out: list[FrameLike] = []
-        self._number = 0
+        self._background = is_background(context)
+        self._number = len(QUEUED) if self._background else 0
         self._response: Wire = {}
         self._output: dict[int, Wire] = {}
         self._count = 0
@@ -83,6 +86,13 @@ class ResponsesEncoder:
     def close(self) -> list[FrameLike]:
         """Nothing follows the last event: there is no `[DONE]` here."""
         return []
+
+    def so_far(self) -> Wire:
+        """The response as it is before its last event."""
+        output = dict(self._output)
+        if self._item is not None:
+            output[self._item.index] = half_done(self._item, self._writing)
+        return {**self._response, "output": [output[index] for index in sorted(output)]}
 
     # ------------------------------------------------------------------ per token
 
@@ -347,7 +357,7 @@ class ResponsesEncoder:
 
     def _run_started(self, event: ev.RunStarted) -> None:
         self._response = new_response(event, self._context)
-        for kind in ("response.created", "response.in_progress"):
+        for kind in ("response.in_progress",) if self._background else ("response.created", "response.in_progress"):
             self._write(kind, {"response": self._response})
 
     def _usage_reported(self, event: ev.UsageReported) -> None:
@@ -376,6 +386,9 @@ class ResponsesEncoder:
         notes = own(event.extras)
         more = dict_of(notes.get("response"))
         if event.reason is FinishReason.CANCELED:
+            if self._background:
+                self._end("cancelled", more)
+                return
             self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
             self._end("failed", more, CANCELED)
             return
@@ -401,8 +414,9 @@ class ResponsesEncoder:
             "output": [self._output[index] for index in sorted(self._output)],
             "usage": None if self._usage is None else write_usage(self._usage),
         }
-        self._write(f"response.{status}", {"response": self.final})
-        if failure is None:
+        # Clients know no event of this name; the response in it says what it is.
+        self._write(f"response.{_NAMED.get(status, status)}", {"response": self.final})
+        if failure is None and not self._background:
             keep(self.final, self._context)
 
 

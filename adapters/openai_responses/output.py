@@ -77,6 +77,24 @@ class Writing:
         return "".join(self.pieces)
 
 
+def half_done(item: Item, writing: Writing | None) -> Wire:
+    """An open item with what has come of its open part."""
+    value = dict(item.value)
+    if writing is None or writing.item is not item:
+        return value
+    text = writing.text
+    if writing.words is ARGUMENTS:
+        return {**value, "arguments": text}
+    field, part = "content", text_part(text, writing.logprobs)
+    if writing.words is REFUSAL:
+        part = {"type": "refusal", "refusal": text}
+    elif writing.words is THOUGHT:
+        part = {"type": "reasoning_text", "text": text}
+    elif writing.words is SUMMARY_TEXT:
+        field, part = "summary", {"type": "summary_text", "text": text}
+    return {**value, field: [*value.get(field, ()), part]}
+
+
 def message_item(wire_id: str, more: Wire) -> Wire:
     return {"id": wire_id, "type": MESSAGE, "status": "in_progress", "role": "assistant", "content": [], **more}
 

@@ -94,11 +94,11 @@ def _stored(
     What rests on responses that are kept nowhere is refused. Where they are the backend's (option `stored`), these
     fields travel on with all others that only this dialect knows.
     """
-    if body.boolean("background"):
-        _refuse("background", "this route answers while the client waits")
-    previous, store = body.string("previous_response_id"), body.boolean("store")
+    previous, store, background = body.string("previous_response_id"), body.boolean("store"), body.boolean("background")
     if not store:
         extras.pop("store", None)  # backends are told so anyway
+    if background and (options.stored == "backend" or shelf is None):
+        _refuse("background", "this route keeps no responses that could be asked for later")
     if options.stored == "backend":
         return [], None
     if shelf is None:
@@ -108,9 +108,11 @@ def _stored(
         return [], _no_reference
     if body.get("conversation"):
         _refuse("conversation", "this route keeps single responses; name the last one as previous_response_id")
+    if background and store is False:
+        raise RequestError("store: expected true, or nothing, beside background: true; got false.", param="store")
     for name in ("previous_response_id", "store"):
         extras.pop(name, None)
-    shelf.wanted, shelf.previous = store is not False, previous
+    shelf.wanted, shelf.previous, shelf.background = store is not False, previous, background is True
     return _said_by(previous, shelf), partial(_referred, shelf)
 
 
@@ -122,6 +124,11 @@ def _said_by(previous: str | None, shelf: Shelf) -> list[Message]:
             f"Previous response with id {previous[:80]!r} not found.",
             param="previous_response_id",
             backend_code="previous_response_not_found",
+        )
+    if (status := found.body.get("status")) not in ("completed", "incomplete"):
+        raise RequestError(
+            f"previous_response_id: expected a completed or incomplete response; {previous[:80]!r} is {status}.",
+            param="previous_response_id",
         )
     return found.messages
 

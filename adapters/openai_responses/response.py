@@ -21,13 +21,16 @@ _ECHOED = (
     "top_logprobs",
     "truncation",
 )
+QUEUED = ("response.created", "response.queued")
+"""The events of a response in the background that come before its run."""
+
 OURS = frozenset(
     {"id", "object", "created_at", "model", "status", "output", "usage", "error", "incomplete_details", "completed_at"}
 )
 """Fields of which the bridge has its own facts; all others of a backend's response are passed on as they came."""
 
 
-def new_response(started: RunStarted, context: Context) -> dict[str, Any]:
+def new_response(started: RunStarted, context: Context, status: str = "in_progress") -> dict[str, Any]:
     """The object at the start of a run, with every field that strict clients miss when it is not there."""
     notes = own(started.extras)
     # Where the response is kept here, its id must be nobody else's; else the backend's, so that its operators find the
@@ -37,8 +40,9 @@ def new_response(started: RunStarted, context: Context) -> dict[str, Any]:
     return {
         "id": known if isinstance(known, str) and known else f"resp_{started.run_id}",
         "object": "response",
-        "created_at": int(started.created_at),
-        "status": "in_progress",
+        # In the background it was there before the backend knew of it.
+        "created_at": int(context.created_at if is_background(context) else started.created_at),
+        "status": status,
         "background": False,
         "error": None,
         "incomplete_details": None,
@@ -49,6 +53,11 @@ def new_response(started: RunStarted, context: Context) -> dict[str, Any]:
         **dict_of(notes.get("response")),
         **facts(context.shelf),
     }
+
+
+def is_background(context: Context) -> bool:
+    """Whether the run goes on without the client."""
+    return context.shelf is not None and context.shelf.background
 
 
 def _echo(request: Request) -> dict[str, Any]:

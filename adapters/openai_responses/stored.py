@@ -15,7 +15,7 @@ from bridge.codec import Context, Shelf, StoredAnswer, WireRequest, WireResponse
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, read_json
 from bridge.errors import RequestError
-from bridge.model import Message, Request
+from bridge.model import Message
 
 # The ids of our items begin with that of their run, as that of the response ends (`Context.make_id`).
 _OURS = re.compile(r"[a-z]+_([0-9a-f]{32})[0-9a-f]*", re.ASCII)
@@ -42,30 +42,52 @@ def stored_ids(wire: WireRequest) -> list[str]:
 
 def facts(shelf: Shelf | None) -> dict[str, Any]:
     """What a response says of being stored, where that is done here; a backend knows nothing of it."""
-    return {} if shelf is None else {"store": shelf.wanted, "previous_response_id": shelf.previous}
+    if shelf is None:
+        return {}
+    return {"store": shelf.wanted, "previous_response_id": shelf.previous, "background": shelf.background}
 
 
 def keep(final: dict[str, Any], context: Context) -> None:
     """Leaves the finished response to whoever keeps it, where the client wants that."""
     shelf = context.shelf
-    if shelf is None or not shelf.wanted:
-        return
-    before = said_before(context.request or Request([]))
-    output = ItemReader().items(Node({"output": final["output"]}), "output")
-    shelf.answer = StoredAnswer(final["id"], final, [*before, *output])
+    if shelf is not None and shelf.wanted:
+        shelf.answer = StoredAnswer(final["id"], final, [*said_before(context), *_said(final)])
 
 
-def said_before(request: Request) -> list[Message]:
+def in_background(body: dict[str, Any], context: Context, ended: bool) -> StoredAnswer:
+    """The response of a run in the background, as it is at this moment."""
+    messages = [*said_before(context), *(_said(body) if ended else ())]
+    return StoredAnswer(body["id"], body, messages, context.run_id, ended)
+
+
+def _said(response: dict[str, Any]) -> list[Message]:
+    """The messages of the output: one for each item."""
+    return ItemReader().items(Node({"output": response["output"]}), "output")
+
+
+def said_before(context: Context) -> list[Message]:
     """The talk without `instructions`, which hold for one request only."""
-    messages = request.messages
+    messages = context.request.messages if context.request is not None else []
     return messages[1:] if messages and own(messages[0].extras).get("instructions") else messages
 
 
-def encode_stored(answer: StoredAnswer, wire: WireRequest) -> WireResponse:
-    """Raises `RequestError` where the stream is wanted again: it is not kept."""
-    if wire.query.get("stream", "").lower() in ("true", "1"):
-        raise RequestError("stream: a stored response is given as a whole; its stream is not kept.", param="stream")
+def encode_stored(answer: StoredAnswer) -> WireResponse:
     return json_response(dumps(answer.body))
+
+
+def decode_reread(answer: StoredAnswer, wire: WireRequest) -> int | None:
+    """How many events the client has: `starting_after` is the number of the last one, and they count from 0."""
+    query = Node(dict(wire.query))
+    stream = (query.one_of("stream", ("true", "false")) or "false") == "true"
+    after = query.integer("starting_after", convert=True, least=0)
+    if not stream:
+        return None
+    if answer.run_id is None:
+        raise RequestError(
+            "stream: expected a response that was created with background: true; of others no stream is kept.",
+            param="stream",
+        )
+    return 0 if after is None else after + 1
 
 
 def encode_deleted(answer_id: str) -> WireResponse:

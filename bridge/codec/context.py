@@ -52,12 +52,15 @@ class StoredAnswer:
     """An answer that its client may ask for again, or go on from, by `id`.
 
     `body` is the answer as the client got it, a JSON object. `messages` is the talk up to this answer and with it, as
-    a client that remembers everything itself would send it back.
+    a client that remembers everything itself would send it back. `run_id` names the run that makes it, or made it,
+    without its client; None = the client waited. Until it has `ended`, `messages` is only what was asked.
     """
 
     id: str
     body: dict[str, Any]
     messages: list[Message] = field(default_factory=list)
+    run_id: str | None = None
+    ended: bool = True
 
 
 @dataclass(slots=True)
@@ -65,12 +68,14 @@ class Shelf:
     """The stored answers that one run has to do with.
 
     `found` are those of the ones its request names that are there, by id. `decode_request` says by `wanted` whether
-    the answer is to be kept, and by `previous` which one it goes on from; the encoder leaves it in `answer`.
+    the answer is to be kept, by `previous` which one it goes on from, and by `background` whether its run goes on
+    without its client; the encoder leaves the answer of any other run in `answer`.
     """
 
     found: dict[str, StoredAnswer] = field(default_factory=dict)
     wanted: bool = False
     previous: str | None = None
+    background: bool = False
     answer: StoredAnswer | None = None
 
 

@@ -169,9 +169,28 @@ class Dialect:
         """The ids of the stored answers that a request rests on. Never raises: `decode_request` says what is wrong."""
         return []
 
-    def encode_stored(self, answer: StoredAnswer, wire: WireRequest) -> WireResponse:
-        """A stored answer. Raises `RequestError` when it is asked for in a way that cannot be served."""
+    def encode_stored(self, answer: StoredAnswer) -> WireResponse:
+        """A stored answer, or one that is being made, as it is now."""
         raise Unsupported(f"{self.name} has no stored answers.")
+
+    def encode_items(self, answer: StoredAnswer, wire: WireRequest) -> WireResponse:
+        """The part of what an answer was made from that is asked for. Raises `RequestError`."""
+        raise Unsupported(f"{self.name} does not list what answers are made from.")
+
+    def decode_reread(self, answer: StoredAnswer, wire: WireRequest) -> int | None:
+        """How many frames of an answer's stream the client has that wants the rest; None = it wants the answer whole.
+
+        Raises `RequestError`, also where the answer has no stream.
+        """
+        return None
+
+    def answer_so_far(self, events: Sequence[Event], context: Context) -> StoredAnswer:
+        """The answer of a run in the background after these events; without any, it waits in the queue."""
+        raise Unsupported(f"{self.name} has no runs in the background.")
+
+    def encode_queued(self, context: Context) -> list[FrameLike]:
+        """What the stream of a run in the background begins with, before the run does; its encoder goes on from it."""
+        return []
 
     def encode_deleted(self, answer_id: str) -> WireResponse:
         """That a stored answer is forgotten now."""

@@ -16,6 +16,7 @@ class Operation(StrEnum):
     STATUS = "status"
     RETRIEVE = "retrieve"
     DELETE = "delete"
+    ITEMS = "items"
     CANCEL = "cancel"
     COUNT = "count"
     HISTORY = "history"

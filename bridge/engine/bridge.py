@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from bridge.codec import Card, KeptOptions, Losses, Operation
@@ -124,9 +125,16 @@ class Bridge:
     def _make_runs(self, store: RunStore) -> Runs:
         from bridge.runs import Runs
 
-        retention = self.config.stores.retention
-        concurrent = self.config.server.limits.concurrent
-        return Runs(store, self._drive, concurrent=concurrent, events=retention.events, threads=retention.history)
+        kept = self.config.stores
+        return Runs(
+            store,
+            self._drive,
+            concurrent=self.config.server.limits.concurrent,
+            lease=kept.lease,
+            events=kept.retention.events,
+            threads=kept.retention.history,
+            ended=self._settle,
+        )
 
     async def close(self) -> None:
         """Closes connection pools and stores. Repeating it is harmless."""
@@ -223,7 +231,21 @@ class Bridge:
 
     def answers(self, route: Route, owner: str) -> Answers | None:
         """The answers that this owner's clients may name by id on a route; None where none are kept."""
-        return self._memory.answers(owner, route.path) if self._memory is not None and route.keeps_answers else None
+        if self._memory is None or not route.keeps_answers:
+            return None
+
+        from bridge.runs import look
+
+        seen = partial(look, self.runs, owner, route.path, route.dialect, route.options) if self.has_runs else None
+        return self._memory.answers(owner, route.path, seen)
+
+    async def _settle(self, key: RunKey, plan: RunPlan, events: Sequence[Event]) -> None:
+        from bridge.runs import settle
+
+        route = self._planned(plan) if plan.background else None
+        answers = self.answers(route, key.owner) if route is not None else None
+        if route is not None and answers is not None:
+            await settle(self.runs, key, answers, route.dialect, route.options, events)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """The input tokens of a request, and whether that is our own estimate because the backend cannot say.
@@ -269,8 +291,7 @@ class Bridge:
 
     async def _drive(self, key: RunKey, plan: RunPlan, lost: Losses) -> Run:
         """The run of a plan, in whichever process: raises `BridgeError` when this one does not serve its route."""
-        asked = (plan.route, plan.front)
-        route = next((r for r in self.routes if (r.path, r.dialect.name) == asked), None)
+        route = self._planned(plan)
         if route is None:
             raise BridgeError("The route of this run is not served any more.", code=ErrorCode.RUN_LOST)
         return await self.run(
@@ -282,6 +303,11 @@ class Bridge:
             run_id=plan.run_id,
             created_at=plan.created_at,
         )
+
+    def _planned(self, plan: RunPlan) -> Route | None:
+        """The route of a plan, which another process may have made."""
+        asked = (plan.route, plan.front)
+        return next((r for r in self.routes if (r.path, r.dialect.name) == asked), None)
 
     def route(self, path: str | None = None) -> Route:
         """The route mounted at `path`; without a path the first one. Raises `ConfigError` for an unknown path."""

@@ -88,6 +88,11 @@ class Route:
         """Whether its clients may name earlier answers, where there is a store for them."""
         return not (self.passthrough or self.durable) and self.dialect.keeps_answers(self.options)
 
+    @property
+    def in_background(self) -> bool:
+        """Whether kept answers may be made while their clients are away."""
+        return self.keeps_answers and self.serves(Operation.CANCEL)
+
     async def list_models(self) -> list[ModelInfo]:
         """The configured models, and the backend's own when one backend serves the route.
 

@@ -6,12 +6,16 @@ the whole talk with it, so that none depends on another that may be deleted or f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from bridge.codec import Shelf, StoredAnswer
-from bridge.stores.base import Conversation, History
+from bridge.stores.base import Conversation, History, StoreConflict
 
-_BODY = "body"
+_BODY, _RUN, _ENDED = "body", "run", "ended"
+
+Look = Callable[[StoredAnswer], Awaitable[StoredAnswer]]
+"""Says how far an answer is that its run still makes."""
 
 
 class Answers:
@@ -21,8 +25,9 @@ class Answers:
     against those and push them out.
     """
 
-    def __init__(self, history: History, owner: str, scope: str) -> None:
+    def __init__(self, history: History, owner: str, scope: str, look: Look | None = None) -> None:
         self._history = history
+        self._look = look
         self._owner = f"{owner}\0answers"
         self._scope = scope
 
@@ -31,14 +36,53 @@ class Answers:
         return Shelf({answer.id: answer for i in dict.fromkeys(ids) if (answer := await self.find(i)) is not None})
 
     async def find(self, answer_id: str) -> StoredAnswer | None:
+        """The answer as it is now."""
+        kept = await self.kept(answer_id)
+        return None if kept is None else await self.now(kept)
+
+    async def kept(self, answer_id: str) -> StoredAnswer | None:
+        """What the store has of the answer: of one that had not ended, what was asked."""
         talk = await self._history.load(self._owner, self._scope, answer_id)
-        return None if talk is None else StoredAnswer(answer_id, talk.extra[_BODY], talk.messages)
+        return None if talk is None else _answer(talk)
+
+    async def now(self, kept: StoredAnswer) -> StoredAnswer:
+        """How far an answer has come since it was kept."""
+        if kept.ended or self._look is None:
+            return kept
+        found = await self._look(kept)
+        if found.ended:
+            await self.settle(found)
+        return found
 
     async def keep(self, answer: StoredAnswer) -> None:
         """Its id must be a new one: raises `StoreConflict` otherwise."""
-        talk = Conversation(answer.id, extra={_BODY: answer.body})
+        talk = Conversation(answer.id, extra=_beside(answer))
         await self._history.commit(self._owner, self._scope, talk, answer.messages)
+
+    async def settle(self, answer: StoredAnswer) -> bool:
+        """Keeps the end of an answer that was kept before it had one; False when it is forgotten by now."""
+        talk = await self._history.load(self._owner, self._scope, answer.id)
+        if talk is None:
+            return False
+        if not _answer(talk).ended:
+            talk.extra = _beside(answer)
+            try:
+                await self._history.commit(self._owner, self._scope, talk, answer.messages, keep=0)
+            except StoreConflict:
+                # Somebody else has kept the same end in this moment, or forgotten all of it.
+                return await self.kept(answer.id) is not None
+        return True
 
     async def delete(self, answer_id: str) -> bool:
         """Whether there was one."""
         return await self._history.delete(self._owner, self._scope, answer_id)
+
+
+def _beside(answer: StoredAnswer) -> dict[str, Any]:
+    run = {} if answer.run_id is None else {_RUN: answer.run_id, _ENDED: answer.ended}
+    return {_BODY: answer.body, **run}
+
+
+def _answer(talk: Conversation) -> StoredAnswer:
+    extra = talk.extra
+    return StoredAnswer(talk.thread_id, extra[_BODY], talk.messages, extra.get(_RUN), extra.get(_ENDED, True))

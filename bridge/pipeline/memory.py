@@ -18,7 +18,7 @@ from bridge.codec import Card, Fate, Feature
 from bridge.errors import BridgeError
 from bridge.model import Answer, Event, FinishReason, HistoryMode, Interrupted, Message, Request, RunFinished
 from bridge.model.events import CONTENT
-from bridge.pipeline.answers import Answers
+from bridge.pipeline.answers import Answers, Look
 from bridge.pipeline.interrupts import Settled, settle
 from bridge.pipeline.talk import (
     as_client_sees,
@@ -345,9 +345,9 @@ class Memory:
             raise
         return turn
 
-    def answers(self, owner: str, scope: str) -> Answers:
+    def answers(self, owner: str, scope: str, look: Look | None = None) -> Answers:
         """The answers that this owner's clients may name by id."""
-        return Answers(self.history, owner, scope)
+        return Answers(self.history, owner, scope, look)
 
     async def close(self) -> None:
         if self._pruning is not None:

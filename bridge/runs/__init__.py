@@ -1,5 +1,6 @@
 """Asynchronous runs: started here, driven by whoever is free, read from anywhere, as often as one likes."""
 
+from bridge.runs.answers import AnswerStream, look, run_of, settle
 from bridge.runs.log import Batch, LogReader, expired
 from bridge.runs.plan import RunPlan
 from bridge.runs.service import Runs, fingerprint
@@ -9,6 +10,7 @@ from bridge.stores import Ownership, RunKey, RunRecord, RunState
 
 __all__ = [
     "START",
+    "AnswerStream",
     "Batch",
     "Cursor",
     "Drive",
@@ -22,4 +24,7 @@ __all__ = [
     "Subscription",
     "expired",
     "fingerprint",
+    "look",
+    "run_of",
+    "settle",
 ]

@@ -45,7 +45,8 @@ def from_body(body: str) -> Batch:
 
 def expired() -> RequestError:
     """The answer to a reader who would otherwise miss something."""
-    return RequestError("The events of this run are not kept any more.", code=ErrorCode.NOT_FOUND, status=410)
+    message = "The events of this run are not kept any more."
+    return RequestError(message, code=ErrorCode.NOT_FOUND, status=410, backend_code="not_found")
 
 
 class LogReader:

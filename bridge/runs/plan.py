@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from bridge.codec import Context
+from bridge.codec import Context, Shelf
 from bridge.model import Request, RunStarted
 from bridge.model.dump import dump_request, load_request
 from bridge.stores.rows import read, write
@@ -16,7 +16,8 @@ class RunPlan:
     inside the stream, `forwarded` are client headers for the backend.
 
     `eager`: readers see the head of the run before the backend has answered. `model` is the name to show a client when
-    the backend does not name one.
+    the backend does not name one. `background`: the run makes an answer that is kept (`bridge.runs.answers`), which
+    goes on from the answer `previous`.
     """
 
     route: str
@@ -28,11 +29,14 @@ class RunPlan:
     eager: bool = False
     request_id: str | None = None
     forwarded: dict[str, str] = field(default_factory=dict)
+    background: bool = False
+    previous: str | None = None
 
     def context(self, options: object) -> Context:
         """A context that is the same for each reader, as if he were the first."""
         request = self.request
-        return Context(self.run_id, request.thread_id, self.created_at, options, self.model, request)
+        shelf = Shelf(wanted=True, previous=self.previous, background=True) if self.background else None
+        return Context(self.run_id, request.thread_id, self.created_at, options, self.model, request, shelf=shelf)
 
     def head(self) -> RunStarted:
         """The first event, for a run that ends before it began."""

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -18,7 +18,9 @@ import orjson
 
 from bridge.codec import Dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
+from bridge.model import Event
 from bridge.pipeline import trouble
+from bridge.runs.answers import AnswerStream
 from bridge.runs.log import LogReader
 from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE
@@ -28,6 +30,9 @@ from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStor
 from bridge.stores.runs import Created
 
 log = logging.getLogger("bridge.runs")
+
+Ended = Callable[[RunKey, RunPlan, Sequence[Event]], Awaitable[None]]
+"""Is told when a run has ended that this process drove or buried, and what the driver still knows of its events."""
 
 LOOK = 0.5
 """Seconds between two looks for cancels and for runs of dead processes."""
@@ -43,7 +48,8 @@ class Runs:
     """`open`, then any of the operations, then `close`.
 
     `concurrent`: how many runs this process drives at once; others wait in the queue. `lease`: after how many seconds a
-    run counts as lost when the process that drives it is gone. `events`, `threads`: retention in seconds.
+    run counts as lost when the process that drives it is gone. `events`, `threads`: retention in seconds. `ended` may
+    be called for a run that another process has taken over by then.
     """
 
     def __init__(
@@ -56,9 +62,11 @@ class Runs:
         events: float = 86400.0,
         threads: float = 90 * 86400.0,
         patience: float = PATIENCE,
+        ended: Ended | None = None,
     ) -> None:
         self._store = store
         self._drive = drive
+        self._ended = ended
         self._concurrent = concurrent
         self._vacant = asyncio.Event()
         self._lease = lease
@@ -119,6 +127,10 @@ class Runs:
     def subscribe(self, key: RunKey, dialect: Dialect, options: object = None, cursor: Cursor = START) -> Subscription:
         """The run's frames in this dialect, from behind the cursor on."""
         return Subscription(self._store, key, dialect, options, cursor)
+
+    def stream(self, key: RunKey, dialect: Dialect, options: object, have: int = 0) -> AnswerStream:
+        """The stream of a run in the background, behind the first `have` frames."""
+        return AnswerStream(self._store, key, dialect, options, have)
 
     def follow(self, key: RunKey) -> LogReader:
         """The run's events, as they were written."""
@@ -211,7 +223,16 @@ class Runs:
         self._spawn(self._work(worker))
 
     def _bury(self, record: RunRecord, failure: Failure) -> None:
-        self._spawn(bury(self._store, record, self._token, failure, patience=self._patience))
+        self._spawn(self._burial(record, failure))
+
+    async def _burial(self, record: RunRecord, failure: Failure) -> None:
+        await bury(self._store, record, self._token, failure, patience=self._patience)
+        with suppress(ValueError):  # of another version of us, which knows what becomes of it
+            await self._tell_end(record.key, RunPlan.load(record.plan), [])
+
+    async def _tell_end(self, key: RunKey, plan: RunPlan, events: Sequence[Event]) -> None:
+        if self._ended is not None:
+            await self._ended(key, plan, events)
 
     async def _work(self, worker: Worker) -> None:
         try:
@@ -220,6 +241,7 @@ class Runs:
                 if await self._store.canceled([worker.key]):
                     worker.cancel()
             await worker.work()
+            await self._tell_end(worker.key, worker.plan, worker.events)
         finally:
             del self._workers[worker.key]
             self._vacant.set()
@@ -283,13 +305,18 @@ class Runs:
             await self._store.enter(owner, token, limit, self._lease)
 
     async def _find_lost(self) -> None:
-        for key in await self._store.lost():
-            if key in self._workers:
-                continue  # ours, and only late
-            record = await self._store.acquire(key, self._token, self._lease)
-            if record is not None:
-                log.warning("run %s is lost: the process that drove it is gone", key.run_id)
-                self._bury(record, LOST)
+        """Ends the runs of dead processes: all of them in one look, however many the store tells at a time."""
+        busy = True
+        while busy:
+            busy = False
+            for key in await self._store.lost():
+                if key in self._workers:
+                    continue  # ours, and only late
+                record = await self._store.acquire(key, self._token, self._lease)
+                if record is not None:
+                    busy = True
+                    log.warning("run %s is lost: the process that drove it is gone", key.run_id)
+                    self._bury(record, LOST)
 
 
 async def _stop(task: asyncio.Task[None] | None) -> None:

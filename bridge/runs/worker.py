@@ -33,12 +33,14 @@ class Worker:
     ) -> None:
         self.key = record.key
         self._store = store
-        self._plan = RunPlan.load(record.plan)
+        self.plan = RunPlan.load(record.plan)
         self._make = drive
         self._recorder = Recorder(store, record.key, token, record.entries, self.abandon, patience)
         self._lost = Losses()
         self._run: Run | None = None
         self._driving: asyncio.Task[None] | None = None
+        self.events: list[Event] = []
+        """All of a run in the background: its answer is wanted whole, also where it is longer than a log may be."""
         self._end: Callable[[], list[Event]] | None = None
 
     # ------------------------------------------------------------------ from outside
@@ -87,8 +89,8 @@ class Worker:
 
     async def _drive(self) -> None:
         try:
-            run = self._run = await self._make(self.key, self._plan, self._lost)
-            if self._plan.eager:
+            run = self._run = await self._make(self.key, self.plan, self._lost)
+            if self.plan.eager:
                 self._put(run.head())
             while not run.done and self._end is None:
                 self._put(await run.read())
@@ -101,15 +103,17 @@ class Worker:
             self._put(self._failed(Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")))
 
     def _put(self, events: list[Event]) -> None:
+        if self.plan.background:
+            self.events += events
         self._recorder.put(events, self._lost.names)
 
     def _canceled(self) -> list[Event]:
         if self._run is not None:
             return self._run.cancel()
-        return [self._plan.head(), RunFinished(FinishReason.CANCELED)]
+        return [self.plan.head(), RunFinished(FinishReason.CANCELED)]
 
     def _failed(self, failure: Failure) -> list[Event]:
-        return self._run.cut(failure) if self._run is not None else [self._plan.head(), RunFailed(failure)]
+        return self._run.cut(failure) if self._run is not None else [self.plan.head(), RunFailed(failure)]
 
 
 async def bury(

@@ -1,34 +1,166 @@
-"""The operations `retrieve` and `delete`: answers that their client names by id."""
+"""The operations on answers that their client names by id, and `run` where such an answer may be made without him.
+
+A run in the background is one of the run store (`bridge.runs.answers`): it goes on whoever reads it, and any process
+that shares the stores may be asked for it.
+"""
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+from dataclasses import replace
+
 from aiohttp import web
 
-from bridge.codec import WireRequest
-from bridge.engine import Bridge, Route
-from bridge.errors import ErrorCode, RequestError
+from bridge.codec import Context, Shelf, StoredAnswer, WireRequest
+from bridge.engine import Caller
+from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.model import Request
 from bridge.pipeline.answers import Answers
-from bridge.server.wire import USER, response_of
+from bridge.runs import RunKey, RunPlan, run_of
+from bridge.server.durable import LogHandler
+from bridge.server.runs import Report
+from bridge.server.wire import USER, read_request, response_of
+
+_LAST_WORDS = 10.0
+"""Seconds for which the end of a run that was cancelled is waited for; a process that died is not the client's wait."""
 
 
-async def retrieve(http: web.Request, bridge: Bridge, route: Route) -> web.StreamResponse:
-    answers, answer_id = _named(http, bridge, route)
-    answer = None if answers is None else await answers.find(answer_id)
-    if answer is None:
-        raise _unknown(answer_id)
-    wire = WireRequest(http.method, http.path.removeprefix(route.path.rstrip("/")), http.headers, http.query)
-    return response_of(route.dialect.encode_stored(answer, wire))
+class AnswerReader(LogHandler):
+    """What handlers share that give the streams of answers."""
+
+    async def _streamed(self, http: web.Request, key: RunKey, have: int, report: Report) -> web.StreamResponse:
+        """The stream of a run in the background, to a reader who has the first `have` frames."""
+        stream = self._bridge.runs.stream(key, self._route.dialect, self._route.options, have)
+        try:
+            await stream.open()
+            async with self._door.place(http[USER]):
+                return await self._relayed(http, stream, report)
+        finally:
+            report.lost, report.usage = stream.lost, stream.usage
+            report.ended(stream.reason, stream.failure)
+
+    def _key(self, http: web.Request, answer: StoredAnswer) -> RunKey:
+        return run_of(http[USER], self._route.path, answer)
 
 
-async def delete(http: web.Request, bridge: Bridge, route: Route) -> web.StreamResponse:
-    answers, answer_id = _named(http, bridge, route)
-    if answers is None or not await answers.delete(answer_id):
-        raise _unknown(answer_id)
-    return response_of(route.dialect.encode_deleted(answer_id))
+class AnswerHandler(AnswerReader):
+    """What the operations share: there is such an answer, and it is the client's own."""
+
+    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
+        wire = await read_request(http, self._route.path, self._rules.max_body, self._rules.body_time)
+        answers, answer_id = self._bridge.answers(self._route, http[USER]), http.match_info["id"]
+        kept = None if answers is None else await answers.kept(answer_id)
+        if answers is None or kept is None:
+            raise _unknown(answer_id)
+        response = await self._named(http, wire, answers, kept, report)
+        report.http = response.status
+        return response
+
+    async def _named(
+        self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
+    ) -> web.StreamResponse:
+        """The response about the answer that the store has as `kept`."""
+        raise NotImplementedError
 
 
-def _named(http: web.Request, bridge: Bridge, route: Route) -> tuple[Answers | None, str]:
-    return bridge.answers(route, http.get(USER, "")), http.match_info["id"]
+class RetrieveHandler(AnswerHandler):
+    """The answer as it is now, or the rest of its stream."""
+
+    async def _named(
+        self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
+    ) -> web.StreamResponse:
+        have = self._route.dialect.decode_reread(kept, wire)
+        if have is None:
+            return response_of(self._route.dialect.encode_stored(await answers.now(kept)))
+        return await self._streamed(http, self._key(http, kept), have, report)
+
+
+class ItemsHandler(AnswerHandler):
+    """What an answer was made from."""
+
+    async def _named(
+        self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
+    ) -> web.StreamResponse:
+        return response_of(self._route.dialect.encode_items(kept, wire))
+
+
+class DeleteHandler(AnswerHandler):
+    """Forgets an answer. A run that still makes it is cancelled; what is kept of it goes when it has ended."""
+
+    async def _named(
+        self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
+    ) -> web.StreamResponse:
+        if not await answers.delete(kept.id):
+            raise _unknown(kept.id)
+        if kept.run_id is not None:
+            key = self._key(http, kept)
+            if not await self._bridge.runs.delete(key):
+                await self._bridge.runs.cancel(key)
+        return response_of(self._route.dialect.encode_deleted(kept.id))
+
+
+class CancelAnswerHandler(AnswerHandler):
+    """Ends a run in the background, and says what its answer has become. One that has ended stays as it is."""
+
+    async def _named(
+        self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
+    ) -> web.StreamResponse:
+        if kept.run_id is None:
+            raise RequestError(
+                f"The response {kept.id!r} cannot be cancelled: expected one that was created with background true.",
+                param="id",
+            )
+        if not kept.ended:
+            key = self._key(http, kept)
+            await self._bridge.runs.cancel(key)
+            await self._end_of(key)
+        return response_of(self._route.dialect.encode_stored(await answers.now(kept)))
+
+    async def _end_of(self, key: RunKey) -> None:
+        """Waits for the run's end, which another process may have to write."""
+        log, until = self._bridge.runs.follow(key), time.monotonic() + _LAST_WORDS
+        if await log.open() is None:
+            return
+        while not log.done and (left := until - time.monotonic()) > 0:
+            await log.read(left)
+
+
+class BackgroundHandler(AnswerReader):
+    """The operation `run`: as everywhere, unless the client wants its run to go on without him."""
+
+    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
+        request, caller = await self._request(http, context, report)
+        shelf, answers = context.shelf, self._bridge.answers(self._route, caller.owner)
+        if answers is None or shelf is None or not shelf.background:
+            return await self._attended(http, context, report, request, caller)
+        report.back = self._route.group_for(request).names
+        plan = self._plan(request, caller, context, shelf)
+        answer = await self._queue(http, plan, answers)
+        if request.stream:
+            return await self._streamed(http, self._key(http, answer), 0, report)
+        report.status, report.http = "queued", 200
+        return response_of(self._route.dialect.encode_stored(answer), context.lost.names)
+
+    def _plan(self, request: Request, caller: Caller, context: Context, shelf: Shelf) -> RunPlan:
+        """The backend streams in any case: readers see the answer grow."""
+        run_id, created_at = context.run_id, context.created_at
+        request = replace(request, stream=True)
+        _, plan = self._bridge.plan(self._route, request, caller, run_id=run_id, created_at=created_at)
+        plan.background, plan.previous = True, shelf.previous
+        return plan
+
+    async def _queue(self, http: web.Request, plan: RunPlan, answers: Answers) -> StoredAnswer:
+        """Keeps what was asked, then queues its run."""
+        answer = self._route.dialect.answer_so_far([], plan.context(self._route.options))
+        await answers.keep(answer)
+        try:
+            await self._bridge.runs.start(self._key(http, answer), plan, plan.run_id)
+        except BridgeError:
+            with suppress(BridgeError):  # what is left of it then says that its run is not there
+                await answers.delete(answer.id)
+            raise
+        return answer
 
 
 def _unknown(answer_id: str) -> RequestError:

@@ -15,11 +15,17 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from bridge.codec import Context, Dialect, Endpoint, ModelInfo, Operation
+from bridge.codec import Context, Dialect, Endpoint, KeptDialect, ModelInfo, Operation
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.pipeline import trouble
-from bridge.server import answers
+from bridge.server.answers import (
+    BackgroundHandler,
+    CancelAnswerHandler,
+    DeleteHandler,
+    ItemsHandler,
+    RetrieveHandler,
+)
 from bridge.server.durable import DurableHandler
 from bridge.server.identity import Identity, visit_of
 from bridge.server.limits import Limits
@@ -221,20 +227,14 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
             response.headers["x-bridge-estimated"] = "tokens"
         return response
 
-    async def retrieve(http: web.Request) -> web.StreamResponse:
-        return await answers.retrieve(http, state.bridge, route)
-
-    async def delete(http: web.Request) -> web.StreamResponse:
-        return await answers.delete(http, state.bridge, route)
-
     async def health(http: web.Request) -> web.StreamResponse:
         return response_of(route.dialect.encode_health(not state.draining))
 
     return {
-        Operation.RUN: of(DurableHandler if route.durable else RunHandler),
+        Operation.RUN: of(_run_handler(route)),
         Operation.START: of(StartHandler),
         Operation.SUBSCRIBE: of(SubscribeHandler),
-        Operation.CANCEL: of(CancelHandler),
+        Operation.CANCEL: of(CancelHandler if isinstance(route.dialect, KeptDialect) else CancelAnswerHandler),
         Operation.HISTORY: lambda: HistoryHandler(state.bridge, route, files_of(state.bridge, route)),
         Operation.ATTACH: lambda: uploads().attach,
         Operation.SIGN: lambda: uploads().sign,
@@ -242,10 +242,17 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         Operation.TRANSCRIBE: lambda: uploads().transcribe,
         Operation.MODELS: lambda: models,
         Operation.COUNT: lambda: count,
-        Operation.RETRIEVE: lambda: retrieve,
-        Operation.DELETE: lambda: delete,
+        Operation.RETRIEVE: of(RetrieveHandler),
+        Operation.DELETE: of(DeleteHandler),
+        Operation.ITEMS: of(ItemsHandler),
         Operation.HEALTH: lambda: health,
     }
+
+
+def _run_handler(route: Route) -> type[RunHandler]:
+    if route.durable:
+        return DurableHandler
+    return BackgroundHandler if route.in_background else RunHandler
 
 
 async def _models_at(route: Route, state: State) -> list[ModelInfo]:

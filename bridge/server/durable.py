@@ -51,6 +51,18 @@ class LogHandler(RunHandler):
         if http.transport is not None:
             http.transport.abort()
 
+    async def _relayed(
+        self, http: web.Request, subscription: Subscription, report: Report, out: bytes = b""
+    ) -> web.StreamResponse:
+        """A stream that is the rest of this subscription; `out` are bytes of it that have been read already."""
+        response = web.StreamResponse(headers=STREAM_HEADERS)
+        if subscription.lost:
+            response.headers["x-bridge-lost"] = ",".join(subscription.lost)
+        await response.prepare(http)
+        report.http = response.status
+        await self._written(http, report, pump(response, subscription, self._rules, report, out))
+        return response
+
 
 class DurableHandler(LogHandler):
     """Serves the `run` endpoints of one durable route."""
@@ -85,14 +97,7 @@ class DurableHandler(LogHandler):
             report.first = time.monotonic() if subscription.spoke else None
             if fresh and subscription.failure is not None and not (subscription.spoke or dialect.card.eager_start):
                 return self._refused(subscription.failure, context)
-            response = web.StreamResponse(headers=STREAM_HEADERS)
-            if subscription.lost:
-                response.headers["x-bridge-lost"] = ",".join(subscription.lost)
-            await response.prepare(http)
-            report.http = response.status
-            pumping = pump(response, subscription, self._rules, report, sse.join(frames))
-            await self._written(http, report, pumping)
-            return response
+            return await self._relayed(http, subscription, report, sse.join(frames))
         finally:
             report.lost, report.usage = subscription.lost, subscription.usage
             report.ended(subscription.reason, subscription.failure)
@@ -130,7 +135,8 @@ async def pump(
         if subscription.done:
             break
         frames = await subscription.read(rules.keepalive or _POLL)
-        out = sse.join(frames or (subscription.keepalive() if rules.keepalive else []))
+        silent = not frames and not subscription.done and rules.keepalive
+        out = sse.join(subscription.keepalive() if silent else frames)
     await response.write_eof()
 
 

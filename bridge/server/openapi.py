@@ -25,6 +25,7 @@ _WORDS: dict[Operation, str] = {
     Operation.STATUS: "How a run stands",
     Operation.RETRIEVE: "A kept answer",
     Operation.DELETE: "Forget a kept answer",
+    Operation.ITEMS: "What a kept answer was made from",
     Operation.CANCEL: "End a run",
     Operation.COUNT: "Count the tokens of a request",
     Operation.HISTORY: "What was said, by day",

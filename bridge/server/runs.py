@@ -170,6 +170,12 @@ class RunHandler:
     async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
         # The body is read before a place is taken: who sends slowly holds up nobody.
         request, caller = await self._request(http, context, report)
+        return await self._attended(http, context, report, request, caller)
+
+    async def _attended(
+        self, http: web.Request, context: Context, report: Report, request: Request, caller: Caller
+    ) -> web.StreamResponse:
+        """A run that lives as long as its client waits."""
         async with self._door.place(caller.owner):
             run = await self._run(context, request, caller, report)
             try:

@@ -255,7 +255,7 @@ async def _commit(
     now: float = await db.fetchval(
         _UPDATE, place, version, digest, dropped, seq + len(added), count, size, tools, beside
     )
-    if found is None:
+    if found is None and bounds.evicts_at(place):
         await db.execute(_EVICT, where[0], bounds.conversations)
     return rows.Outcome(version, dropped, now, gone)
 

@@ -173,7 +173,7 @@ def _commit(
         " messages = ?, size = ?, tools = ?, beside = ? WHERE id = ?",
         (version, now, digest, dropped, seq + len(added), count, size, tools, beside, place),
     )
-    if found is None:
+    if found is None and place is not None and bounds.evicts_at(place):
         db.execute(
             "DELETE FROM history_conversations AS c WHERE id IN (SELECT id FROM history_conversations WHERE owner = ?"
             f" ORDER BY updated_at DESC, id DESC LIMIT -1 OFFSET ?) AND NOT {_LIVE}",

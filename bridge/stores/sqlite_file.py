@@ -1,9 +1,11 @@
 """One SQLite file, which several processes of one machine may share: connections, threads, schema, failures.
 
-Each transaction is one function in a thread of its own: it cannot be interleaved with another one on the same
+Each piece of work is one function in a thread of its own: it cannot be interleaved with another one on the same
 connection, a cancelled task cannot leave it half done, and it costs one hop between threads instead of one per
-statement (which is why this is the standard library's `sqlite3` and not an asynchronous wrapper around it). Writing
-and reading have a thread each, so that nobody who reads waits for another process that writes.
+statement (which is why this is the standard library's `sqlite3` and not an asynchronous wrapper around it). What
+arrives while the thread is busy is done together next, in one hop and one transaction: under load a write costs less
+the more there are. Writing and reading have a thread each, so that nobody who reads waits for another process that
+writes.
 """
 
 from __future__ import annotations
@@ -12,18 +14,22 @@ import asyncio
 import os
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from bridge.errors import ConfigError
+from bridge.errors import BridgeError, ConfigError
 from bridge.stores import schema
 from bridge.stores.base import unavailable
 
 _T = TypeVar("_T")
 MEMORY = ":memory:"
+_TOGETHER = 64
+"""How many pieces of work at most share a transaction: those behind them shall not wait for ever."""
 
 
 class SQLiteFile:
@@ -56,42 +62,130 @@ class SQLiteFile:
 
     async def write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """What `work` returns, done in one transaction that may write. Raises `BridgeError` (store_unavailable)."""
-        return await self._lane(True).run(work, "BEGIN IMMEDIATE")
+        return await self._lane(True).run(work)
 
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """The same for a transaction that only reads."""
-        return await self._lane(self._path == MEMORY).run(work, "BEGIN")
+        return await self._lane(self._path == MEMORY).run(work)
 
     def _lane(self, writes: bool) -> _Lane:
         self.check_open()
         if writes not in self._lanes:
-            self._lanes[writes] = _Lane(self._path, self._room, self._busy)
+            begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+            self._lanes[writes] = _Lane(self._path, self._room, self._busy, begin)
         return self._lanes[writes]
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """One piece of work, and who waits for it."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    waiter: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
 
 
 class _Lane:
     """One connection in one thread. It connects when it has to, and again after a failure."""
 
-    def __init__(self, path: str, room: schema.Room, busy: float) -> None:
+    def __init__(self, path: str, room: schema.Room, busy: float, begin: str) -> None:
         self._path = path
         self._room = room
         self._busy = busy
+        self._begin = begin
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=room.name)
+        self._jobs: deque[_Job] = deque()
+        self._working = False
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
 
-    async def run(self, work: Callable[[sqlite3.Connection], _T], begin: str) -> _T:
-        """What `work` returns, done in one transaction."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, begin)
+    async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """What `work` returns. It may be called twice, when its first transaction could not be finished."""
+        loop = asyncio.get_running_loop()
+        job = _Job(work, loop.create_future())
+        self._jobs.append(job)
+        if not self._working:
+            self._working = True
+            self._thread.submit(self._drain, loop)
+        result: _T = await job.waiter
+        return result
 
     async def close(self) -> None:
+        """Does what is still to be done, and lets go."""
+        if self._working:
+            with suppress(BridgeError):
+                await self.run(lambda _: None)
         await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
         self._thread.shutdown(wait=False)
 
-    def _run(self, work: Callable[[sqlite3.Connection], _T], begin: str) -> _T:
+    # ------------------------------------------------------------------ in the event loop's thread, then in the lane's
+
+    def _done(self, jobs: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
+        """Tells those who wait; goes on with what came meanwhile."""
+        for job in jobs:
+            if job.waiter.done():
+                continue
+            if job.error is None:
+                job.waiter.set_result(job.result)
+            else:
+                job.waiter.set_exception(job.error)
+        if self._jobs:
+            self._thread.submit(self._drain, loop)
+        else:
+            self._working = False
+
+    def _drain(self, loop: asyncio.AbstractEventLoop) -> None:
+        jobs: list[_Job] = []
+        while self._jobs and len(jobs) < _TOGETHER:
+            job = self._jobs.popleft()
+            if not job.waiter.done():  # who was cancelled before his turn wants nothing any more
+                jobs.append(job)
+        if len(jobs) < 2 or not self._together(jobs):
+            for job in jobs:
+                self._alone(job)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(self._done, jobs, loop)
+
+    def _together(self, jobs: list[_Job]) -> bool:
+        """All of them in one transaction, each undone by itself when it raises. False when the engine failed: then
+        nothing has happened.
+        """
         try:
             db = self._connected()
-            db.execute(begin)
+            db.execute(self._begin)
+            try:
+                for job in jobs:
+                    db.execute("SAVEPOINT job")
+                    try:
+                        job.result = job.work(db)
+                    except sqlite3.Error:
+                        raise
+                    except BaseException as error:
+                        job.error = error
+                        db.execute("ROLLBACK TO job")
+                    db.execute("RELEASE job")
+                db.execute("COMMIT")
+                return True
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+                raise
+        except (sqlite3.Error, OSError):
+            for job in jobs:
+                job.result = job.error = None
+            return False
+
+    def _alone(self, job: _Job) -> None:
+        try:
+            job.result = self._run(job.work)
+        except BaseException as error:
+            job.error = error
+
+    def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            db = self._connected()
+            db.execute(self._begin)
             try:
                 result = work(db)
                 db.execute("COMMIT")

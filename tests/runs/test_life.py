@@ -262,6 +262,22 @@ async def test_a_process_that_is_killed(bridge: Bridge, run_engine: RunEngine, m
     assert text_of(events) == "".join(WORDS[:5])
 
 
+async def test_a_process_that_dies_with_many_runs(bridge: Bridge, run_engine: RunEngine, make_runs: MakeRuns) -> None:
+    """Another one ends them all when it looks, and not some of them with each look."""
+    runs, store = make_runs(), run_engine.store()
+    keys = [await begin(bridge, runs, "hang") for _ in range(250)]
+    for key in keys:
+        await store.acquire(key, "dead", 0.0)
+    assert len(await store.lost()) < len(keys), "more than a store tells at a time"
+    await runs._find_lost()
+    assert await store.lost() == []
+    await asyncio.wait(runs.tasks, timeout=30)
+    for key in keys:
+        record = await store.get(key)
+        assert record is not None
+        assert record.state is RunState.ENDED
+
+
 async def test_a_process_that_stood_still(bridge: Bridge, run_engine: RunEngine, make_runs: MakeRuns) -> None:
     """It comes back when others have ended its run: what it still wants to say is not heard."""
     reader = make_runs(lease=LEASE)

@@ -23,10 +23,11 @@ __all__ = [
 async def serving(config: dict[str, Any]) -> AsyncIterator[str]:
     """The bridge with this configuration, served as in production; gives its base URL.
 
-    Conversations are kept only where the configuration says so: the default's file would outlive the test.
+    Conversations are kept only where the configuration says so, and runs in memory: the default's file would outlive
+    the test.
     """
     server = config.pop("server", {})
-    config = {**config, "stores": {"history": "off", **config.get("stores", {})}}
+    config = {**config, "stores": {"history": "off", "runs": "sqlite:///:memory:", **config.get("stores", {})}}
     async with contextlib.AsyncExitStack() as stack:
         for attempt in range(10):
             section = {"port": free_port(), "drain": "1s", **server}

@@ -26,6 +26,7 @@ import pytest
 from bridge.stores import Bounds, History, open_history
 from tests.stores.door import Door, SqliteFile
 from tests.stores.run_engines import redis_engine, redis_server, run_engine, run_store  # noqa: F401
+from tests.stores.s3 import s3_url  # noqa: F401
 
 SECRET = "s3cr3t-pa55word"
 ACCOUNT = "nobody" if os.name == "posix" and os.geteuid() == 0 else None  # PostgreSQL refuses to run as root

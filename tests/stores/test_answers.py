@@ -184,10 +184,9 @@ async def test_what_cannot_be_served_is_said(engine: Engine) -> None:
         with pytest.raises(openai.BadRequestError) as refused:
             await client.responses.retrieve(known.id, stream=True)
         assert refused.value.param == "stream"
-        for field, value in {"conversation": "conv_1", "background": True}.items():
-            with pytest.raises(openai.BadRequestError) as refused:
-                await client.responses.create(model="m", input="Hi", **{field: value})  # type: ignore[call-overload]
-            assert refused.value.param == field
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.responses.create(model="m", input="Hi", conversation="conv_1")
+        assert refused.value.param == "conversation"
         long = await ask("GET", f"{base}/v1/responses/{'x' * 600}", headers=JSON)
         assert (long.status, long.json["error"]["type"]) == (400, "invalid_request_error")
 
@@ -243,3 +242,28 @@ async def test_answers_do_not_push_out_conversations(engine: Engine) -> None:
         await answers.keep(StoredAnswer(f"resp_{number}", {"n": number}, [Message("user", [Text("Hi")])]))
     assert await history.load("me", "/v1", "talk") is not None
     assert [await answers.find(f"resp_{n}") is not None for n in range(3)] == [False, True, True]
+
+
+async def test_the_end_of_an_answer_is_kept_once(engine: Engine) -> None:
+    """By whoever comes first, and not at all where the answer was forgotten meanwhile."""
+    asked, said = [Message("user", [Text("Hi")])], [Message("assistant", [Text("Ho")])]
+    begun = StoredAnswer("resp_1", {"status": "queued"}, asked, "1", ended=False)
+    looked: list[str] = []
+
+    async def look(answer: StoredAnswer) -> StoredAnswer:
+        looked.append(answer.id)
+        return StoredAnswer(answer.id, {"status": "completed"}, [*asked, *said], answer.run_id)
+
+    one, other = (Answers(engine.history(), "me", "/v1", look) for _ in range(2))
+    await one.keep(begun)
+    assert await one.kept("resp_1") == begun
+    found = await asyncio.gather(one.find("resp_1"), other.find("resp_1"))
+    assert [f.body for f in found if f] == [{"status": "completed"}] * 2
+    assert len(looked) <= 2
+    assert (kept := await other.kept("resp_1")) is not None
+    assert (kept.ended, kept.run_id, kept.messages) == (True, "1", [*asked, *said])
+    assert await one.settle(StoredAnswer("resp_1", {"status": "failed"}, asked, "1")), "the first end counts"
+    assert await other.kept("resp_1") == kept
+    assert await one.delete("resp_1")
+    assert not await other.settle(kept)
+    assert await one.kept("resp_1") is None

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import logging
 import os
 import stat
 import tracemalloc
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
-from moto.server import ThreadedMotoServer
 
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.stores import Attachments, open_attachments
@@ -24,12 +22,12 @@ from bridge.stores.folder import FolderAttachments
 from bridge.stores.s3 import S3Attachments
 from bridge.stores.signing import kept_secret
 from tests.server.harness import free_port
+from tests.stores.s3 import SECRET, bucket
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
 JPEG = b"\xff\xd8\xff\xe0" + b"j" * 100
 GIF = b"GIF89a" + b"g" * 100
 WEBP = b"RIFF\x10\n\x00\x00WEBP" + b"w" * 100
-SECRET = "s3cr3t-pa55word"
 BASE = "http://bridge.example/api"
 
 
@@ -57,16 +55,6 @@ class Upload:
             yield piece
 
 
-@pytest.fixture(scope="module")
-def s3_url() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=free_port(), verbose=False)
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture(params=["folder", "s3"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Attachments]:
     if request.param == "folder":
@@ -77,12 +65,6 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     yield made
     await made.close()
     await made.close()
-
-
-async def bucket(server: str, name: str) -> str:
-    async with aiohttp.ClientSession() as session, session.put(f"{server}/{name}") as answer:
-        assert answer.status in (200, 409)
-    return f"s3://{name}?endpoint={server}&region=us-east-1&access_key_id=ab%2Bc&secret_access_key={quote(SECRET)}"
 
 
 async def content(store: Attachments, where: str, path: str) -> bytes:

@@ -645,6 +645,7 @@ def test_mistakes_at_the_top(tmp_path: Path, text: str, lines: list[str]) -> Non
         ("runs: 'sqlite:'", "stores.runs: expected a URL that begins with sqlite: or redis: or rediss:, got text"),
         ("attachments: /data", "stores.attachments: expected a URL that begins with file: or s3:, got text"),
         ("retention: {events: -1}", f"stores.retention.events: {DURATION}, got a number"),
+        ("lease: 900ms", "stores.lease: expected at least 1s, got text"),
     ],
 )
 def test_unused_keys_are_checked(tmp_path: Path, stores: str, line: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from bridge.config.kinds import (
     AttachmentsUrl,
@@ -14,6 +14,7 @@ from bridge.config.kinds import (
     Text,
     Url,
 )
+from bridge.config.problems import expected
 from bridge.config.schema.backends import Backend
 from bridge.config.schema.base import Section, or_off_word
 from bridge.config.schema.routes import Route
@@ -28,6 +29,13 @@ class Retention(Section):
     history: Duration = Field(default=90 * DAY, description="how long threads and messages are kept")
 
 
+def _a_second(value: float) -> float:
+    """Shorter ones would take a busy process for a dead one."""
+    if value < 1:
+        raise expected("at least 1s")
+    return value
+
+
 class Stores(Section):
     history: Annotated[HistoryUrl | None, BeforeValidator(off_is_none)] = Field(
         default="sqlite:///data/bridge.db",
@@ -40,6 +48,10 @@ class Stores(Section):
     )
     attachments: AttachmentsUrl = Field(
         default="file:///data/attachments", description="uploaded files: file or s3", repr=False
+    )
+    lease: Annotated[Duration, AfterValidator(_a_second)] = Field(
+        default=10.0,
+        description="silence after which a process counts as dead: its runs end, its turns go to others; at least 1s",
     )
     retention: Retention = Field(default_factory=Retention, description="how long things are kept")
 

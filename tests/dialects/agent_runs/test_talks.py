@@ -14,10 +14,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bridge.model import Message, Reasoning, Text, ToolCall, ToolResult
-from bridge.pipeline.kept import Kept
-from bridge.server.talks import visible
-from bridge.stores import Conversation, open_history
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend
 
 from .helpers import BASE, CHUNK, END, THREAD, Client, events_in, llm, run_input, served, types_in
@@ -30,22 +26,6 @@ DAY = 86400.0
 async def backend() -> AsyncIterator[FakeBackend]:
     async with fake_backend() as backend:
         yield backend
-
-
-async def keep(folder: Path, *messages: tuple[str, str, float, list[str]], owner: str = "alice") -> None:
-    """Puts messages into the history: role, text, time, places."""
-    history = open_history(f"sqlite:///{folder}/bridge.db")
-    talk = await history.load(owner, BASE, THREAD) or Conversation(THREAD)
-    new = [
-        Message(role, [Text(text)], f"m-{text}", metadata={"bridge": {"run": "r", "at": at, "places": places}})
-        for role, text, at, places in messages
-    ]
-    await history.commit(owner, BASE, talk, new)
-    await history.close()
-
-
-def at(text: str, zone: str = "UTC") -> float:
-    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp()
 
 
 async def test_what_was_said_stands_in_the_history_with_the_ids_of_the_stream(tmp_path: Path) -> None:
@@ -76,72 +56,6 @@ async def test_results_of_tools_are_json(tmp_path: Path) -> None:
         json.loads(tool["content"])
         assert tool["ui_schema"] is None
         assert tool["id"] == next(e["messageId"] for e in stream if e["type"] == "TOOL_CALL_RESULT")
-
-
-async def test_days(tmp_path: Path) -> None:
-    seen = ["ui.history", "model.context"]
-    await keep(
-        tmp_path,
-        ("user", "first", at("2026-01-01T10:00"), seen),
-        ("assistant", "late", at("2026-01-02T23:30"), seen),
-        ("user", "hidden", at("2026-01-04T10:00"), ["model.context"]),
-        ("user", "last", at("2026-01-05T10:00"), seen),
-    )
-
-    def told(reply: Any) -> tuple[Any, ...]:
-        shown = reply.json
-        return shown["day"], shown["hasMore"], [m["content"] for m in shown["messages"]]
-
-    async with served(tmp_path) as url:
-        alice = Client(url)
-        await alice.run("now")
-        where = f"/history?threadId={THREAD}&before="
-        assert told(await alice.get(f"{where}2026-02-01")) == ("2026-01-05", True, ["last"])
-        assert told(await alice.get(f"{where}2026-01-05")) == ("2026-01-02", True, ["late"])
-        assert told(await alice.get(f"{where}2026-01-02")) == ("2026-01-01", False, ["first"])
-        none = await alice.get(f"{where}2026-01-01")
-        assert (none.json["threadId"], *told(none)) == (THREAD, None, False, [])
-    async with served(tmp_path, server={"time_zone": "Asia/Shanghai"}) as url:
-        shown = await Client(url).get(f"/history?threadId={THREAD}&before=2026-01-05")
-        assert told(shown) == ("2026-01-03", True, ["late"])
-        assert shown.json["messages"][0]["timestamp"] == "2026-01-03T07:30:00+08:00"
-
-
-def test_what_can_be_seen() -> None:
-    def seen(role: str, *parts: Any, places: tuple[str, ...] = ("ui.history",)) -> bool:
-        return visible(Message(role, list(parts), metadata={"bridge": {"run": "", "at": 0, "places": list(places)}}))
-
-    call = ToolCall("c", "f", "{}")
-    assert seen("user", Text("x"))
-    assert seen("tool", ToolResult("c", [Text("x")]))
-    assert not seen("user", Text("x"), places=("model.context",))
-    assert not seen("system", Text("x"))
-    assert not seen("assistant", Reasoning("x"), call)
-    assert seen("assistant", Text("x"), call)
-    assert not visible(Message("user", [Text("x")]))
-    assert Kept.of(Message("user", [])).places == ()
-
-
-async def test_a_backend_may_say_more_of_its_messages(tmp_path: Path, backend: FakeBackend) -> None:
-    more = {"messageId": "m1", "suggested_actions": ["a", "b"], "ui_schema": {"kind": "card"}}
-    events = [
-        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
-        {"type": "TEXT_MESSAGE_START", "messageId": "m1", "role": "assistant"},
-        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m1", "delta": "hi"},
-        {"type": "TEXT_MESSAGE_END", "messageId": "m1"},
-        {"type": "CUSTOM", "name": "message.metadata", "value": more},
-        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
-    ]
-    backend.streams(b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events))
-    async with served(tmp_path, {"dialect": "ag-ui", "url": backend.url}) as url:
-        alice = Client(url)
-        await alice.run("a", "run-1")
-        again = events_in(await alice.run("b", "run-2"))
-        first, second = (m for m in (await alice.get("/history")).json["messages"] if m["role"] == "assistant")
-        assert (first["suggestedActions"], first["ui_schema"]) == (["a", "b"], {"kind": "card"})
-        assert first["id"] == "m1"
-        # The agent gave the same id twice; clients and history agree on another one.
-        assert second["id"] == next(e["messageId"] for e in again if e["type"] == "TEXT_MESSAGE_START") == "m1-run-2"
 
 
 async def test_only_what_is_new_is_kept_and_the_backend_gets_the_whole_talk(

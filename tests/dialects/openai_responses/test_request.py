@@ -245,7 +245,7 @@ def test_tool_choice(choice: Any, read: ToolChoice) -> None:
         (asked(previous_response_id="resp_1"), "previous_response_id", "keeps no responses"),
         (asked(conversation={"id": "conv_1"}), "conversation", "keeps no responses"),
         (asked(store=True), "store", "keeps no responses"),
-        (asked(background=True), "background", "answers while the client waits"),
+        (asked(background=True), "background", "keeps no responses"),
         (b"{", None, "not valid JSON"),
         (b"[]", None, "must be a JSON object"),
     ],

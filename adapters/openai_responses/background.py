@@ -1,0 +1,35 @@
+"""Responses that are made in the background: before they begin, while they grow, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from adapters.openai_responses import stored
+from adapters.openai_responses.encoder import ResponsesEncoder
+from adapters.openai_responses.response import QUEUED, new_response
+from bridge.codec import Context, Frame, FrameLike, StoredAnswer
+from bridge.codec.jsontext import dumps
+from bridge.model import Event, RunStarted
+
+
+def answer_so_far(events: Sequence[Event], context: Context) -> StoredAnswer:
+    """The response after these events; without any it is queued."""
+    if not events:
+        return stored.in_background(_queued(context), context, ended=False)
+    encoder = ResponsesEncoder(context)
+    encoder.encode(events)
+    ended = encoder.final is not None
+    return stored.in_background(encoder.final or encoder.so_far(), context, ended)
+
+
+def encode_queued(context: Context) -> list[FrameLike]:
+    """The events before the run begins; those of `ResponsesEncoder` are numbered behind them."""
+    response = _queued(context)
+    events = [{"type": kind, "sequence_number": n, "response": response} for n, kind in enumerate(QUEUED)]
+    return [Frame(dumps(event), kind) for event, kind in zip(events, QUEUED, strict=True)]
+
+
+def _queued(context: Context) -> dict[str, Any]:
+    head = RunStarted(context.run_id, context.thread_id, context.model, context.created_at)
+    return new_response(head, context, "queued")

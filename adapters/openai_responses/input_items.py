@@ -1,0 +1,70 @@
+"""What a response was made from, as its client would have sent it all at once: `GET /responses/{id}/input_items`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.openai_responses.history import ItemWriter
+from adapters.openai_responses.options import BackOptions
+from adapters.openai_responses.wire import dicts_in
+from bridge.codec import Context, StoredAnswer, WireRequest, WireResponse, json_response
+from bridge.codec.check import Node
+from bridge.codec.jsontext import dumps
+from bridge.errors import RequestError
+
+_PAGE, _MOST = 20, 100
+
+
+def encode_items(answer: StoredAnswer, wire: WireRequest) -> WireResponse:
+    """One page. Raises `RequestError` for a query that is none, and for an `after` that names no item of the list."""
+    query = Node(dict(wire.query))
+    limit = query.integer("limit", convert=True, least=1, most=_MOST) or _PAGE
+    order, after = query.one_of("order", ("asc", "desc")) or "desc", query.string("after")
+    items = input_items(answer)
+    if order == "desc":
+        items.reverse()
+    if after is not None:
+        items = items[_place(items, after) + 1 :]
+    page = items[:limit]
+    listed = {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": len(items) > limit,
+    }
+    return json_response(dumps(listed))
+
+
+def input_items(answer: StoredAnswer) -> list[dict[str, Any]]:
+    """The items, oldest first: also those of the responses that this one goes on from. Each has an id."""
+    output = len(answer.body["output"]) if answer.ended else 0
+    messages = answer.messages[: len(answer.messages) - output]
+    # Its ids are those of no output item, and the same each time.
+    context = Context(f"in_{answer.id}")
+    items = ItemWriter(context, BackOptions(unsupported_media="text")).write(messages)
+    return [_whole(item, context) for item in items]
+
+
+def _whole(item: dict[str, Any], context: Context) -> dict[str, Any]:
+    """The item with what lists have, and what requests may leave out."""
+    item = {"id": item.get("id") or context.make_id("item"), **item}
+    item.setdefault("status", "completed")
+    content = item.get("content")
+    if item["type"] == "message" and isinstance(content, str):
+        kind = "output_text" if item["role"] == "assistant" else "input_text"
+        item["content"] = [{"type": kind, "text": content}]
+    if isinstance(item.get("content"), list):
+        item["content"] = [_spoken(part) for part in dicts_in(item["content"])]
+    return item
+
+
+def _spoken(part: dict[str, Any]) -> dict[str, Any]:
+    return {"annotations": [], "logprobs": [], **part} if part.get("type") == "output_text" else part
+
+
+def _place(items: list[dict[str, Any]], after: str) -> int:
+    for place, item in enumerate(items):
+        if item["id"] == after:
+            return place
+    raise RequestError(f"after: expected the id of an input item of this response, got {after[:80]!r}.", param="after")

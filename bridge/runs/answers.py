@@ -1,0 +1,87 @@
+"""Answers that are made in the background: how far one is by the log of its run, its end, its stream once more.
+
+What was asked is kept before the run is queued (`bridge.pipeline.answers`), so that whose an answer is, and whether it
+was deleted, is known without its run. The end is kept there too, by whoever comes first: the process that ends the run,
+or a reader who finds it ended, where that process died in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bridge.codec import Dialect, Frame, FrameLike, StoredAnswer
+from bridge.model import Event
+from bridge.pipeline.answers import Answers
+from bridge.runs.log import expired
+from bridge.runs.plan import RunPlan
+from bridge.runs.subscription import Subscription
+from bridge.stores import RunKey, RunState, RunStore
+
+if TYPE_CHECKING:
+    from bridge.runs.service import Runs
+
+
+def run_of(owner: str, scope: str, answer: StoredAnswer) -> RunKey:
+    """The run that makes an answer in the background: it is a thread of its own."""
+    return RunKey(owner, scope, answer.run_id or "", answer.run_id or "")
+
+
+async def look(
+    runs: Runs, owner: str, scope: str, dialect: Dialect, options: object, answer: StoredAnswer
+) -> StoredAnswer:
+    """How far this answer is. Raises `RequestError` (410) when its run is not kept any more."""
+    return await _so_far(runs, run_of(owner, scope, answer), dialect, options)
+
+
+async def settle(
+    runs: Runs, key: RunKey, answers: Answers, dialect: Dialect, options: object, events: Sequence[Event]
+) -> None:
+    """A run has ended: its answer is kept, or nothing of the run where that was deleted meanwhile.
+
+    `events` is what its driver still knows of it, for a run of which the log does not hold everything.
+    """
+    answer = await _so_far(runs, key, dialect, options, events)
+    if answer.ended and not await answers.settle(answer):
+        await runs.delete(key)
+
+
+async def _so_far(
+    runs: Runs, key: RunKey, dialect: Dialect, options: object, known: Sequence[Event] = ()
+) -> StoredAnswer:
+    record = await runs.status(key)
+    if record is not None and not record.whole and (known or record.state is not RunState.ENDED):
+        plan = RunPlan.load(record.plan)
+        return dialect.answer_so_far(known or [plan.head()], plan.context(options))
+    log = runs.follow(key)
+    record = await log.open()
+    if record is None or log.plan is None:
+        raise expired()
+    events: list[Event] = []
+    while found := await log.read(0):
+        events += [event for _, batch in found for event in batch.events]
+    if not events and record.state is not RunState.QUEUED:
+        events.append(log.plan.head())
+    return dialect.answer_so_far(events, log.plan.context(options))
+
+
+class AnswerStream(Subscription):
+    """The stream of such an answer behind the first `have` frames, which its readers count; they know no cursors."""
+
+    def __init__(self, store: RunStore, key: RunKey, dialect: Dialect, options: object, have: int) -> None:
+        super().__init__(store, key, dialect, options)
+        self._have = have
+
+    async def open(self) -> bool:
+        """Always True. Raises `RequestError` (410) when the run is not kept any more."""
+        await super().open()
+        if self._log.plan is None:
+            raise expired()
+        # A context of their own: what the encoder counts in its own one must not depend on them.
+        self._kept = self._new(0, self._dialect.encode_queued(self._log.plan.context(self._options)))
+        return True
+
+    def _new(self, number: int, frames: Sequence[FrameLike]) -> list[Frame]:
+        skipped = min(self._have, len(frames))
+        self._have -= skipped
+        return [frame if isinstance(frame, Frame) else Frame(frame) for frame in frames[skipped:]]
