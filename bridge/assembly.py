@@ -9,7 +9,7 @@ from bridge.codec import Operation, registry
 from bridge.codec.naming import ModelNames
 from bridge.engine import Route
 from bridge.errors import ConfigError
-from bridge.pipeline import Backend, Retry, StageFactory, Timeouts
+from bridge.pipeline import Backend, Breaker, Group, Retry, StageFactory, Timeouts
 from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import load as load_stage
 from bridge.pipeline.stages import load_object
@@ -28,6 +28,7 @@ def assemble(config: cfg.Config) -> list[Route]:
 
 def _backend(name: str, section: cfg.Backend) -> Backend:
     names = ModelNames(section.model, dict(section.model_map))
+    breaker = Breaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
     timeouts = Timeouts(
         section.timeouts.connect, section.timeouts.first_event, section.timeouts.idle, section.timeouts.total
     )
@@ -37,19 +38,26 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
         if section.target is None:
             from bridge.transports.demo import run
 
-            return LocalBackend(name, run, names=names, timeouts=timeouts)
+            return LocalBackend(name, run, names=names, timeouts=timeouts, breaker=breaker)
         try:
             agent = load_object(section.target, "an agent")
         except ConfigError as error:
             raise ConfigError(f"backends.{name}.target: {error.message}") from error
-        return LocalBackend(name, agent, names=names, timeouts=timeouts)
+        return LocalBackend(name, agent, names=names, timeouts=timeouts, breaker=breaker)
     dialect = registry.get(section.dialect)
-    retry = Retry(section.retry.attempts, section.retry.backoff, section.retry.max_backoff)
+    retry = Retry(section.retry.attempts, section.retry.backoff, section.retry.max_backoff, section.retry.budget)
     if dialect.over_grpc:
         from bridge.transports.grpc import GrpcBackend
 
         return GrpcBackend(
-            name, dialect, section.url or "", names=names, timeouts=timeouts, retry=retry, options=section.options
+            name,
+            dialect,
+            section.url or "",
+            names=names,
+            timeouts=timeouts,
+            retry=retry,
+            breaker=breaker,
+            options=section.options,
         )
     from bridge.transports.http import HttpBackend
 
@@ -64,19 +72,24 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
         max_event=section.max_event,
         timeouts=timeouts,
         retry=retry,
+        breaker=breaker,
         options=section.options,
     )
 
 
 def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Route:
-    models = None if section.models is None else {m: backends[b] for m, b in section.models.items()}
+
+    def group(names: cfg.Names) -> Group:
+        return Group([backends[name] for name in cfg.names_in(names)], cfg.weights_in(names))
+
+    models = None if section.models is None else {model: group(names) for model, names in section.models.items()}
     dialect = registry.get(section.dialect)
-    modes = {mode: backends[name] for mode, name in section.by_mode(dialect.modes).items()}
+    modes = {mode: group(names) for mode, names in section.by_mode(dialect.modes).items()}
     return Route(
         dialect,
         section.mount,
         section.options,
-        backends[section.backend] if isinstance(section.backend, str) else None,
+        group(section.backend) if section.backend is not None and not isinstance(section.backend, dict) else None,
         models,
         tuple(_stage(place, target) for target in section.stages),
         section.passthrough,
@@ -84,6 +97,7 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         modes or None,
         section.listen,
         section.agent_id,
+        section.limits,
     )
 
 
@@ -103,6 +117,7 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
         route.keeps_answers
         or route.serves(Operation.HISTORY)
         or any(wants_memory(route.dialect.card, backend.card) for backend in route.backends)
+        or any(group.shares_talks for group in route.groups)
         for route in routes
     ):
         return None

@@ -38,7 +38,7 @@ ROOMS: dict[str, set[str]] = {
     "library": {*_BASE, "framing", "pipeline"},
     "assembly": {*_BASE, "config", "stores", "speech", "pipeline", "transports", "engine"},
     "engine": {*_BASE, "config", "pipeline", "runs", "assembly"},
-    "testing": {*_BASE, "framing", "config", "transports", "library", "engine"},
+    "testing": {*_BASE, "framing", "config", "pipeline", "transports", "library", "engine"},
     "server": {*_BASE, "framing", "config", "stores", "speech", "pipeline", "runs", "transports", "engine", "bridge"},
     "cli": {*_BASE, "framing", "config", "pipeline", "transports", "library", "assembly", "engine", "server", "bridge"},
     "bridge": {"errors", "model", "engine", "library"},

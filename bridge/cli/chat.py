@@ -12,7 +12,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 
-from bridge.codec import Dialect, Losses, registry
+from bridge.codec import Dialect, registry
 from bridge.engine import LIBRARY
 from bridge.model import (
     Answer,
@@ -35,7 +35,7 @@ from bridge.model import (
     json_text,
     result_text,
 )
-from bridge.pipeline import Backend, CallInfo, Run
+from bridge.pipeline import Backend, CallInfo, Run, Way
 from bridge.transports.http import HttpBackend
 
 
@@ -92,7 +92,7 @@ class _Conversation:
         asked = Message("user", [Text(text)])
         messages = [asked] if self.backend.card.takes_news else [*self._talk, asked]
         request = Request(messages, model=self._model, thread_id=self._thread)
-        run = Run(request, self.backend, LIBRARY, CallInfo(uuid.uuid4().hex, self._thread, 0.0), lost=Losses())
+        run = Run(Way(request, self.backend, LIBRARY, CallInfo(uuid.uuid4().hex, self._thread, 0.0)))
         folder, shown = Folder(), _Screen()
         try:
             while not run.done:

@@ -9,14 +9,15 @@ import os
 import re
 import shlex
 import sys
+from functools import partial
 from typing import Any
 
 from bridge.cli import logs
-from bridge.cli.workers import NUMBER
-from bridge.cli.workers import run as run_workers
+from bridge.cli.handover import Handover
+from bridge.cli.workers import Parent
 from bridge.codec import Operation, WireRequest
 from bridge.codec.naming import pick
-from bridge.config import Config
+from bridge.config import Config, load, read
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, Unsupported
 
@@ -24,45 +25,66 @@ from bridge.errors import ConfigError, Unsupported
 def serve(args: argparse.Namespace) -> int:
     """Serves until it is told to stop."""
     logs.set_up(args.log_level, args.log_format)
-    bridge = _bridge(args)
-    workers = bridge.config.server.workers
-    worker = os.environ.get(NUMBER)
-    if workers > 1 and worker is None:
-        if bridge.config.server.port == 0:
-            raise ConfigError("server.port: several workers share one port, so it cannot be 0.")
-        return run_workers(workers, sys.argv[1:])
+    handed = Handover.received()
+    if handed is not None:
+        return _serve(args, _bridge(args, handed.read_config()), handed)
+    text = read(args.config)
+    bridge = _bridge(args, text)
+    server = bridge.config.server
+    if server.workers == 1:
+        return _serve(args, bridge)
+    if server.port == 0:
+        raise ConfigError("server.port: several workers share one port, so it cannot be 0.")
+    try:
+        return asyncio.run(Parent(partial(_checked, args), sys.argv[1:]).run(text, bridge.config))
+    except OSError as error:
+        return _no_address(bridge, error)
+
+
+def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = None) -> int:
+    """This process as the server; `handed` makes it a worker."""
     from bridge.server import serve as run
 
-    # Of several processes the first speaks for all, as soon as it listens.
-    announce = (lambda port: _announce(bridge, port)) if worker in (None, "1") else None
     listening = False
 
     def ready(port: int) -> None:
         nonlocal listening
         listening = True
-        if announce is not None:
-            announce(port)
+        if handed is None or handed.announces:
+            # Of several processes one speaks for all, as soon as it listens.
+            _announce(bridge, port)
+        if handed is not None:
+            handed.say_ready()
 
+    sockets = handed.open_sockets() if handed is not None else None
+    reload = None if handed is not None else partial(_bridge, args)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(run(bridge, share_port=worker is not None, ready=ready))
+            runner.run(run(bridge, sockets, ready=ready, reload=reload))
     except OSError as error:
         if listening:
             raise
-        server = bridge.config.server
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        print(f"cannot listen on {server.host}:{server.port}: {reason}", file=sys.stderr)
-        return 1
+        return _no_address(bridge, error)
     return 0
 
 
-def _bridge(args: argparse.Namespace) -> Bridge:
-    """The bridge of the configuration, with the command line's own words on top."""
-    from bridge.config import load
+def _no_address(bridge: Bridge, error: OSError) -> int:
+    server = bridge.config.server
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    print(f"cannot listen on {server.host}:{server.port}: {reason}", file=sys.stderr)
+    return 1
 
+
+def _bridge(args: argparse.Namespace, text: str | None = None) -> Bridge:
+    """The bridge of the configuration, with the command line's own words on top; `text` instead of the file's."""
     overrides = {k: v for k in ("host", "port", "workers") if (v := getattr(args, k)) is not None}
-    config = load(args.config, server=overrides) if overrides else load(args.config)
-    return Bridge.of(config)
+    return Bridge.of(load(args.config, server=overrides or None, text=text))
+
+
+def _checked(args: argparse.Namespace) -> tuple[str, Config]:
+    """The text of the configuration, and what it says, checked with all that it names."""
+    text = read(args.config)
+    return text, _bridge(args, text).config
 
 
 def _loop_factory() -> Any:

@@ -25,6 +25,14 @@ class Losses:
         """Notes a loss; of what was lost the first detail counts."""
         self._names.setdefault(feature, detail)
 
+    def copy(self) -> Losses:
+        """What is lost so far."""
+        return Losses(dict(self._names))
+
+    def rewind(self, to: Losses) -> None:
+        """Forgets what was lost since `to` was copied: that translation was given up."""
+        self._names = dict(to._names)
+
     def __bool__(self) -> bool:
         return bool(self._names)
 

@@ -1,7 +1,7 @@
 """The configuration: its YAML schema, loading it, and saying in plain words what is wrong with it."""
 
-from bridge.config.kinds import is_loopback
-from bridge.config.load import load, parse
+from bridge.config.kinds import Names, is_loopback, names_in, weights_in
+from bridge.config.load import load, parse, read
 from bridge.config.reference import json_schema
 from bridge.config.schema import (
     ApiKey,
@@ -14,6 +14,7 @@ from bridge.config.schema import (
     Jwt,
     Limits,
     Metrics,
+    Places,
     Retry,
     Route,
     Server,
@@ -33,6 +34,8 @@ __all__ = [
     "Jwt",
     "Limits",
     "Metrics",
+    "Names",
+    "Places",
     "Retry",
     "Route",
     "Server",
@@ -42,5 +45,8 @@ __all__ = [
     "is_loopback",
     "json_schema",
     "load",
+    "names_in",
     "parse",
+    "read",
+    "weights_in",
 ]

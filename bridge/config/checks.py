@@ -25,6 +25,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
     return [
         *_open_door(config),
         *_grpc(config, show),
+        *_per_key(config),
         *_key_names(config, show),
         *_key_routes(config, show),
         *_health(config),
@@ -42,6 +43,17 @@ def _open_door(config: Config) -> Iterator[Problem]:
             ("server", "host"),
             "other machines can reach this address and nothing asks them for a key; list keys under server.auth.keys, "
             "or write `auth: none` to serve everybody",
+        )
+
+
+def _per_key(config: Config) -> Iterator[Problem]:
+    """Where nobody says who he is, all would share one limit. Callers over gRPC have names."""
+    server = config.server
+    if server.limits.per_key is not None and server.is_open and any(r.path is not None for r in config.routes):
+        yield Problem(
+            ("server", "limits", "per_key"),
+            "nothing tells users apart, so that all would share this; list keys under server.auth, "
+            "or use concurrent and queue",
         )
 
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from bridge.codec import Options, registry
 from bridge.codec.dialect import Dialect
-from bridge.config.problems import at, expected, unknown, wrong
+from bridge.config.problems import Path, at, expected, unknown, wrong
 from bridge.errors import ConfigError
 
 # Backends that are part of the engine: they speak our own events, so they have no codec in the registry.
@@ -90,20 +90,58 @@ def _backend_dialect(name: str) -> str:
     return _registered(name)
 
 
-def _backends(value: Any, info: ValidationInfo) -> Any:
-    """One name, or a mapping of modes to names."""
-    if isinstance(value, str):
-        return _configured(value, info)
+def _by_mode(value: Any, info: ValidationInfo) -> Any:
+    """What `_group` takes, or a mapping of modes to that."""
     if not isinstance(value, dict) or not value:
-        raise expected("the name of a backend, or a mapping of modes to names")
-    for mode, name in value.items():
-        if not isinstance(name, str):
-            raise at((mode,), expected("the name of a backend"), name)
-        try:
-            _configured(name, info)
-        except PydanticCustomError as error:
-            raise at((mode,), error, name) from None
+        return _group(value, info, "the name of a backend, a list of names, or a mapping of modes to names")
+    for mode, group in value.items():
+        _group(group, info, path=(mode,))
     return value
+
+
+def _group(
+    value: Any, info: ValidationInfo, what: str = "the name of a backend, or a list of them", path: Path = ()
+) -> Any:
+    """One name; a list of names; or a list of `{name, weight}`. Returns the value, whose shape is then sure."""
+    if not isinstance(value, list | tuple):
+        _named(value, info, what, path)
+        return value
+    if not value:
+        raise at(path, wrong("must not be empty"), value) if path else wrong("must not be empty")
+    weighted = isinstance(value[0], dict)
+    known: list[str] = []
+    for place, entry in enumerate(value):
+        here: Path = (*path, place)
+        if isinstance(entry, dict) != weighted:
+            raise at(here, wrong("either all entries have a weight or none has"), entry)
+        name = _weighted(entry, here) if weighted else entry
+        _named(name, info, "the name of a backend", (*here, "name") if weighted else here)
+        if name in known:
+            raise at(here, wrong("this backend stands in the list already"), entry)
+        known.append(name)
+    return value
+
+
+def _weighted(entry: dict[Any, Any], path: Path) -> Any:
+    """The name in `{name, weight}`."""
+    for key in entry:
+        if key not in ("name", "weight"):
+            raise at((*path, str(key)), wrong("unknown key. Known keys: name, weight"), entry[key])
+    weight = entry.get("weight", 1)
+    if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
+        raise at((*path, "weight"), expected("a whole number, 1 or more"), weight)
+    return entry.get("name")
+
+
+def _named(name: Any, info: ValidationInfo, what: str, path: Path) -> None:
+    try:
+        if not isinstance(name, str):
+            raise expected(what)
+        _configured(name, info)
+    except PydanticCustomError as error:
+        if not path:
+            raise
+        raise at(path, error, name) from None
 
 
 def _configured(name: str, info: ValidationInfo) -> str:
@@ -295,5 +333,31 @@ Network = Annotated[str, AfterValidator(_network)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 FrontDialect = Annotated[str, AfterValidator(_registered)]
 BackDialect = Annotated[str, AfterValidator(_backend_dialect)]
-BackendName = Annotated[str, AfterValidator(_configured)]
-BackendChoice = Annotated[str | dict[str, str], BeforeValidator(_backends)]
+
+
+class Weighted(BaseModel):
+    """One backend of several that share the load, and its part of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    name: str = Field(description="name of the backend")
+    weight: Positive = Field(default=1, description="its part of the load, beside those of the others")
+
+
+Names = str | tuple[str, ...] | tuple[Weighted, ...]
+"""One backend; several, each the fallback of the one before; or several that share the load."""
+BackendGroup = Annotated[Names, BeforeValidator(_group)]
+BackendChoice = Annotated[Names | dict[str, Names], BeforeValidator(_by_mode)]
+
+
+def names_in(group: Names) -> tuple[str, ...]:
+    """The names of the backends in a group, in order."""
+    if isinstance(group, str):
+        return (group,)
+    return tuple(entry if isinstance(entry, str) else entry.name for entry in group)
+
+
+def weights_in(group: Names) -> list[int] | None:
+    """The weights of the backends in a group; None where they do not share the load."""
+    entries = [entry for entry in group if isinstance(entry, Weighted)] if not isinstance(group, str) else []
+    return [entry.weight for entry in entries] or None

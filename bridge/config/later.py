@@ -19,10 +19,6 @@ def _asked(value: Any) -> bool:
     return not (value is None or is_off(value) or value in ("", []))
 
 
-def _several(value: Any) -> bool:
-    return isinstance(value, list)
-
-
 @dataclass(frozen=True, slots=True)
 class Later:
     """`pattern`: a path whose `*` stands for any key or index. `why`: what happens without it."""
@@ -34,15 +30,7 @@ class Later:
 
 
 LATER: tuple[Later, ...] = (
-    Later(("server", "limits", "per_key"), True, "no key would be limited; use concurrent and queue"),
-    Later(("backends", "*", "breaker"), True, "a failing backend would still be called"),
     Later(("backends", "*", "fetch_urls"), True, "nothing would be fetched"),
-    Later(
-        ("routes", "*", "backend"),
-        True,
-        "a route has one backend, or one per mode or model; lists come later",
-        _several,
-    ),
     Later(("server", "page"), False, "there is no page at /"),
     Later(("server", "metrics"), False, "no metrics are served"),
 )

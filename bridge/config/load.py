@@ -23,16 +23,21 @@ from bridge.errors import ConfigError
 
 
 def load(
-    path: str | os.PathLike[str], *, server: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None
+    path: str | os.PathLike[str],
+    *,
+    server: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    text: str | None = None,
 ) -> Config:
     """The configuration in the YAML file `path`.
 
     `server`: keys of the section `server` that go before the file's, as a command line gives them; None values are
-    left out. `env`: what `${NAME}` sees, by default the process environment. Raises `ConfigError` with one line for
+    left out. `env`: what `${NAME}` sees, by default the process environment. `text`: what `read` gave
+    for this file earlier. Raises `ConfigError` with one line for
     each mistake, ready to print, and the same as data in `failure.details["problems"]`.
     """
     name = os.fspath(path)
-    document = source.read(_text(name), name)
+    document = source.read(read(name) if text is None else text, name)
     return _build(document.data, Origin(name, document.places), document.problems, server, env)
 
 
@@ -50,7 +55,9 @@ def parse(
     return _build(mapping, Origin(source), [], server, env)
 
 
-def _text(name: str) -> str:
+def read(path: str | os.PathLike[str]) -> str:
+    """The text of the YAML file `path`. Raises `ConfigError` when there is none."""
+    name = os.fspath(path)
     try:
         return FilePath(name).read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -9,27 +9,38 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridge.pipeline.backend import Backend, Call, CallInfo, Retry, Timeouts
+    from bridge.pipeline.backend import Backend, Call, CallInfo, Timeouts
+    from bridge.pipeline.breaker import Breaker
+    from bridge.pipeline.group import Group
     from bridge.pipeline.run import Run, failed_at_once
     from bridge.pipeline.stages import Stage, StageContext, StageFactory
+    from bridge.pipeline.tries import Retry
+    from bridge.pipeline.way import Way
 
 __all__ = [
     "Backend",
+    "Breaker",
     "Call",
     "CallInfo",
+    "Group",
     "Retry",
     "Run",
     "Stage",
     "StageContext",
     "StageFactory",
     "Timeouts",
+    "Way",
     "failed_at_once",
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Backend", "Call", "CallInfo", "Retry", "Timeouts"), "backend"),
+    **dict.fromkeys(("Backend", "Call", "CallInfo", "Timeouts"), "backend"),
+    "Breaker": "breaker",
+    "Group": "group",
     **dict.fromkeys(("Run", "failed_at_once"), "run"),
     **dict.fromkeys(("Stage", "StageContext", "StageFactory"), "stages"),
+    "Retry": "tries",
+    "Way": "way",
 }
 
 

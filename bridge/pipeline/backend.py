@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -11,8 +10,8 @@ from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, W
 from bridge.codec.naming import ModelNames
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
-
-_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+from bridge.pipeline.breaker import Breaker
+from bridge.pipeline.tries import Budget, Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +22,6 @@ class Timeouts:
     first_event: float | None = 60.0
     idle: float | None = 60.0
     total: float | None = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """`attempts` tries in all; waits `backoff * 2**n` seconds with jitter, at most `max_backoff`."""
-
-    attempts: int = 1
-    backoff: float = 0.5
-    max_backoff: float = 8.0
 
 
 @dataclass(slots=True)
@@ -113,6 +103,8 @@ class Backend(Protocol):
     names: ModelNames
     timeouts: Timeouts
     retry: Retry
+    budget: Budget
+    breaker: Breaker | None
 
     def model_for(self, asked: str | None) -> str | None:
         """The model name to send for the one that the client named."""
@@ -140,9 +132,3 @@ class Backend(Protocol):
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
-
-
-def asked_pause(failure: Failure) -> float | None:
-    """The seconds in a `Retry-After`; None when there is none, or a date."""
-    asked = failure.headers.get("retry-after", "")
-    return float(asked) if _SECONDS.fullmatch(asked) else None

@@ -48,6 +48,9 @@ _TOLD = "told"
 
 _MOST_NOTED = 1000
 
+_KEEPER = "keeper"
+"""Where a conversation notes which of several backends remembers it."""
+
 
 class Turn:
     """One request of one conversation, from the moment its history is known until it is kept.
@@ -57,9 +60,19 @@ class Turn:
     """
 
     def __init__(
-        self, history: History, owner: str, scope: str, request: Request, front: Card, *, whole: bool = False
+        self,
+        history: History,
+        owner: str,
+        scope: str,
+        request: Request,
+        front: Card,
+        *,
+        whole: bool = False,
+        keeper: str | None = None,
     ) -> None:
-        """`whole`: the backend is sent the whole talk, though it remembers it."""
+        """`whole`: the backend is sent the whole talk, though it remembers it. `keeper`: the backend's name, where
+        others may answer the next request of this conversation.
+        """
         self.request = request
         self.reply: list[Event] | None = None
         self._new: list[Message] = []
@@ -69,6 +82,7 @@ class Turn:
         self._scope = scope
         self._front = front
         self._wants_whole = whole
+        self._keeper = keeper
         self._held = AsyncExitStack()
         self._talk = Conversation("")
 
@@ -156,8 +170,34 @@ class Expand(Turn):
     async def keep(self, answer: Answer) -> None:
         """What the client said stays in any case; a broken answer does not, half a cancelled one does."""
         self._talk.tools = self.request.tools
+        self._talk.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
         await self._commit([*self._new, *said(answer)])
+
+    def _keeps(self, answer: Answer) -> str | None:
+        """By which id the backend now has the whole talk; None when it has not."""
+        return None
+
+
+class Follow(Expand):
+    """The client sent what is new, the backend remembers the talk, but others may have answered since it did.
+
+    The backend that answered last has all of it and gets what is new; any other one gets the whole talk under a new id.
+    """
+
+    async def begin(self, run_id: str) -> None:
+        await super().begin(run_id)
+        talk = self._talk
+        if talk.backend_thread is not None and talk.extra.get(_KEEPER) == self._keeper:
+            self.request = replace(self.request, messages=self._new)
+        else:
+            talk.backend_thread = talk.thread_id if talk.version == 0 else run_id
+        self._thread = talk.backend_thread
+        self.request = replace(self.request, thread_id=self._thread, history=HistoryMode.DELTA)
+
+    def _keeps(self, answer: Answer) -> str | None:
+        self._talk.extra[_KEEPER] = self._keeper
+        return self._thread if finished(answer) else None
 
 
 class Trim(Turn):
@@ -174,7 +214,8 @@ class Trim(Turn):
         await self._enter(thread)
         stored = self._talk.messages
         self._ran = [str(i) for i in self._talk.extra.get(_RAN, ())]
-        place = continues(stored, self._whole, self._ran) if self._talk.backend_thread else None
+        here = self._talk.backend_thread is not None and self._talk.extra.get(_KEEPER) == self._keeper
+        place = continues(stored, self._whole, self._ran) if here else None
         if place == len(self._whole) and not request.resume:
             place = None  # nothing new: an answer is to be made again
         if place is None:
@@ -207,6 +248,8 @@ class Trim(Turn):
         self._ran += [r.call_id for r in answer.results]
         self._talk.extra[_RAN] = self._ran[-_MOST_NOTED:]
         self._talk.extra[_TOLD] = self._told[-_MOST_NOTED:]
+        if self._keeper is not None:
+            self._talk.extra[_KEEPER] = self._keeper
         spoken = [m for m in self._new if not is_answer(m, self._ran)]
         state = digest([*self._whole, as_client_sees(answer, self._front)])
         await self._commit(spoken, keep=self._known, name=state)
@@ -284,18 +327,32 @@ class Memory:
                 log.warning("old conversations were not forgotten: %s", error.message)
 
     async def begin(
-        self, owner: str, scope: str, request: Request, front: Card, back: Card, run_id: str
+        self,
+        owner: str,
+        scope: str,
+        request: Request,
+        front: Card,
+        back: Card,
+        run_id: str,
+        *,
+        keeper: str | None = None,
     ) -> Turn | None:
         """The turn of this request, begun; None when there is nothing to keep.
 
-        A request without a conversation id whose client sends increments is a talk of its own.
+        A request without a conversation id whose client sends increments is a talk of its own. `keeper`: the backend's
+        name, where others may answer the next request of this conversation.
         """
-        if request.history is HistoryMode.DELTA and request.thread_id is None:
+        delta = request.history is HistoryMode.DELTA
+        if delta and request.thread_id is None:
             return None
-        kind = _joint(request.history, back) or (Recall if _recalls(front, back) else None)
+        kind = _joint(request.history, back)
+        if kind is None and delta and keeper is not None:
+            kind = Follow
+        elif kind is None and _recalls(front, back):
+            kind = Recall
         if kind is None:
             return None
-        turn = kind(self.history, owner, scope, request, front, whole=back.wants_whole)
+        turn = kind(self.history, owner, scope, request, front, whole=back.wants_whole, keeper=keeper)
         try:
             await turn.begin(run_id)
         except BaseException:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Sequence
 
-from bridge.codec import Card, Losses
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
-from bridge.model import Event, FinishReason, Folder, Request, RunFailed, RunFinished, RunStarted
+from bridge.codec import Losses
+from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import trouble
-from bridge.pipeline.backend import Backend, Call, CallInfo, Reply, asked_pause
-from bridge.pipeline.memory import Turn
-from bridge.pipeline.names import tool_names
-from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
+from bridge.pipeline.backend import Backend, Call
+from bridge.pipeline.breaker import Pass
+from bridge.pipeline.tries import may_ask_elsewhere, may_repeat
+from bridge.pipeline.way import NextWay, Way
 
 log = logging.getLogger("bridge.run")
 
@@ -31,40 +30,19 @@ _CONTENT_OR_END = CONTENT | TERMINAL
 class Run:
     """One run: `read` until `done`, then `close` (always).
 
-    Attributes for whoever reports on it: `reason` or `failure` after the end, `usage`, `lost`, and `started` and
-    `first`, the monotonic times of the start and of the first content.
+    Attributes for whoever reports on it: `reason` or `failure` after the end, `usage`, `lost`, `tried` (names of the
+    backends that were asked, in order), and `started` and `first`, the monotonic times of the start and of the first
+    content.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        backend: Backend,
-        front: Card,
-        info: CallInfo,
-        *,
-        options: object = None,
-        stages: Sequence[StageFactory] = (),
-        lost: Losses | None = None,
-        untouched: bool = False,
-        turn: Turn | None = None,
-    ) -> None:
-        """`untouched`: no stage may change the stream (passthrough). `turn` keeps the conversation at the end.
-
-        Raises `Unsupported` from the back's codec.
-        """
-        self.lost = lost if lost is not None else Losses()
-        self.backend = backend
-        self._info = info
-        self._head = RunStarted(info.run_id, info.thread_id, None, info.created_at)
+    def __init__(self, way: Way, others: Sequence[NextWay] = ()) -> None:
+        """`others`: where to ask instead, in order, while nothing of the backend's content was passed on."""
+        self._way = way
+        self._others = list(others)
+        self._head = way.head
         self._open = OpenParts()
-        context = StageContext(request, front, backend.card, options, self.lost)
-        self._stages = [] if untouched else build((*AUTOMATIC, *stages), context)
-        self._names = None if untouched else tool_names(context.request, front, backend.card)
-        self.request = context.request if self._names is None else self._names.request
-        self.call: Call = self._first_call(turn)
-        self._turn = turn
-        self._said = Folder() if turn is not None else None
         self._attempt = 1
+        self._pass: Pass | None = None
         self._opened = False
         self._refused: Failure | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -72,24 +50,40 @@ class Run:
         self._asked = 0
         self._waiting: float | None = None
         self._expired: Failure | None = None
+        self.tried = [way.backend.name]
         self.done = False
         self.usage: UsageReported | None = None
         self.reason: str | None = None
         self.failure: Failure | None = None
         self.started = time.monotonic()
         self.first: float | None = None
+        self._began = self.started
         self._try_began: float | None = self.started
 
-    def _first_call(self, turn: Turn | None) -> Call:
-        if turn is not None and turn.reply is not None:
-            return Reply(self._info, [self._head, *turn.reply])
-        return self.backend.call(self.request, self._info, self.lost)
+    @property
+    def backend(self) -> Backend:
+        """The backend that answers, or was asked last."""
+        return self._way.backend
+
+    @property
+    def call(self) -> Call:
+        """The call whose answer is read."""
+        return self._way.call
+
+    @property
+    def request(self) -> Request:
+        """What the backend was sent."""
+        return self._way.request
+
+    @property
+    def lost(self) -> Losses:
+        return self._way.lost
 
     # ------------------------------------------------------------------ reading
 
     def head(self) -> list[Event]:
         """`RunStarted`, now, for clients that want life before the backend answered."""
-        self._head.model = self.request.model
+        self._head.model = self._way.request.model
         return self._passed_on([self._head])
 
     async def read(self) -> list[Event]:
@@ -115,7 +109,7 @@ class Run:
         self._asked = reader.cancelling() if reader is not None else 0
         self._waiting = time.monotonic()
         try:
-            events = await (self.call.read() if self._opened else self._first_read())
+            events = await (self._way.call.read() if self._opened else self._first_read())
             if self._expired is not None and (late := self._ours()) is not None:
                 # An agent may swallow its cancellation; its time is over all the same.
                 return self._late(late)
@@ -130,20 +124,21 @@ class Run:
 
     def _heard(self, events: list[Event]) -> list[Event]:
         """What the backend said, as the client is shown it."""
-        if self._names is not None:
-            events = self._names.restore(events)
-        if self._turn is not None and self._said is not None:
+        way = self._way
+        if way.names is not None:
+            events = way.names.restore(events)
+        if way.turn is not None and way.said is not None:
             # Before the stages: a conversation holds what the backend said, not what this client is shown.
-            events = self._turn.amend(events, self._said.answer)
-            self._said.feed(events)
+            events = way.turn.amend(events, way.said.answer)
+            way.said.feed(events)
         return self._staged(events)
 
     def _staged(self, events: list[Event]) -> list[Event]:
         """Through the stages. Whatever a stage does, the end of the run stays: nobody would come to it again."""
-        if not self._stages:
+        if not self._way.stages:
             return events
         end = events[-1] if events and type(events[-1]) in TERMINAL else None
-        for stage in self._stages:
+        for stage in self._way.stages:
             events = stage(events)
         if end is None:
             return list(events)
@@ -164,6 +159,8 @@ class Run:
     def _end(self, events: list[Event]) -> None:
         self.done = True
         self._stop_watch()
+        last = events[-1]
+        self._report(last.error if isinstance(last, RunFailed) else None)
         for event in events[-3:]:
             match event:
                 case UsageReported():
@@ -183,42 +180,46 @@ class Run:
         if isinstance(error, BridgeError):
             failure = error.failure
         else:
-            trouble.report(log, f"run {self._info.run_id} broke in the pipeline", error)
+            trouble.report(log, f"run {self._way.info.run_id} broke in the pipeline", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")
         return self._open.fail(failure, self._head)
 
     # ------------------------------------------------------------------ the tries
 
     async def _first_read(self) -> list[Event]:
-        """Opens the call and reads until content or the end came; repeats a try that failed before content."""
+        """Opens the call and reads until content or the end came; what failed before content is tried again.
+
+        First at the same backend, as its `retry` says, then at the others.
+        """
+        if self.backend.retry.attempts > 1:
+            self.backend.budget.called()
         self._set_watch()
         while True:
             events = await self._try()
             failure = failed_at_once(events)
-            if failure is None or not self._again(failure):
-                if failure is None:
-                    self.first = time.monotonic()
-                self._opened = True
-                if type(events[-1]) not in TERMINAL:
-                    # From now on the idle limit counts, which may pass before the one that was watched so far.
-                    self._set_watch()
-                return events
-            self._refused, self._try_began = failure, None
-            await asyncio.sleep(self._pause(failure))
-            await self.call.close()
-            self._attempt += 1
-            self._try_began = self._waiting = time.monotonic()
-            self.call = self.backend.call(self.request, self._info, self.lost)
+            if failure is None or not await self._next(failure):
+                break
+        if failure is None:
+            self.first = time.monotonic()
+            if self._pass is not None:
+                self._pass.answered()
+        self._opened = True
+        if type(events[-1]) not in TERMINAL:
+            # From now on the idle limit counts, which may pass before the one that was watched so far.
             self._set_watch()
+        return events
 
     async def _try(self) -> list[Event]:
+        way = self._way
         try:
-            await self.call.open()
-            events = await self.call.read()
+            if way.backend.breaker is not None and not way.asks_nobody:
+                self._pass = way.backend.breaker.admit()
+            await way.call.open()
+            events = await way.call.read()
             while _CONTENT_OR_END.isdisjoint(map(type, events)):
-                events += await self.call.read()
+                events += await way.call.read()
             return events
-        except BackendError as error:
+        except BridgeError as error:
             return [self._head, RunFailed(error.failure)]
         except asyncio.CancelledError:
             late = self._ours()
@@ -226,20 +227,60 @@ class Run:
                 raise
             return [self._head, RunFailed(late)]
 
-    def _again(self, failure: Failure) -> bool:
-        """Whether to try once more; not when the backend asked for more patience than we have."""
-        retry = self.backend.retry
-        patient = (asked_pause(failure) or 0.0) <= retry.max_backoff
-        return failure.may_retry and patient and self._attempt < retry.attempts
+    async def _next(self, failure: Failure) -> bool:
+        """Goes on to the next try, here or at another backend; False when there is none."""
+        self._report(failure)
+        pause = self._pause(failure)
+        self._refused, self._try_began = failure, None
+        if pause is not None:
+            await asyncio.sleep(pause)
+            await self._way.again()
+            self._attempt += 1
+        elif not (may_ask_elsewhere(failure) and await self._fall_over(failure)):
+            return False
+        self._try_began = self._waiting = time.monotonic()
+        self._set_watch()
+        return True
 
-    def _pause(self, failure: Failure) -> float:
-        """Seconds until the next try: what the backend asked for, else doubling with jitter."""
-        asked = asked_pause(failure)
-        if asked is not None:
-            return asked
-        retry = self.backend.retry
-        pause = min(retry.backoff * 2 ** (self._attempt - 1), retry.max_backoff)
-        return float(pause * random.uniform(0.5, 1.0))
+    def _pause(self, failure: Failure) -> float | None:
+        """Seconds until this backend is asked once more; None when it is not."""
+        retry, breaker = self.backend.retry, self.backend.breaker
+        if not may_repeat(failure) or self._attempt >= retry.attempts or (breaker is not None and breaker.refuses):
+            return None
+        pause = retry.pause(failure, self._attempt)
+        return pause if pause is not None and self.backend.budget.take() else None
+
+    async def _fall_over(self, failure: Failure) -> bool:
+        """On to the next backend that can be told the request; False when there is none."""
+        while self._others:
+            failed, prepare = self.backend.name, self._others.pop(0)
+            # Before the next one is prepared: it has to have the conversation.
+            await self._way.leave()
+            try:
+                way = await prepare()
+            except BridgeError as error:
+                log.warning("run %s: the next backend cannot be asked: %s", self._way.info.run_id, error.message)
+                continue
+            self._way, self._head, self._attempt = way, way.head, 1
+            self._began = time.monotonic()
+            self.tried.append(way.backend.name)
+            log.warning("run %s: %s failed (%s), now %s", way.info.run_id, failed, failure.code, way.backend.name)
+            if way.backend.retry.attempts > 1:
+                way.backend.budget.called()
+            return True
+        return False
+
+    def _report(self, failure: Failure | None) -> None:
+        """Tells the backend's breaker how the call came out."""
+        admitted, self._pass = self._pass, None
+        if admitted is not None:
+            admitted.ended(failure)
+
+    def _forgive(self) -> None:
+        """The run ends for a reason of ours: the call says nothing of the backend."""
+        admitted, self._pass = self._pass, None
+        if admitted is not None:
+            admitted.dropped()
 
     # ------------------------------------------------------------------ time
 
@@ -262,7 +303,7 @@ class Run:
             wait, since = limits.first_event, self._try_began or time.monotonic()
         if not limits.total:
             return since + wait if wait else None
-        end = self.started + limits.total
+        end = self._began + limits.total
         return min(end, since + wait) if wait else end
 
     def _look(self) -> None:
@@ -281,7 +322,7 @@ class Run:
 
     def _lateness(self, due: float) -> Failure:
         limits = self.backend.timeouts
-        if limits.total and due == self.started + limits.total:
+        if limits.total and due == self._began + limits.total:
             late = Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
             # Between two tries the backend's own refusal says more than our clock.
             return self._refused if self._refused is not None and self._try_began is None else late
@@ -299,7 +340,7 @@ class Run:
 
     def _late(self, failure: Failure) -> list[Event]:
         """A limit has passed: the backend is given up."""
-        return self.call.fail(failure) if self._opened else [self._head, RunFailed(failure)]
+        return self._way.call.fail(failure) if self._opened else [self._head, RunFailed(failure)]
 
     def _stop_watch(self) -> None:
         if self._watch is not None:
@@ -312,9 +353,10 @@ class Run:
         """Ends the run because somebody asked for it, when no `read` is waiting: what is known by now, then the end."""
         if self.done:
             return []
+        self._forgive()
         failure = Failure(ErrorCode.CANCELED, "The run was canceled.")
         try:
-            events = self._heard(self.call.fail(failure)) if self._opened else []
+            events = self._heard(self._way.call.fail(failure)) if self._opened else []
         except Exception as error:
             return self._passed_on(self._broken(error))
         if not events or type(events[-1]) not in TERMINAL:
@@ -325,13 +367,15 @@ class Run:
 
     def cut(self, failure: Failure) -> list[Event]:
         """Ends the run from this side, now: the events that tell the client so."""
+        self._forgive()
         return self._passed_on(self._open.fail(failure, self._head))
 
     async def close(self) -> None:
         """Lets go of the backend; cancels its work when the run is not over. Never raises but `CancelledError`."""
         self._stop_watch()
-        await self.call.close()
-        turn, failure = self._turn, Failure(ErrorCode.CANCELED, "The run was canceled.")
+        self._forgive()
+        await self._way.call.close()
+        turn, failure = self._way.turn, Failure(ErrorCode.CANCELED, "The run was canceled.")
         if turn is not None:
             try:
                 await self._keep(failure)
@@ -340,15 +384,15 @@ class Run:
 
     async def _keep(self, failure: Failure | None) -> None:
         """Keeps the conversation, once; a store that fails now is logged, since the client has its answer already."""
-        said, self._said = self._said, None
-        if self._turn is None or said is None:
+        turn, said, self._way.said = self._way.turn, self._way.said, None
+        if turn is None or said is None:
             return
         said.cut()
         said.answer.failure = said.answer.failure or failure
         try:
-            await self._turn.keep(said.answer)
+            await turn.keep(said.answer)
         except BridgeError as error:
-            log.error("run %s: the conversation was not kept: %s", self._info.run_id, error.message)
+            log.error("run %s: the conversation was not kept: %s", self._way.info.run_id, error.message)
 
 
 def failed_at_once(events: list[Event]) -> Failure | None:

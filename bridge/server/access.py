@@ -1,14 +1,13 @@
-"""Who may come in: API keys, and how many at once."""
+"""Who may come in: API keys."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bridge.errors import BackendError, ErrorCode, RequestError
+from bridge.errors import ErrorCode, RequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +47,3 @@ class Keys:
             if hmac.compare_digest(digest, key.digest):
                 found = key
         return found
-
-
-class Gate:
-    """At most `concurrent` runs at once and `queue` waiting; None = no limit. Used as an async context manager."""
-
-    def __init__(self, concurrent: int | None, queue: int | None) -> None:
-        self._places = asyncio.Semaphore(concurrent) if concurrent else None
-        self._queue = queue
-        self._waiting = 0
-
-    async def __aenter__(self) -> None:
-        """Takes a place. Raises `BackendError` (overloaded) when the queue is full."""
-        places = self._places
-        if places is None:
-            return
-        if places.locked():
-            if self._queue is not None and self._waiting >= self._queue:
-                raise BackendError(
-                    "The bridge is at its limit of runs at once; try again in a moment.",
-                    code=ErrorCode.OVERLOADED,
-                    headers={"retry-after": "1"},
-                )
-            self._waiting += 1
-            try:
-                await places.acquire()
-            finally:
-                self._waiting -= 1
-        else:
-            await places.acquire()
-
-    async def __aexit__(self, *exc: object) -> None:
-        if self._places is not None:
-            self._places.release()

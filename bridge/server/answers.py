@@ -34,7 +34,7 @@ class AnswerReader(LogHandler):
         stream = self._bridge.runs.stream(key, self._route.dialect, self._route.options, have)
         try:
             await stream.open()
-            async with self._gate:
+            async with self._door.place(http[USER]):
                 return await self._relayed(http, stream, report)
         finally:
             report.lost, report.usage = stream.lost, stream.usage
@@ -134,7 +134,7 @@ class BackgroundHandler(AnswerReader):
         shelf, answers = context.shelf, self._bridge.answers(self._route, caller.owner)
         if answers is None or shelf is None or not shelf.background:
             return await self._attended(http, context, report, request, caller)
-        report.back = self._route.backend_for(request).name
+        report.back = self._route.group_for(request).names
         plan = self._plan(request, caller, context, shelf)
         answer = await self._queue(http, plan, answers)
         if request.stream:

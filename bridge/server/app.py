@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from bridge.codec import Context, Dialect, Endpoint, KeptDialect, ModelInfo, Ope
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.pipeline import trouble
-from bridge.server.access import Gate
 from bridge.server.answers import (
     BackgroundHandler,
     CancelAnswerHandler,
@@ -28,6 +28,7 @@ from bridge.server.answers import (
 )
 from bridge.server.durable import DurableHandler
 from bridge.server.identity import Identity, visit_of
+from bridge.server.limits import Limits
 from bridge.server.queued import CancelHandler, StartHandler, SubscribeHandler
 from bridge.server.runs import Rules, RunHandler
 from bridge.server.talks import HistoryHandler
@@ -53,21 +54,25 @@ _EXPOSED = (
 class State:
     """What handlers share.
 
-    `draining`: the server is about to stop, readiness is off. `hurry`: it shall not wait for open runs any longer.
+    `draining`: the server is about to stop, readiness is off. `retired`: another configuration is served now. `hurry`:
+    it shall not wait for open runs any longer.
     """
 
     bridge: Bridge
     identity: Identity
-    gate: Gate
+    limits: Limits
     origins: frozenset[str]
     handlers: list[RunHandler] = field(default_factory=list)
     draining: bool = False
+    retired: bool = False
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def drain(self, seconds: float) -> None:
-        """Gives open runs this long to finish; then they are cut, and their clients told so."""
+    async def drain(self, seconds: float | None) -> None:
+        """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
+        and their clients told so.
+        """
         loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
+        end = loop.time() + seconds if seconds is not None else math.inf
         runs = self.bridge.runs if self.bridge.has_runs else None
         if runs is not None:
             await runs.rest()
@@ -78,7 +83,8 @@ class State:
             and not self.hurry.is_set()
         ):
             hurry = loop.create_task(self.hurry.wait())
-            await asyncio.wait({*tasks, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            limit = None if seconds is None else left
+            await asyncio.wait({*tasks, hurry}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
             hurry.cancel()
         if runs is not None:
             # Their readers get the end from the log, like all others.
@@ -102,9 +108,7 @@ def make_app(bridge: Bridge) -> web.Application:
     """An application that serves all routes of `bridge`; it opens and closes the bridge with itself."""
     server = bridge.config.server
     origins = server.cors.origins if server.cors else ()
-    state = State(
-        bridge, Identity.of(server.auth), Gate(server.limits.concurrent, server.limits.queue), frozenset(origins)
-    )
+    state = State(bridge, Identity.of(server.auth), Limits.of(bridge.config), frozenset(origins))
     app = web.Application(client_max_size=server.max_body, middlewares=[_shape_errors])
     app[STATE] = state
     app[CANCELS] = False
@@ -129,6 +133,7 @@ async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
         await bridge.close()
     finally:
         await app[STATE].identity.close()
+        await app[STATE].limits.close()
 
 
 # ---------------------------------------------------------------------- routing
@@ -186,7 +191,7 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         def make() -> Handler:
             server = state.bridge.config.server
             rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
-            handler = kind(state.bridge, route, state.gate, rules)
+            handler = kind(state.bridge, route, state.limits.at(route.limits), rules)
             state.handlers.append(handler)
             return handler
 
@@ -283,6 +288,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
         http[WHERE] = {"operation": endpoint.operation, "path": http.path}
         try:
             http[USER] = "" if endpoint.public else await state.identity.user(visit_of(http, in_query), route.path)
+            if not endpoint.public:
+                await state.limits.asked(http[USER])
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]
@@ -356,7 +363,8 @@ async def _common_headers(http: web.Request, response: web.StreamResponse) -> No
     if dialect is not None and dialect.request_id_header:
         headers[dialect.request_id_header] = headers["x-request-id"]
     headers["server"] = "dialect-bridge"
-    if http.app[STATE].draining:
+    state = http.app[STATE]
+    if state.draining or state.retired:
         headers["connection"] = "close"
         response.force_close()
     origin = http.headers.get("origin")

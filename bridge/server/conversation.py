@@ -18,8 +18,8 @@ from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, RunFailed, RunStarted
 from bridge.pipeline import trouble
-from bridge.server.access import Gate
-from bridge.server.runs import Report
+from bridge.server.limits import Door, Limits
+from bridge.server.runs import Report, shown_model
 
 log = logging.getLogger("bridge.grpc")
 
@@ -97,9 +97,10 @@ class Conversation:
 class Turns:
     """Runs one inquiry at a backend and writes its answers."""
 
-    def __init__(self, bridge: Bridge, gate: Gate) -> None:
+    def __init__(self, bridge: Bridge, limits: Limits) -> None:
         self._bridge = bridge
-        self._gate = gate
+        self._limits = limits
+        self._doors: dict[str, Door] = {}
 
     async def answer(self, session: CalleeSession, route: Route, body: bytes, rpc: Any) -> None:
         """Whatever goes wrong is an answer that says so; a caller who left cancels the run."""
@@ -125,7 +126,10 @@ class Turns:
     ) -> None:
         request = route.dialect.decode_request(WireRequest(body=body), context)
         context.request, context.model = request, request.model
-        async with self._gate:
+        # Names of callers are their own, and no user of another route has to answer for them.
+        caller = f"{route.path}\0{session.owner}"
+        await self._limits.asked(caller)
+        async with self._door(route).place(caller):
             run = await self._bridge.run(
                 route,
                 request,
@@ -136,7 +140,7 @@ class Turns:
                 created_at=context.created_at,
             )
             report.back = run.backend.name
-            context.model = context.model or run.call.context.model
+            context.model = shown_model(run, context)
             encoder = session.encoder(context)
             try:
                 while not run.done:
@@ -145,6 +149,9 @@ class Turns:
             finally:
                 report.of(run)
                 await run.close()
+
+    def _door(self, route: Route) -> Door:
+        return self._doors.setdefault(route.path, self._limits.at(route.limits))
 
     async def _failed(
         self, session: CalleeSession, failure: Failure, rpc: Any, context: Context, report: Report

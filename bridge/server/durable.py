@@ -71,8 +71,8 @@ class DurableHandler(LogHandler):
         request, caller = await self._request(http, context, report)
         cursor = cursor_of(http)
         key, plan = self._bridge.plan(self._route, request, caller, run_id=report.run_id, created_at=context.created_at)
-        report.back = self._route.pick(request.model).name
-        async with self._gate:
+        report.back = self._route.group_for(request).names
+        async with self._door.place(caller.owner):
             runs = self._bridge.runs
             await runs.start(key, plan, fingerprint(caller.raw_body or b""))
             if request.stream:

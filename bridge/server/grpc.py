@@ -34,8 +34,8 @@ from bridge.codec.session import (
 )
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
-from bridge.server.access import Gate
 from bridge.server.conversation import Conversation, Turns
+from bridge.server.limits import Limits
 from bridge.transports.grpc import channel_options, open_channel
 
 log = logging.getLogger("bridge.grpc")
@@ -46,19 +46,19 @@ _FORWARD_TIMEOUT = 60.0
 """Seconds for a single message that is handed on: such a call always has a deadline."""
 
 
-def servers(bridge: Bridge, gate: Gate) -> list[GrpcServer]:
+def servers(bridge: Bridge, limits: Limits) -> list[GrpcServer]:
     """A server for each address that routes of the bridge name."""
     found: dict[tuple[str, Dialect], list[Route]] = {}
     for route in bridge.routes:
         if route.listen is not None:
             found.setdefault((route.listen, route.dialect), []).append(route)
-    return [GrpcServer(bridge, gate, address, routes) for (address, _), routes in found.items()]
+    return [GrpcServer(bridge, limits, address, routes) for (address, _), routes in found.items()]
 
 
 class GrpcServer:
     """The agents at one address. `start` it inside the running loop, `stop` it before the loop ends."""
 
-    def __init__(self, bridge: Bridge, gate: Gate, address: str, routes: Sequence[Route]) -> None:
+    def __init__(self, bridge: Bridge, limits: Limits, address: str, routes: Sequence[Route]) -> None:
         """Raises `ConfigError` when the routes disagree on how the address is served."""
         self.address = address
         dialect = routes[0].dialect
@@ -76,7 +76,7 @@ class GrpcServer:
         if len({(m.gateway, m.address) for m in self._members}) < len(self._members):
             raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
         self._handlers = _Handlers(dialect, self)
-        self._turns = Turns(bridge, gate)
+        self._turns = Turns(bridge, limits)
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._busy: Counter[str] = Counter()
         self._server: grpc.aio.Server | None = None

@@ -16,8 +16,8 @@ from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, ErrorCode, RequestError
 from bridge.framing import sse
 from bridge.runs import Cursor, Ownership, RunKey, Subscription, fingerprint
-from bridge.server.access import Gate
 from bridge.server.durable import LogHandler, cursor_of
+from bridge.server.limits import Door
 from bridge.server.runs import Report, Rules
 from bridge.server.wire import USER, WHERE, read_request, response_of
 
@@ -52,8 +52,8 @@ async def own_thread(bridge: Bridge, route: Route, owner: str, thread: str, *, m
 class QueuedHandler(LogHandler):
     """What the handlers of one route share."""
 
-    def __init__(self, bridge: Bridge, route: Route, gate: Gate, rules: Rules) -> None:
-        super().__init__(bridge, route, gate, rules)
+    def __init__(self, bridge: Bridge, route: Route, door: Door, rules: Rules) -> None:
+        super().__init__(bridge, route, door, rules)
         self._dialect = kept_dialect(route)
         self._options = kept_options(route)
 
@@ -78,7 +78,7 @@ class StartHandler(QueuedHandler):
         request, caller = await self._request(http, context, report)
         created_at = context.created_at
         key, plan = self._bridge.plan(self._route, request, caller, run_id=report.run_id, created_at=created_at)
-        report.back, mark = self._route.backend_for(request).name, fingerprint(caller.raw_body or b"")
+        report.back, mark = self._route.group_for(request).names, fingerprint(caller.raw_body or b"")
         await own_thread(self._bridge, self._route, key.owner, key.thread_id, make=True)
         runs = self._bridge.runs
         if await runs.status(key) is None:

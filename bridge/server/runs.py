@@ -23,7 +23,7 @@ from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Heartbeat, Request, UsageReported
 from bridge.pipeline import Run, failed_at_once, trouble
-from bridge.server.access import Gate
+from bridge.server.limits import Door
 from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, request_id, response_of
 
 access = logging.getLogger("bridge.access")
@@ -42,6 +42,7 @@ class Report:
     run_id: str
     began: float = field(default_factory=time.monotonic)
     back: str = ""
+    tried: list[str] = field(default_factory=list)
     status: str = ""
     http: int = 0
     sent: int = 0
@@ -52,6 +53,7 @@ class Report:
     def of(self, run: Run) -> None:
         """What the run itself knows of its end."""
         self.lost, self.first, self.usage = run.lost.names, run.first, run.usage
+        self.back, self.tried = run.backend.name, run.tried
         self.ended(run.reason, run.failure)
 
     def ended(self, reason: str | None, failure: Failure | None) -> None:
@@ -78,6 +80,8 @@ class Report:
             facts["first_ms"] = round((self.first - self.began) * 1000, 1)
         if self.usage is not None:
             facts["tokens_in"], facts["tokens_out"] = self.usage.input, self.usage.output
+        if len(self.tried) > 1:
+            facts["tried"] = ",".join(self.tried)
         if self.lost:
             facts["lost"] = ",".join(self.lost)
         access.info("run", extra={"facts": facts})
@@ -100,10 +104,10 @@ class RunHandler:
     requests that are open, waiting ones included.
     """
 
-    def __init__(self, bridge: Bridge, route: Route, gate: Gate, rules: Rules) -> None:
+    def __init__(self, bridge: Bridge, route: Route, door: Door, rules: Rules) -> None:
         self._bridge = bridge
         self._route = route
-        self._gate = gate
+        self._door = door
         self._rules = rules
         self.watch = True
         self.active: set[asyncio.Task[object]] = set()
@@ -172,7 +176,7 @@ class RunHandler:
         self, http: web.Request, context: Context, report: Report, request: Request, caller: Caller
     ) -> web.StreamResponse:
         """A run that lives as long as its client waits."""
-        async with self._gate:
+        async with self._door.place(caller.owner):
             run = await self._run(context, request, caller, report)
             try:
                 keep = partial(self._keep, context, caller.owner)
@@ -208,7 +212,7 @@ class RunHandler:
             created_at=context.created_at,
         )
         report.back = run.backend.name
-        context.model = context.model or run.call.context.model
+        context.model = shown_model(run, context)
         return run
 
     async def _keep(self, context: Context, owner: str) -> None:
@@ -236,6 +240,8 @@ class RunHandler:
             failure = failed_at_once(events)
             if failure is not None:
                 return self._refused(failure, context)
+            # It may be another backend that answers.
+            context.model = shown_model(run, context)
         out = self._frames(run, encoder, events)
         response = web.StreamResponse(headers=STREAM_HEADERS)
         if run.lost:
@@ -315,6 +321,7 @@ class RunHandler:
         events: list[Event] = []
         while not run.done:
             events += await run.read()
+        context.model = shown_model(run, context)
         wire = run.call.whole if self._route.passthrough and run.failure is None else None
         if wire is not None:
             wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
@@ -323,6 +330,11 @@ class RunHandler:
             await keep()
         report.sent = len(wire.body)
         return response_of(wire, run.lost.names)
+
+
+def shown_model(run: Run, context: Context) -> str | None:
+    """The model to name where the backend that answers names none."""
+    return (context.request.model if context.request is not None else None) or run.call.context.model
 
 
 def _internal() -> Failure:

@@ -1,111 +1,308 @@
-"""Runs the application in this process until it is told to stop."""
+"""Runs the application in this process until it is told to stop, on one configuration after the other."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.engine import Bridge
-from bridge.server.app import CANCELS, STATE, State, make_app
+from bridge.errors import BridgeError, ConfigError
+from bridge.pipeline import trouble
+from bridge.server import sockets as listening
+from bridge.server.app import CANCELS, STATE, make_app
 
 if TYPE_CHECKING:
     from bridge.server.grpc import GrpcServer
 
 log = logging.getLogger("bridge.server")
 
+_wire = logging.getLogger("bridge.server.http")
+"""What aiohttp itself has to say."""
+
+_FRESH = 5.0
+"""Seconds in which a connection brings its first request."""
+
+_AGES = 86400.0
+"""Seconds that agents over gRPC get where nothing presses."""
+
+
+def _say_little(record: logging.LogRecord) -> bool:
+    """aiohttp repeats what it could not parse, which may be half a key, and adds a traceback of its parser."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg, record.args, record.exc_info = "a request was not understood (%s)", (type(error).__name__,), None
+        record.levelno, record.levelname = logging.INFO, "INFO"
+    return True
+
+
+_wire.addFilter(_say_little)
+
+
+class Served:
+    """A bridge that is served on bound sockets: `start` it, then `stop` or `retire` it, `close` it in any case.
+
+    The sockets stay open for whoever comes after. `hurry`, when it is set, ends all waiting for open runs.
+    """
+
+    def __init__(self, bridge: Bridge, sockets: list[socket.socket], hurry: asyncio.Event | None = None) -> None:
+        self.bridge = bridge
+        self.sockets = sockets
+        app = make_app(bridge)
+        # Without handler_cancellation aiohttp lets a handler sleep on when its client is gone.
+        app[CANCELS] = True
+        self._state = app[STATE]
+        self._state.hurry = self.hurry = hurry or self._state.hurry
+        # Streams are drained by `State.drain`, which can still say something to them; aiohttp only cuts.
+        self._runner = web.AppRunner(
+            app, handler_cancellation=True, access_log=None, shutdown_timeout=1, handle_signals=False, logger=_wire
+        )
+        self._sites: list[web.SockSite] = []
+        self._agents = self._make_agents()
+
+    def _make_agents(self) -> list[GrpcServer]:
+        """The servers of routes over gRPC; who has none of these does not load what they need."""
+        if not any(route.listen for route in self.bridge.routes):
+            return []
+        from bridge.server.grpc import servers
+
+        return servers(self.bridge, self._state.limits)
+
+    async def start(self) -> None:
+        """Raises `OSError` for an address that cannot be had, `BridgeError` for a store."""
+        await self._runner.setup()
+        for each in self._agents:
+            await each.start()
+        for sock in self.sockets:
+            site = web.SockSite(self._runner, sock.dup(), backlog=listening.BACKLOG)
+            self._sites.append(site)
+            await site.start()
+
+    @property
+    def port(self) -> int:
+        port: int = self.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self, seconds: float) -> None:
+        """Takes no more, says so to load balancers, and gives open runs so many seconds."""
+        self._state.draining = True
+        await self._leave(seconds)
+
+    async def retire(self) -> None:
+        """Takes no more connections, since another one does, and ends with the last of its requests."""
+        await self._leave(None)
+        await self.close()
+
+    async def _leave(self, seconds: float | None) -> None:
+        for site in self._sites:
+            await site.stop()
+        if seconds is None:
+            await self._let_go()
+        agents = (self._drained(each, seconds) for each in self._agents)
+        await asyncio.gather(self._state.drain(seconds), *agents)
+
+    async def _let_go(self) -> None:
+        """Closes the connections that have no request: their next one shall find the new configuration.
+
+        Not at once: a connection that was just taken is about to bring its first one. What comes meanwhile is served
+        and told that its connection closes.
+        """
+        self._state.retired = True
+        if self.bridge.has_runs:
+            await self.bridge.runs.rest()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.hurry.wait(), _FRESH)
+        if self._runner.server is not None:
+            self._runner.server.pre_shutdown()
+
+    async def _drained(self, agents: GrpcServer, seconds: float | None) -> None:
+        """Lets the turns of sessions finish, but not when there is a hurry."""
+        loop = asyncio.get_running_loop()
+        stopping = loop.create_task(agents.stop(_AGES if seconds is None else seconds))
+        hurry = loop.create_task(self.hurry.wait())
+        await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not stopping.done():
+            await agents.stop(0)
+        await stopping
+
+    async def close(self) -> None:
+        await asyncio.gather(*(each.stop(0) for each in self._agents))
+        await self._runner.cleanup()
+
 
 @asynccontextmanager
-async def running(
-    bridge: Bridge, *, share_port: bool = False, hurry: asyncio.Event | None = None
-) -> AsyncIterator[int]:
+async def running(bridge: Bridge, *, hurry: asyncio.Event | None = None) -> AsyncIterator[int]:
     """The server of `bridge`, open inside the block; gives its port. Leaving it drains, but for `hurry`.
-
-    `share_port`: other processes listen on the same port. Raises `OSError` when the port cannot be opened.
-    """
-    server = bridge.config.server
-    app = make_app(bridge)
-    # Without handler_cancellation aiohttp lets a handler sleep on when its client is gone, and the backend works on.
-    app[CANCELS] = True
-    app[STATE].hurry = hurry or app[STATE].hurry
-    # Streams are drained by `State.drain`, which can still say something to them; aiohttp only cuts.
-    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1, handle_signals=False)
-    agents = _agents(bridge, app[STATE])
-    try:
-        await runner.setup()
-        site = web.TCPSite(runner, server.host, server.port, backlog=1024, reuse_port=share_port or None)
-        await site.start()
-        for each in agents:
-            await each.start()
-        yield runner.addresses[0][1]
-        app[STATE].draining = True
-        await site.stop()
-        await asyncio.gather(app[STATE].drain(server.drain), *(_drained(a, app[STATE], server.drain) for a in agents))
-    finally:
-        await asyncio.gather(*(each.stop(0) for each in agents))
-        await runner.cleanup()
-
-
-def _agents(bridge: Bridge, state: State) -> list[GrpcServer]:
-    """The servers of routes over gRPC; who has none of these does not load what they need."""
-    if not any(route.listen for route in bridge.routes):
-        return []
-    from bridge.server.grpc import servers
-
-    return servers(bridge, state.gate)
-
-
-async def _drained(agents: GrpcServer, state: State, seconds: float) -> None:
-    """Lets the turns of sessions finish, but not when there is a hurry."""
-    loop = asyncio.get_running_loop()
-    stopping, hurry = loop.create_task(agents.stop(seconds)), loop.create_task(state.hurry.wait())
-    await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)
-    hurry.cancel()
-    if not stopping.done():
-        await agents.stop(0)
-    await stopping
-
-
-async def serve(bridge: Bridge, *, share_port: bool = False, ready: Callable[[int], None] | None = None) -> None:
-    """Serves until SIGTERM or SIGINT, then drains. `ready` is called with the port when it is open.
 
     Raises `OSError` when the port cannot be opened.
     """
-    stop, hurry = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
+    server = bridge.config.server
+    sockets = listening.bind(server.host, server.port)
+    try:
+        served = Served(bridge, sockets, hurry)
+        try:
+            await served.start()
+            yield served.port
+            await served.stop(server.drain)
+        finally:
+            await served.close()
+    finally:
+        listening.close(sockets)
 
-    def told() -> None:
-        """The first signal drains, the second one does not wait for open streams."""
-        if stop.is_set():
-            hurry.set()
-        stop.set()
 
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, told)
+async def serve(
+    bridge: Bridge,
+    sockets: list[socket.socket] | None = None,
+    *,
+    ready: Callable[[int], None] | None = None,
+    reload: Callable[[], Bridge] | None = None,
+) -> None:
+    """Serves until SIGTERM or SIGINT, then drains. `ready` is called with the port when it is open.
+
+    On SIGHUP `reload` gives the bridge that serves from then on; when it raises `ConfigError`, nothing changes. With
+    `sockets` this is one of several workers, whose parent reloads: SIGUSR1 then lets open requests finish, without end.
+    Raises `OSError` when the port cannot be opened.
+    """
+    server = bridge.config.server
+    own = listening.bind(server.host, server.port) if sockets is None else []
+    life = _Life(Served(bridge, sockets or own), reload)
     # Opening thousands of streams with the default thresholds spends a third of its time in the collector.
     gc.set_threshold(50_000, 20, 100)
-    async with running(bridge, share_port=share_port, hurry=hurry) as port:
-        if ready is not None:
-            ready(port)
-        orphaned = loop.create_task(_until_orphaned(stop)) if share_port else None
-        await stop.wait()
-        if orphaned is not None:
-            orphaned.cancel()
-        log.info("stopping; open streams have %g s to finish", bridge.config.server.drain)
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.remove_signal_handler(name)
+    try:
+        await life.run(ready, worker=sockets is not None)
+    finally:
+        listening.close(life.now.sockets)
 
 
-async def _until_orphaned(stop: asyncio.Event) -> None:
-    """One of several workers stops when the process that started it is gone: nobody would ever tell it to."""
-    parent = os.getppid()
-    while os.getppid() == parent:  # noqa: ASYNC110
-        await asyncio.sleep(1)
-    stop.set()
+class _Life:
+    """A process that serves, and what it is told by signals."""
+
+    def __init__(self, now: Served, reload: Callable[[], Bridge] | None) -> None:
+        self.now = now
+        self._reload = reload
+        self._told: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        self._stopping = False
+        self._retired: dict[asyncio.Task[None], Served] = {}
+
+    async def run(self, ready: Callable[[int], None] | None, *, worker: bool) -> None:
+        loop = asyncio.get_running_loop()
+        names = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1 if worker else signal.SIGHUP]
+        for name in names:
+            loop.add_signal_handler(name, self._hear, name)
+        if worker:
+            # A terminal tells the whole group that it closes; this process is told what to do by its parent.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        orphaned = loop.create_task(self._until_orphaned()) if worker else None
+        try:
+            await self.now.start()
+            if ready is not None:
+                ready(self.now.port)
+            while (name := await self._told.get()) is signal.SIGHUP:
+                await self._change()
+            await self._end(drains=name is not signal.SIGUSR1)
+        finally:
+            if orphaned is not None:
+                orphaned.cancel()
+            await asyncio.gather(*(each.close() for each in (self.now, *self._retired.values())))
+            for name in names:
+                loop.remove_signal_handler(name)
+
+    def _hear(self, name: signal.Signals) -> None:
+        """The first signal to stop drains, the second one does not wait for open streams."""
+        if name in (signal.SIGTERM, signal.SIGINT):
+            if self._stopping:
+                for each in (self.now, *self._retired.values()):
+                    each.hurry.set()
+            self._stopping = True
+        self._told.put_nowait(name)
+
+    async def _change(self) -> None:
+        """From the old configuration to the new one, or not at all."""
+        assert self._reload is not None
+        try:
+            following = await self._following(await asyncio.to_thread(self._reload))
+        except (BridgeError, OSError) as error:
+            log.error("the configuration is not changed: %s", error)
+            return
+        except Exception as error:
+            trouble.report(log, "the configuration is not changed", error)
+            return
+        before, self.now = self.now, following
+        task = asyncio.get_running_loop().create_task(before.retire())
+        self._retired[task] = before
+        task.add_done_callback(lambda done: self._retired.pop(done))
+        if before.sockets is not following.sockets:
+            listening.close(before.sockets)
+        log.info("the new configuration is served; what is open finishes on the old one")
+
+    async def _following(self, bridge: Bridge) -> Served:
+        """The bridge, served. Raises what keeps it from that; nothing is left of it then."""
+        check_reload(self.now.bridge, bridge)
+        following = Served(bridge, self._sockets_for(bridge))
+        try:
+            await following.start()
+        except BaseException:
+            await following.close()
+            if following.sockets is not self.now.sockets:
+                listening.close(following.sockets)
+            raise
+        return following
+
+    def _sockets_for(self, bridge: Bridge) -> list[socket.socket]:
+        """Those in use where the address stays. Raises `OSError`."""
+        old, new = self.now.bridge.config.server, bridge.config.server
+        if (old.host, old.port) == (new.host, new.port):
+            return self.now.sockets
+        return listening.bind(new.host, new.port)
+
+    async def _end(self, *, drains: bool) -> None:
+        """Drains; a worker that is replaced waits for its requests until it is told to stop after all."""
+        loop = asyncio.get_running_loop()
+        leaving = loop.create_task(self._retire() if not drains else self._stop())
+        if not drains:
+            told = loop.create_task(self._told.get())
+            await asyncio.wait({leaving, told}, return_when=asyncio.FIRST_COMPLETED)
+            told.cancel()
+            if not leaving.done():
+                self._hurry_after(self.now.bridge.config.server.drain)
+        await leaving
+
+    async def _retire(self) -> None:
+        log.info("replaced; what is open finishes on the old configuration")
+        await self.now.retire()
+
+    async def _stop(self) -> None:
+        seconds = self.now.bridge.config.server.drain
+        log.info("stopping; open streams have %g s to finish", seconds)
+        self._hurry_after(seconds)
+        await asyncio.gather(self.now.stop(seconds), *self._retired)
+
+    def _hurry_after(self, seconds: float) -> None:
+        for each in (self.now, *self._retired.values()):
+            asyncio.get_running_loop().call_later(seconds, each.hurry.set)
+
+    async def _until_orphaned(self) -> None:
+        """One of several workers stops when the process that started it is gone: nobody would ever tell it to."""
+        parent = os.getppid()
+        while os.getppid() == parent:  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        self._hear(signal.SIGTERM)
+
+
+def check_reload(old: Bridge, new: Bridge) -> None:
+    """Raises `ConfigError` for what a running server cannot take over."""
+    kept = {route.listen for route in old.routes if route.listen} & {r.listen for r in new.routes if r.listen}
+    if kept:
+        listed = ", ".join(sorted(kept))
+        raise ConfigError(f"agents over gRPC ({listed}) know their nodes and sessions: that takes a restart")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bridge.errors import ConfigError
 from bridge.stores.attachments import Attachment, Attachments
 from bridge.stores.base import LEASE, Bounds, Conversation, History, StoreConflict
+from bridge.stores.rates import LocalRates, Rates
 from bridge.stores.runs import MAX_ENTRIES, LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "Conversation",
     "History",
     "LeaseLost",
+    "LocalRates",
     "Ownership",
+    "Rates",
     "RunKey",
     "RunRecord",
     "RunState",
@@ -28,6 +31,7 @@ __all__ = [
     "StoreConflict",
     "open_attachments",
     "open_history",
+    "open_rates",
     "open_runs",
 ]
 
@@ -68,6 +72,19 @@ def open_runs(url: str, *, max_entries: int = MAX_ENTRIES) -> RunStore:
 
         return RedisRuns(url, max_entries=max_entries)
     raise ConfigError("expected sqlite:///... or redis://... for the run store")
+
+
+def open_rates(url: str, per_minute: int) -> Rates:
+    """What counts requests beside the run store at this URL: Redis for all that share it, else this process.
+
+    Nothing is connected yet. Raises `ConfigError` like `open_runs`.
+    """
+    if url.partition(":")[0] in ("redis", "rediss"):
+        from bridge.stores.rates import RedisRates
+        from bridge.stores.redis_runs import open_client
+
+        return RedisRates(*open_client(url), per_minute)
+    return LocalRates(per_minute)
 
 
 def open_attachments(url: str, *, secret: str | None = None) -> Attachments:

@@ -354,6 +354,12 @@ def _record(key: RunKey, fields: Mapping[str, str]) -> RunRecord:
     )
 
 
+def open_client(url: str) -> tuple[Redis, str]:
+    """A client of the Redis at `url`, and what the names of all keys there begin with. Raises `ConfigError`."""
+    url, prefix = _without_prefix(url)
+    return _client(url, 10), prefix
+
+
 def _without_prefix(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))

@@ -9,6 +9,7 @@ from bridge.codec import Dialect, Operation, offers, registry
 from bridge.config import Config, Server
 from bridge.engine import Bridge, Route
 from bridge.library.reading import dialect_of
+from bridge.pipeline import Group
 from bridge.transports.local import Agent, LocalBackend
 
 
@@ -22,7 +23,7 @@ def bridge_of(agent: Agent, *dialects: str | Dialect, server: Mapping[str, Any] 
     """
     backend = LocalBackend("agent", agent)
     routes = [
-        Route(dialect, f"/{dialect.name}", dialect.front_options(), backend)
+        Route(dialect, f"/{dialect.name}", dialect.front_options(), Group([backend]))
         for dialect in map(dialect_of, dialects or _at_once())
     ]
     # An agent that is an object stands in no configuration: of that there are only the server's settings.

@@ -22,7 +22,9 @@ from bridge.codec.session import CallerSession, Channel
 from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.model import Event, Request
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo, Retry, Timeouts
+from bridge.pipeline.backend import CallInfo, Timeouts
+from bridge.pipeline.breaker import Breaker
+from bridge.pipeline.tries import Budget, Retry
 
 log = logging.getLogger("bridge.grpc")
 
@@ -66,6 +68,7 @@ class GrpcBackend:
         names: ModelNames | None = None,
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
+        breaker: Breaker | None = None,
         options: Options | None = None,
     ) -> None:
         self.name = name
@@ -74,6 +77,8 @@ class GrpcBackend:
         self.names = names or ModelNames()
         self.timeouts = timeouts or Timeouts()
         self.retry = retry or Retry()
+        self.budget = Budget(self.retry.budget)
+        self.breaker = breaker
         self.options = options if options is not None else dialect.back_options()
         self.settings = dialect.channel(self.options)
         self._address = url

@@ -24,7 +24,9 @@ from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFinished
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import Call, CallInfo, Retry, Timeouts
+from bridge.pipeline.backend import Call, CallInfo, Timeouts
+from bridge.pipeline.breaker import Breaker
+from bridge.pipeline.tries import Budget, Retry
 
 log = logging.getLogger("bridge.http")
 
@@ -79,6 +81,7 @@ class HttpBackend:
         max_event: int = sse.MAX_EVENT,
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
+        breaker: Breaker | None = None,
         options: Options | None = None,
     ) -> None:
         self.name = name
@@ -89,6 +92,8 @@ class HttpBackend:
         self.max_event = max_event
         self.timeouts = timeouts or Timeouts()
         self.retry = retry or Retry()
+        self.budget = Budget(self.retry.budget)
+        self.breaker = breaker
         self.options = options if options is not None else dialect.back_options()
         self._headers = {
             # Compressed streams are buffered by everything in between.

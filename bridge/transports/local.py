@@ -36,7 +36,9 @@ from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import TERMINAL
 from bridge.pipeline import trouble
-from bridge.pipeline.backend import CallInfo, Retry, Timeouts
+from bridge.pipeline.backend import CallInfo, Timeouts
+from bridge.pipeline.breaker import Breaker
+from bridge.pipeline.tries import Budget, Retry
 
 log = logging.getLogger("bridge.local")
 
@@ -58,12 +60,20 @@ class LocalBackend:
     card = CARD
 
     def __init__(
-        self, name: str, agent: Agent, *, names: ModelNames | None = None, timeouts: Timeouts | None = None
+        self,
+        name: str,
+        agent: Agent,
+        *,
+        names: ModelNames | None = None,
+        timeouts: Timeouts | None = None,
+        breaker: Breaker | None = None,
     ) -> None:
         self.name = name
         self.names = names or ModelNames()
         self.timeouts = timeouts or Timeouts()
         self.retry = Retry()
+        self.budget = Budget(0)
+        self.breaker = breaker
         self._agent = agent
 
     async def start(self) -> None:

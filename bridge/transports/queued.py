@@ -17,7 +17,8 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo, asked_pause
+from bridge.pipeline.backend import CallInfo
+from bridge.pipeline.tries import asked_pause
 from bridge.transports.http import HttpBackend, drain, failure_of, unread
 
 log = logging.getLogger("bridge.http")

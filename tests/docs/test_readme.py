@@ -153,7 +153,7 @@ def test_the_variables_that_readme_names_are_those_of_config_yaml() -> None:
 @pytest.mark.parametrize("backend", ["demo", "llm", "agent"])
 def test_config_yaml_loads_with_every_backend(backend: str) -> None:
     config = load(ROOT / "config.yaml", env={"BRIDGE_BACKEND": backend})
-    assert {route.backend.name for route in assemble(config)} == {backend}
+    assert {route.backends[0].name for route in assemble(config)} == {backend}
     assert config.notices == []
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from bridge.config import load
 from bridge.engine import Bridge
+from bridge.errors import ErrorCode, Failure
 from bridge.server import running
 from tests.docs.helpers import EXAMPLES, ROOT
 from tests.pairs.agents import AGENTS, Say
@@ -139,6 +140,19 @@ async def test_models_choose_the_backend() -> None:
             assert (unknown.status, unknown.json["error"]["code"]) == (404, "model_not_found")
             listed = await ask("GET", f"{url}/v1/models")
             assert [entry["id"] for entry in listed.json["data"]] == ["friday"]
+
+
+async def test_several_backends() -> None:
+    async with fake_backend("openai-chat") as llm, fake_backend("anthropic-messages") as claude:
+        claude.says("from claude")
+        llm.fails(Failure(ErrorCode.OVERLOADED, "not now"))
+        urls = {"OPENAI_BASE_URL": llm.url, "ANTHROPIC_BASE_URL": claude.url}
+        async with _recipe("several", **urls, **KEYS) as url:
+            key = {"authorization": "Bearer key-of-web"}
+            assert _said(await post(f"{url}/v1/chat/completions", _talk("Hi"), **key)) == "from claude"
+            assert len(llm.seen) == 2, "its own two tries came first"
+            assert claude.seen[0].json["model"] == "claude-sonnet-4-5"
+            assert (await post(f"{url}/agentscope/process", _input("Hi"), **key)).status == 200
 
 
 async def test_a_generator_in_every_dialect(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ async def test_what_was_known_by_then_is_told(bridge: Bridge, runs: Runs, monkey
         yield "half"
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(bridge.routes[0].backend, "_agent", agent)
+    monkeypatch.setattr(bridge.routes[0].backends[0], "_agent", agent)
     key = await begin(bridge, runs, "x")
     await begun(runs, key, "half")
     await runs.cancel(key)
@@ -340,7 +340,7 @@ def go_on(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         for word in WORDS[10:]:
             yield word
 
-    monkeypatch.setattr(bridge.routes[0].backend, "_agent", agent)
+    monkeypatch.setattr(bridge.routes[0].backends[0], "_agent", agent)
     return event
 
 

@@ -218,7 +218,7 @@ async def test_what_a_slow_store_could_not_take_is_joined_in_order(
             await asyncio.sleep(0)
         said.set()
 
-    monkeypatch.setattr(bridge.routes[0].backend, "_agent", agent)
+    monkeypatch.setattr(bridge.routes[0].backends[0], "_agent", agent)
     runs = runs_of(bridge, slow)  # type: ignore[arg-type]
     await runs.open()
     key = await begin(bridge, runs, "x")
@@ -246,7 +246,7 @@ async def test_a_slow_store_holds_the_backend_up_in_the_end(
             said += 1
             yield word
 
-    monkeypatch.setattr(bridge.routes[0].backend, "_agent", agent)
+    monkeypatch.setattr(bridge.routes[0].backends[0], "_agent", agent)
     slow = Slow(run_engine.store())
     runs = runs_of(bridge, slow)  # type: ignore[arg-type]
     await runs.open()

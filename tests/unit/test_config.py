@@ -216,7 +216,7 @@ def test_the_example_of_the_interface(tmp_path: Path) -> None:
     assert server.auth.keys[1].routes == ("/v1",)
     assert (llm.url, llm.api_key, llm.forward_headers) == ("https://api.openai.com/v1", None, ("x-trace",))
     assert llm.timeouts.model_dump() == {"connect": 5.0, "first_event": 60.0, "idle": None, "total": 600.0}
-    assert llm.retry.model_dump() == {"attempts": 2, "backoff": 0.5, "max_backoff": 8.0}
+    assert llm.retry.model_dump() == {"attempts": 2, "backoff": 0.5, "max_backoff": 8.0, "budget": 0.2}
     assert llm.options == ChatBack(style="rich", tuning=Tuning(depth=3))
     assert config.routes[0].options == ChatFront(names=True)
     assert [route.path for route in config.routes] == ["/v1", "/v1", "/agents/v1", "/agent"]
@@ -257,7 +257,7 @@ def test_the_defaults() -> None:
     }
     llm = config.backends["llm"]
     assert llm.timeouts.model_dump() == {"connect": 5.0, "first_event": 60.0, "idle": 60.0, "total": 600.0}
-    assert llm.retry.model_dump() == {"attempts": 1, "backoff": 0.5, "max_backoff": 8.0}
+    assert llm.retry.model_dump() == {"attempts": 1, "backoff": 0.5, "max_backoff": 8.0, "budget": 0.2}
     assert llm.options == ChatBack()
     assert config.server.is_open
 
@@ -371,15 +371,11 @@ def test_a_configuration_cannot_be_changed() -> None:
 
 # ------------------------------------------------------------------------------ mistakes
 
-KEYS = "dialect, path, backend, models, stages, durable, passthrough, listen, agent_id, options"
+KEYS = "dialect, path, backend, models, stages, durable, passthrough, listen, agent_id, limits, options"
 BACKEND_KEYS = (
     "dialect, url, api_key, model, model_map, headers, forward_headers, fetch_urls, max_event, timeouts, "
     "retry, breaker, "
     "target, options"
-)
-SEVERAL = (
-    "routes[1].backend: not available in this version: a route has one backend, or one per mode or model; "
-    "lists come later"
 )
 DIALECTS = "toy-agent, toy-chat, toy-messages"
 URL = "expected a URL such as https://host/v1 (http or https, with a host)"
@@ -464,8 +460,8 @@ DURATION = "expected a duration such as 500ms, 5s, 10m, 24h, 90d or a number of 
             "server.auth.trusted_proxies[0]: expected an IP address, or a network such as 10.0.0.0/8 "
             '(no bits set beyond its length), got text']),
         ("{limits: {per_key: {concurrent: 5}}}", [
-            "server.limits.per_key: not available in this version: "
-            "no key would be limited; use concurrent and queue"]),
+            "server.limits.per_key: nothing tells users apart, so that all would share this; list keys under "
+            "server.auth, or use concurrent and queue"]),
     ],
 )  # fmt: skip
 def test_mistakes_in_server(tmp_path: Path, server: str, lines: list[str]) -> None:
@@ -527,10 +523,8 @@ def test_mistakes_in_server(tmp_path: Path, server: str, lines: list[str]) -> No
         ("{dialect: toy-agent, url: 'http://h'}", ["backends.it.options.agent: missing; this key is required"]),
         ("{dialect: toy-agent, url: 'http://h', options: {agent: ''}}", [
             'backends.it.options.agent: expected 1 or more characters, got ""']),
-        ("{dialect: demo, breaker: {failures: 5}}", [
-            "backends.it.breaker: not available in this version: a failing backend would still be called"]),
-        ("{dialect: demo, breaker: {}}", [
-            "backends.it.breaker: not available in this version: a failing backend would still be called"]),
+        ("{dialect: demo, breaker: {failures: 0}}", ["backends.it.breaker.failures: expected 1 or more, got 0"]),
+        ("{dialect: demo, retry: {budget: 2}}", ["backends.it.retry.budget: expected 1.0 or less, got 2"]),
         ("{dialect: demo, fetch_urls: [a.example]}", [
             "backends.it.fetch_urls: not available in this version: nothing would be fetched"]),
     ],
@@ -582,8 +576,24 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
             "routes[1].durable: expected true or false, got 3"]),
         ("{dialect: toy-agent, path: /a, backend: demo, listen: 'h:1', agent_id: b}", [
             "routes[1].listen: a route of toy-agent is reached by path instead"]),
-        ("{dialect: toy-agent, path: /a, backend: [demo, llm]}", [SEVERAL]),
-        ("{dialect: toy-agent, path: /a, backend: [{name: demo, weight: 3}]}", [SEVERAL]),
+        ("{dialect: toy-agent, path: /a, backend: []}", ["routes[1].backend: must not be empty"]),
+        ("{dialect: toy-agent, path: /a, backend: 5}", [
+            "routes[1].backend: expected the name of a backend, a list of names, or a mapping of modes to names, "
+            "got 5"]),
+        ("{dialect: toy-agent, path: /a, backend: [demo, dmo]}", [
+            'routes[1].backend[1]: unknown backend "dmo"; did you mean "demo"? Known backends: demo, llm']),
+        ("{dialect: toy-agent, path: /a, backend: [demo, demo]}", [
+            "routes[1].backend[1]: this backend stands in the list already"]),
+        ("{dialect: toy-agent, path: /a, backend: [demo, {name: demo}]}", [
+            "routes[1].backend[1]: either all entries have a weight or none has"]),
+        ("{dialect: toy-agent, path: /a, backend: [{name: demo, weight: 0}]}", [
+            "routes[1].backend[0].weight: expected a whole number, 1 or more, got 0"]),
+        ("{dialect: toy-agent, path: /a, backend: [{name: demo, wait: 3}]}", [
+            "routes[1].backend[0].wait: unknown key. Known keys: name, weight"]),
+        ("{dialect: toy-agent, path: /a, backend: [{weight: 3}]}", [
+            "routes[1].backend[0].name: expected the name of a backend, got nothing"]),
+        ("{dialect: toy-agent, path: /a, models: {m: [demo, dmo]}}", [
+            'routes[1].models.m[1]: unknown backend "dmo"; did you mean "demo"? Known backends: demo, llm']),
         ("{dialect: toy-agent, path: /a, backend: {chat: demo}}", [
             "routes[1].backend: the requests of dialect toy-agent know no modes; name one backend, or write models"]),
         ("{dialect: toy-chat, path: /v1/, backend: demo}", [
@@ -870,7 +880,7 @@ def models() -> list[type[BaseModel]]:
 
 
 def test_every_key_has_a_line_that_says_what_it_is() -> None:
-    assert len(models()) == 18
+    assert len(models()) == 19
     for model in models():
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
@@ -918,8 +928,8 @@ def test_the_json_schema_knows_the_dialects() -> None:
 
 def test_the_json_schema_says_what_this_version_does_not_serve() -> None:
     definitions = json_schema()["$defs"]
-    breaker = definitions["Backend"]["properties"]["breaker"]["description"]
-    assert breaker.endswith("Not available in this version: a failing backend would still be called")
+    fetched = definitions["Backend"]["properties"]["fetch_urls"]["description"]
+    assert fetched.endswith("Not available in this version: nothing would be fetched")
     assert definitions["Server"]["properties"]["page"]["description"].endswith("there is no page at /")
 
 

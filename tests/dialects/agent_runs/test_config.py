@@ -12,6 +12,8 @@ from bridge.errors import ConfigError
 
 from .helpers import config
 
+CHOICE = "expected the name of a backend, a list of names, or a mapping of modes to names"
+
 
 def refusal(it: dict[str, Any]) -> str:
     with pytest.raises(ConfigError) as caught:
@@ -34,9 +36,9 @@ def test_options_that_are_none(tmp_path: Path, wrong: dict[str, Any]) -> None:
     [
         ({"chat": "it", "work": "it"}, "routes[0].backend.work: unknown mode; expected chat, automation."),
         ({"chat": "nobody"}, 'routes[0].backend.chat: unknown backend "nobody". Known backends: it'),
-        ({"chat": 1}, "routes[0].backend.chat: expected the name of a backend, got 1"),
-        ({}, "routes[0].backend: expected the name of a backend, or a mapping of modes to names, got a mapping"),
-        (1, "routes[0].backend: expected the name of a backend, or a mapping of modes to names, got 1"),
+        ({"chat": 1}, "routes[0].backend.chat: expected the name of a backend, or a list of them, got 1"),
+        ({}, f"routes[0].backend: {CHOICE}, got a mapping"),
+        (1, f"routes[0].backend: {CHOICE}, got 1"),
     ],
 )
 def test_backends_by_mode_that_are_none(tmp_path: Path, backend: Any, told: str) -> None:

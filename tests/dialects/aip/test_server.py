@@ -15,6 +15,7 @@ from bridge import Bridge, ErrorCode, Failure, Inline, Media, MediaKind, Message
 from bridge.codec import registry
 from bridge.config import Config, Server
 from bridge.engine import Route
+from bridge.pipeline import Group
 from bridge.pipeline.memory import Memory
 from bridge.server import running
 from bridge.stores import open_history
@@ -60,15 +61,19 @@ class Scripted:
 
 
 @asynccontextmanager
-async def served(tmp_path: Any, agent_id: str = "bridge", **options: Any) -> AsyncIterator[tuple[str, Scripted]]:
+async def served(
+    tmp_path: Any, agent_id: str = "bridge", limits: Any = None, **options: Any
+) -> AsyncIterator[tuple[str, Scripted]]:
     """A bridge with one agent; gives its address and what answers behind it."""
     address, behind = f"127.0.0.1:{free_port()}", Scripted()
     dialect = registry.get("aip")
     route = Route(
-        dialect, f"grpc://{address}/{agent_id}", dialect.front_options(**options), LocalBackend("it", behind),
+        dialect, f"grpc://{address}/{agent_id}", dialect.front_options(**options), Group([LocalBackend("it", behind)]),
         listen=address, agent_id=agent_id,
     )  # fmt: skip
-    config = Config.model_construct(server=Server(port=free_port(), drain=2), backends={}, routes=())
+    config = Config.model_construct(
+        server=Server(port=free_port(), drain=2, limits=limits or {}), backends={}, routes=()
+    )
     tmp_path.mkdir(exist_ok=True)
     memory = Memory(open_history(f"sqlite:///{tmp_path}/history.db"))
     async with asyncio.timeout(60), running(Bridge([route], config, memory)):
@@ -116,6 +121,39 @@ async def test_pieces_as_they_come(tmp_path: Any) -> None:
         await call.write(quest("START_QUEST", "a"))
         messages = [await call.read() for _ in range(3)]
         assert [(m.content[0].text, m.task_info.task_status) for m in messages] == [("You said ", 1), ("a", 1), ("", 4)]
+
+
+async def test_callers_have_the_limits_that_users_have(tmp_path: Any) -> None:
+    limits = {"per_key": {"requests_per_minute": 2}}
+    async with served(tmp_path, limits=limits) as (address, behind), client(address) as caller:
+        call = caller.open()
+        await call.write(quest("START_QUEST", "a"))
+        await call.write(quest("HOLD_QUEST", "b"))
+        assert [(await call.read()).content[0].text for _ in range(2)] == ["You said a", "You said b"]
+        await call.write(quest("HOLD_QUEST", "c"))
+        refused = await call.read()
+        assert refused.task_info.task_status == 3
+        assert refused.content[0].text == "Error: There were too many requests with this key in a minute."
+        # Somebody else has a minute of his own.
+        other, asked = caller.open(), quest("START_QUEST", "d", session="s2")
+        asked.sender_id = "other"
+        await other.write(asked)
+        assert (await other.read()).content[0].text == "You said d"
+        assert len(behind.requests) == 3
+
+
+async def test_callers_wait_for_a_place_or_are_told(tmp_path: Any) -> None:
+    limits = {"concurrent": 1, "queue": 0}
+    async with served(tmp_path, limits=limits) as (address, behind), client(address) as caller:
+        behind.hold = asyncio.Event()
+        first, second = caller.open(), caller.open()
+        await first.write(quest("START_QUEST", "a"))
+        await behind.waiting.wait()
+        await second.write(quest("START_QUEST", "b", session="s2"))
+        refused = (await second.read()).content[0].text
+        assert refused == "Error: The bridge is at its limit of runs at once; try again in a moment."
+        behind.hold.set()
+        assert (await first.read()).content[0].text == "You said a"
 
 
 async def test_a_turn_may_end_the_session(tmp_path: Any) -> None:

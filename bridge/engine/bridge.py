@@ -1,8 +1,4 @@
-"""`Bridge`: routes and backends, with or without a server in front.
-
-The server is one caller of this, not its home: `stream` and `complete` run a request through a route's backend and
-its stages and give our events.
-"""
+"""`Bridge`: from a request to a run, and what lives as long as the routes do."""
 
 from __future__ import annotations
 
@@ -11,134 +7,26 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.codec import (
-    ANSWER_FEATURES,
-    REQUEST_FEATURES,
-    Card,
-    Dialect,
-    KeptOptions,
-    Losses,
-    ModelInfo,
-    Operation,
-    Options,
-    entries,
-    offers,
-)
-from bridge.codec.naming import is_pattern, pick
-from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
+from bridge.codec import Card, KeptOptions, Losses, Operation
+from bridge.engine.route import LIBRARY, Caller, Route
+from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
-from bridge.pipeline import Backend, CallInfo, Run, StageFactory, kept
+from bridge.pipeline import Backend, CallInfo, Group, Run, Way, kept
 from bridge.pipeline.answers import Answers
 from bridge.pipeline.attached import Attached
 from bridge.pipeline.memory import Memory, Turn
+from bridge.pipeline.tries import may_ask_elsewhere
+from bridge.pipeline.way import NextWay
 
 if TYPE_CHECKING:
     from bridge.config import Config
     from bridge.runs import RunKey, RunPlan, Runs
     from bridge.speech import Speech
     from bridge.stores import Attachments, RunStore
-
-LIBRARY = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), client_runs_calls=False)
-"""The card of a caller who takes our events as they are."""
-
-
-@dataclass(slots=True)
-class Route:
-    """What one mount path serves. `models` maps model names and globs to backends, `modes` the dialect's modes; where
-    both are None, `backend` serves all.
-
-    A route over gRPC has an agent id at the address `listen` (`host:port`); its path then only names it.
-    """
-
-    dialect: Dialect
-    path: str
-    options: Options
-    backend: Backend | None = None
-    models: dict[str, Backend] | None = None
-    stages: tuple[StageFactory, ...] = ()
-    passthrough: bool = False
-    durable: bool = False
-    modes: dict[str, Backend] | None = None
-    listen: str | None = None
-    agent_id: str | None = None
-
-    def serves(self, operation: Operation) -> bool:
-        """Whether one of its endpoints is for this."""
-        return offers(self.dialect.surface, operation)
-
-    def backend_for(self, request: Request) -> Backend:
-        """The backend of a request. Raises `RequestError` (not_found) for a model that the route does not list."""
-        if self.modes is not None:
-            return self.modes[self.dialect.mode_of(request) or self.dialect.modes[0]]
-        return self.pick(request.model)
-
-    def pick(self, model: str | None) -> Backend:
-        """The backend for a model. Raises `RequestError` (not_found) for a model that the route does not list."""
-        if self.backend is not None:
-            return self.backend
-        models = self.models or {}
-        found = pick(models, model or "")
-        if found is None:
-            known = ", ".join(n for n in models if not is_pattern(n))
-            hint = f" Known: {known}." if known else ""
-            raise RequestError(
-                f"The model {(model or '')[:80]!r} does not exist on this route.{hint}",
-                code=ErrorCode.NOT_FOUND,
-                param="model",
-                backend_code="model_not_found",
-            )
-        return found
-
-    @property
-    def backends(self) -> list[Backend]:
-        """Its backends, each once."""
-        every = [self.backend] if self.backend is not None else list((self.models or self.modes or {}).values())
-        return list({b.name: b for b in every}.values())
-
-    @property
-    def keeps_answers(self) -> bool:
-        """Whether its clients may name earlier answers, where there is a store for them."""
-        return not (self.passthrough or self.durable) and self.dialect.keeps_answers(self.options)
-
-    @property
-    def in_background(self) -> bool:
-        """Whether kept answers may be made while their clients are away."""
-        return self.keeps_answers and self.serves(Operation.CANCEL)
-
-    async def list_models(self) -> list[ModelInfo]:
-        """The configured models, and the backend's own when one backend serves the route.
-
-        Raises `BackendError` when the backend does not answer and nothing is configured.
-        """
-        names = [n for n in self.models or {} if not is_pattern(n)]
-        names += self.backend.names.listed if self.backend is not None else []
-        listed = {n: ModelInfo(n) for n in names}
-        only = self.backends[0] if len(self.backends) == 1 else None
-        if only is not None and (self.models is None or any(is_pattern(n) for n in self.models)):
-            try:
-                for info in await only.models():
-                    listed.setdefault(info.id, info)
-            except BackendError as error:
-                # Many backends have no such list; that is no fault of the client who asks.
-                if not listed and error.code not in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_REQUEST):
-                    raise
-        if not listed and only is not None:
-            listed[only.name] = ModelInfo(only.name)
-        return list(listed.values())
-
-
-@dataclass(slots=True)
-class Caller:
-    """Who asks, and what of his request travels on beside its body. `owner` is whose conversations he may continue."""
-
-    owner: str = ""
-    request_id: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    raw_body: bytes | None = None
 
 
 class Bridge:
@@ -281,24 +169,38 @@ class Bridge:
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        backend = route.backend_for(request)
-        caller = caller or Caller()
-        run_id = run_id or uuid.uuid4().hex
-        turn = await self._turn(route, request, card or LIBRARY, backend.card, caller.owner, run_id)
-        request = turn.request if turn is not None else request
-        info = _call_info(route, backend, request, caller, run_id, created_at or time.time())
+        caller, lost, run_id = caller or Caller(), lost if lost is not None else Losses(), run_id or uuid.uuid4().hex
+        asked = _Asked(route, request, card or LIBRARY, caller, run_id, created_at or time.time(), lost)
+        group = route.group_for(request)
+        first, *others = asked.order(group)
+        before = lost.copy()
+
+        def on(backend: Backend) -> NextWay:
+            async def prepare() -> Way:
+                lost.rewind(before)
+                return await self._way(asked, group, backend)
+
+            return prepare
+
+        return Run(await self._way(asked, group, first), [on(backend) for backend in others])
+
+    async def _way(self, asked: _Asked, group: Group, backend: Backend) -> Way:
+        """One backend's side of the run: its turn in the conversation is begun, its request encoded."""
+        route, caller = asked.route, asked.caller
+        turn = await self._turn(asked, backend, group)
+        request = turn.request if turn is not None else asked.request
         try:
             if self._attachments is not None and route.serves(Operation.ATTACH):
                 files = Attached(self._attachments, caller.owner, self._files_base(route))
                 request = await files.request(request)
-            return Run(
+            return Way(
                 request,
                 backend,
-                card or LIBRARY,
-                info,
+                asked.card,
+                asked.info(backend, request),
                 options=route.options,
                 stages=route.stages,
-                lost=lost,
+                lost=asked.lost,
                 untouched=route.passthrough,
                 turn=turn,
             )
@@ -307,16 +209,17 @@ class Bridge:
                 await turn.close()
             raise
 
-    async def _turn(
-        self, route: Route, request: Request, front: Card, back: Card, owner: str, run_id: str
-    ) -> Turn | None:
+    async def _turn(self, asked: _Asked, backend: Backend, group: Group) -> Turn | None:
         """The request's turn in its conversation, begun; None when nothing has to be kept."""
+        route, request, run_id = asked.route, asked.request, asked.run_id
         if self._memory is None or route.passthrough:
             return None
+        history, owner = self._memory.history, asked.caller.owner
         if route.serves(Operation.HISTORY):
             alone = isinstance(route.options, KeptOptions) and route.options.one_run_per_thread
-            return await kept.begin(self._memory.history, owner, route.path, request, front, back, run_id, alone=alone)
-        return await self._memory.begin(owner, route.path, request, front, back, run_id)
+            return await kept.begin(history, owner, route.path, request, asked.card, backend.card, run_id, alone=alone)
+        keeper = backend.name if group.shares_talks else None
+        return await self._memory.begin(owner, route.path, request, asked.card, backend.card, run_id, keeper=keeper)
 
     def _files_base(self, route: Route) -> str | None:
         """The public URL of the route where backends can fetch its images there; None = they get the bytes."""
@@ -351,10 +254,15 @@ class Bridge:
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        backend = route.backend_for(request)
-        info = _call_info(route, backend, request, caller or Caller(), uuid.uuid4().hex, time.time())
-        counted = await backend.count(request, info)
-        return (estimate_tokens(request), True) if counted is None else (counted, False)
+        asked = _Asked(route, request, LIBRARY, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
+        *others, last = asked.order(route.group_for(request))
+        for backend in others:
+            try:
+                return await _counted(asked, backend)
+            except BackendError as error:
+                if not may_ask_elsewhere(error.failure):
+                    raise
+        return await _counted(asked, last)
 
     def plan(
         self, route: Route, request: Request, caller: Caller, *, run_id: str, created_at: float
@@ -365,18 +273,19 @@ class Bridge:
         """
         from bridge.runs import RunKey, RunPlan
 
-        backend = route.backend_for(request)
         run = request.run_id or run_id
+        backends = _ordered(route.group_for(request), request, caller.owner, run_id)
+        forwarded = {k: v for backend in backends for k, v in backend.forwards(caller.headers, route.dialect).items()}
         plan = RunPlan(
             route.path,
             route.dialect.name,
             run_id,
             created_at,
             request,
-            request.model or backend.model_for(request.model),
+            request.model or backends[0].model_for(request.model),
             route.dialect.card.eager_start,
             caller.request_id,
-            backend.forwards(caller.headers, route.dialect),
+            forwarded,
         )
         return RunKey(caller.owner, route.path, request.thread_id or run, run), plan
 
@@ -433,10 +342,40 @@ class Bridge:
         return folder.answer
 
 
-def _call_info(
-    route: Route, backend: Backend, request: Request, caller: Caller, run_id: str, created_at: float
-) -> CallInfo:
-    """What a call to this backend may know of the one who asks; his own body only where it must arrive unchanged."""
-    raw_body = caller.raw_body if route.passthrough else None
-    forwarded = backend.forwards(caller.headers, route.dialect)
-    return CallInfo(run_id, request.thread_id, created_at, caller.request_id, forwarded, raw_body, caller.owner)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One request as it came, whatever backend is to answer it."""
+
+    route: Route
+    request: Request
+    card: Card
+    caller: Caller
+    run_id: str
+    created_at: float
+    lost: Losses
+
+    def order(self, group: Group) -> list[Backend]:
+        """The backends to ask, first choice first; those that are left alone for a while come last."""
+        backends = _ordered(group, self.request, self.caller.owner, self.run_id)
+        if len(backends) == 1:
+            return backends
+        return sorted(backends, key=lambda backend: backend.breaker is not None and backend.breaker.refuses)
+
+    def info(self, backend: Backend, request: Request) -> CallInfo:
+        """What a call may know of the one who asks; his own body only where it must arrive unchanged."""
+        caller, route = self.caller, self.route
+        raw_body = caller.raw_body if route.passthrough else None
+        forwarded = backend.forwards(caller.headers, route.dialect)
+        return CallInfo(
+            self.run_id, request.thread_id, self.created_at, caller.request_id, forwarded, raw_body, caller.owner
+        )
+
+
+def _ordered(group: Group, request: Request, owner: str, run_id: str) -> list[Backend]:
+    """A conversation stays with its backend; a request without one is a conversation of its own."""
+    return group.order(f"{owner}\0{request.thread_id or run_id}")
+
+
+async def _counted(asked: _Asked, backend: Backend) -> tuple[int, bool]:
+    counted = await backend.count(asked.request, asked.info(backend, asked.request))
+    return (estimate_tokens(asked.request), True) if counted is None else (counted, False)

@@ -1,0 +1,101 @@
+"""The section `backends`: what answers, and how patiently it is called."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
+
+from bridge.codec import Options
+from bridge.config.kinds import (
+    BUILT_IN,
+    DEMO,
+    PYTHON,
+    BackDialect,
+    HeaderName,
+    Headers,
+    OptionalBackendUrl,
+    OptionalSecret,
+    OptionalText,
+    Positive,
+    Reference,
+    Text,
+    back_options,
+)
+from bridge.config.problems import at, wrong
+from bridge.config.schema.base import FreeOptions, OrOff, Section, dialect_options, or_off_word
+from bridge.config.units import Duration, DurationOrOff, Size
+
+
+class Timeouts(Section):
+    """Each in seconds, None = no limit."""
+
+    connect: DurationOrOff = Field(default=5.0, description="to connect; off = no limit")
+    first_event: DurationOrOff = Field(default=60.0, description="from the request to the first event; off = no limit")
+    idle: DurationOrOff = Field(default=60.0, description="between two events; off = no limit")
+    total: DurationOrOff = Field(default=600.0, description="of the whole answer; off = no limit")
+
+
+class Retry(Section):
+    # One try unless it is asked for: clients (the OpenAI SDK among them) retry by themselves, and counts multiply.
+    attempts: Positive = Field(default=1, description="tries in all, until backend content was passed on")
+    backoff: Duration = Field(default=0.5, description="wait before the second try; doubled for each further one")
+    max_backoff: Duration = Field(default=8.0, description="longest wait between two tries, asked for or not")
+    budget: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.2, description="share of requests that may be tried again in the long run; 1 = all"
+    )
+
+
+class Breaker(Section):
+    failures: Positive = Field(default=5, description="failures in a row after which the backend is left alone")
+    open_for: Duration = Field(default=30.0, description="for how long")
+
+
+class Backend(Section):
+    """Something that answers: a model, an agent, or the demo."""
+
+    dialect: BackDialect = Field(
+        description="what the backend speaks; also demo (embedded) and python (your generator)"
+    )
+    url: OptionalBackendUrl = Field(
+        default=None, description="base URL; the dialect adds its own endpoint; host:port of a gRPC dialect"
+    )
+    api_key: OptionalSecret = Field(default=None, description="sent the way the dialect sends keys; empty = none")
+    model: OptionalText = Field(default=None, description="model used when the client names none")
+    model_map: dict[str, Text] = Field(
+        default_factory=dict, description="the client's model name or glob -> the backend's; others go through"
+    )
+    headers: Headers = Field(default_factory=dict, description="headers sent always", repr=False)
+    forward_headers: tuple[HeaderName, ...] = Field(default=(), description="client headers let through")
+    fetch_urls: tuple[str, ...] = Field(default=(), description="hosts from which parts may be fetched as bytes")
+    max_event: Size = Field(default=64 * 2**20, description="largest event of a stream, or answer in one piece")
+    timeouts: Timeouts = Field(default_factory=Timeouts, description="how long to wait")
+    retry: Retry = Field(default_factory=Retry, description="when and how often to try again")
+    breaker: Annotated[Breaker | None, OrOff] = Field(
+        default=None, description="leave a failing backend alone", json_schema_extra=or_off_word
+    )
+    target: Reference | None = Field(default=None, description='dialect python: "module:function" of the generator')
+    options: FreeOptions = Field(
+        default_factory=Options, validate_default=True, description="what only this dialect knows"
+    )
+
+    @field_validator("options", mode="wrap")
+    @classmethod
+    def _of_the_dialect(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Options:
+        return dialect_options(value, back_options(info.data["dialect"]) if "dialect" in info.data else None)
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.dialect in BUILT_IN and self.url is not None:
+            raise at(("url",), wrong(f"dialect {self.dialect} runs inside the bridge and takes no url"))
+        if self.dialect not in BUILT_IN and self.url is None:
+            raise at(("url",), wrong("missing; every dialect but demo and python needs one"))
+        if self.dialect == PYTHON and self.target is None:
+            raise at(("target",), wrong('missing; dialect python needs "module:function"'))
+        if self.dialect != PYTHON and self.target is not None:
+            raise at(("target",), wrong("only dialect python takes a target"))
+        return self
+
+    @property
+    def is_demo(self) -> bool:
+        return self.dialect == DEMO

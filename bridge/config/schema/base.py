@@ -1,0 +1,56 @@
+"""What the sections of the configuration are made from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, WithJsonSchema, model_validator
+
+from bridge.codec import Options
+from bridge.config.kinds import Positive, Whole
+from bridge.config.units import off_is_none
+
+OrOff = BeforeValidator(off_is_none)
+FreeOptions = Annotated[SerializeAsAny[Options], WithJsonSchema({"type": "object"})]
+
+
+def or_off_word(schema: dict[str, Any]) -> None:
+    _or_word(schema, {"enum": [False, "off"]})
+
+
+def or_none_word(schema: dict[str, Any]) -> None:
+    _or_word(schema, {"const": "none"})
+
+
+def _or_word(schema: dict[str, Any], word: dict[str, Any]) -> None:
+    """Lets the JSON Schema of a section also take a word."""
+    choices = schema.pop("anyOf", None) or [{"$ref": schema.pop("$ref")}]
+    schema["anyOf"] = [*choices, word]
+
+
+class Section(BaseModel):
+    """A mapping of the configuration; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_absent(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {key: value for key, value in data.items() if value is not None}
+        return data
+
+
+class Places(Section):
+    """How much is served at the same time; there is a queue in front."""
+
+    concurrent: Positive = Field(description="requests served at the same time by one process")
+    queue: Whole = Field(default=100, description="requests that wait for their turn; more are refused")
+
+
+def dialect_options(value: Any, model: type[Options] | None) -> Options:
+    """Options as the dialect's own model; its errors keep their places below `options`."""
+    if model is None:
+        return Options()  # The dialect is unknown, which is an error already.
+    given = value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
+    return model.model_validate(given)

@@ -1,0 +1,109 @@
+"""The section `routes`: what frontends find, and where."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
+
+from bridge.codec import Endpoint, Options, registry
+from bridge.config.kinds import (
+    Address,
+    BackendChoice,
+    BackendGroup,
+    FrontDialect,
+    MountPath,
+    Names,
+    Reference,
+    Text,
+    dialect_of,
+    front_options,
+    names_in,
+)
+from bridge.config.problems import at, wrong
+from bridge.config.schema.base import FreeOptions, OrOff, Places, Section, dialect_options, or_off_word
+
+
+class Route(Section):
+    """What one frontend finds at one path. Exactly one of `backend` and `models` is set."""
+
+    dialect: FrontDialect = Field(description="what the frontend speaks")
+    path: MountPath | None = Field(default=None, description="where the dialect is mounted; its endpoints lie below")
+    backend: BackendChoice | None = Field(
+        default=None,
+        description="name of the backend that answers; a list in order, each the fallback of the one before; "
+        "`[{name, weight}, ...]` to share the load; or one of these for each mode of the dialect",
+    )
+    models: dict[str, BackendGroup] | None = Field(
+        default=None, min_length=1, description="or the request's model, a name or a glob -> backend, or a list of them"
+    )
+    stages: tuple[Reference, ...] = Field(default=(), description='own stages, "module:function", after the built-in')
+    durable: bool = Field(default=False, description="events go to the run store first: resumable, cancellable")
+    passthrough: bool = Field(default=False, description="same dialect on both sides: payloads byte-equal")
+    listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
+    agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route")
+    limits: Annotated[Places | None, OrOff] = Field(
+        default=None, description="how much this route serves at the same time", json_schema_extra=or_off_word
+    )
+    options: FreeOptions = Field(
+        default_factory=Options, validate_default=True, description="what only this dialect knows"
+    )
+
+    @field_validator("options", mode="wrap")
+    @classmethod
+    def _of_the_dialect(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Options:
+        return dialect_options(value, front_options(info.data["dialect"]) if "dialect" in info.data else None)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.backend is None) == (self.models is None):
+            came = "neither" if self.backend is None else "both"
+            raise wrong(f"expected exactly one of backend and models, got {came}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        found = dialect_of(self.dialect)
+        grpc = found is not None and found.over_grpc
+        needed, foreign = (("listen", "agent_id"), ("path",)) if grpc else (("path",), ("listen", "agent_id"))
+        for key in needed:
+            if getattr(self, key) is None:
+                raise at((key,), wrong("missing; this key is required"))
+        for key in foreign:
+            if getattr(self, key) is not None:
+                raise at((key,), wrong(f"a route of {self.dialect} is reached by {' and '.join(needed)} instead"))
+        for key in ("passthrough", "durable"):
+            if grpc and getattr(self, key):
+                raise at((key,), wrong(f"a route of {self.dialect} has none; its sessions are its own"))
+        return self
+
+    @property
+    def mount(self) -> str:
+        """What names the route: its path, or its agent at its address."""
+        return self.path or f"grpc://{self.listen}/{self.agent_id}"
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The names of all backends that this route may use, in order of writing, each once."""
+        return tuple(dict.fromkeys(name for group in self.groups for name in names_in(group)))
+
+    @property
+    def groups(self) -> tuple[Names, ...]:
+        """What its requests may be sent to, in order of writing."""
+        if self.backend is not None and not isinstance(self.backend, dict):
+            return (self.backend,)
+        return tuple((self.backend or self.models or {}).values())
+
+    def by_mode(self, modes: tuple[str, ...]) -> dict[str, Names]:
+        """Mode -> backend, empty where one serves all. A mode that is not written has the backend of the first."""
+        if not isinstance(self.backend, dict):
+            return {}
+        first = next(name for mode in modes if (name := self.backend.get(mode)))
+        return {mode: self.backend.get(mode, first) for mode in modes}
+
+    def endpoints(self) -> list[tuple[str, Endpoint]]:
+        """The HTTP endpoints of the dialect, each with its full path; none of one over gRPC."""
+        if self.path is None:
+            return []
+        mount = "" if self.path == "/" else self.path
+        return [(mount + endpoint.path or "/", endpoint) for endpoint in registry.get(self.dialect).surface]

@@ -1,0 +1,222 @@
+"""The section `server`: how and for whom to serve."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
+
+from bridge.config.kinds import (
+    PUBLIC_ALGORITHMS,
+    Algorithm,
+    Digest,
+    HeaderName,
+    MountPath,
+    Network,
+    OptionalSecret,
+    OptionalText,
+    OptionalUrl,
+    Origin,
+    Port,
+    Positive,
+    Secret,
+    Text,
+    TimeZone,
+    Whole,
+    is_loopback,
+)
+from bridge.config.problems import at, expected, wrong
+from bridge.config.schema.base import OrOff, Section, or_none_word, or_off_word
+from bridge.config.units import Duration, DurationOrOff, Size, is_off
+
+
+class Cors(Section):
+    # Open unless said otherwise: browsers are the normal clients of AgentScope, AG-Kit and AG-UI, whose own servers are
+    # open too, and what may be done is a matter of keys, which a foreign page does not have.
+    origins: tuple[Origin, ...] = Field(default=("*",), description='origins that browsers may call from; "*" is any')
+
+
+def _off_is_empty(value: Any) -> Any:
+    return {"origins": ()} if is_off(value) else value
+
+
+class PerKey(Section):
+    concurrent: Positive | None = Field(default=None, description="requests of one key at the same time in one process")
+    requests_per_minute: Positive | None = Field(
+        default=None, description="requests of one key in a minute; of all processes where stores.runs is Redis"
+    )
+
+
+class Limits(Section):
+    concurrent: Positive = Field(default=1000, description="requests served at the same time by one process")
+    queue: Whole = Field(default=100, description="requests that wait for their turn; more are refused")
+    per_key: Annotated[PerKey | None, OrOff] = Field(
+        default=None, description="limits for each key or user of auth", json_schema_extra=or_off_word
+    )
+
+
+class ApiKey(Section):
+    """One client. Exactly one of `key` and `key_sha256` is set."""
+
+    name: Text = Field(description="the user who owns what is made with this key")
+    key: Secret | None = Field(default=None, description="the key as clients send it")
+    key_sha256: Digest | None = Field(default=None, description="or the SHA-256 of the key, in hexadecimal", repr=False)
+    routes: tuple[str, ...] = Field(
+        default=("*",), min_length=1, description='mount paths that this key opens; "*" is all'
+    )
+
+    @field_validator("routes")
+    @classmethod
+    def _same_spelling(cls, routes: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(route.removesuffix("/") or route for route in routes)
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if (self.key is None) == (self.key_sha256 is None):
+            came = "neither" if self.key is None else "both"
+            raise wrong(f"expected exactly one of key and key_sha256, got {came}")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the key as 64 lower-case hexadecimal digits."""
+        if self.key is None:
+            return self.key_sha256 or ""
+        return hashlib.sha256(self.key.get_secret_value().encode()).hexdigest()
+
+    def opens(self, mount: str) -> bool:
+        """Whether this key may use the route mounted at `mount`."""
+        return "*" in self.routes or mount in self.routes
+
+
+class Jwt(Section):
+    """Signed tokens. Exactly one of `jwks_url` and `secret` is set."""
+
+    jwks_url: OptionalUrl = Field(default=None, description="where the issuer's public keys are")
+    secret: OptionalSecret = Field(default=None, description="or the shared secret of HS256")
+    algorithms: tuple[Algorithm, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="signatures that are taken; absent = HS256 with a secret, else RS, PS, ES of any size and EdDSA",
+    )
+    audience: OptionalText = Field(
+        default=None, description="the audience a token must name; absent = none may be named"
+    )
+    issuer: OptionalText = Field(default=None, description="the issuer a token must name; absent = any")
+    user_claim: Text = Field(default="sub", description="the claim that names the user")
+    leeway: Duration = Field(default=30.0, description="how wrong clocks may be")
+
+    @model_validator(mode="after")
+    def _one_kind_of_key(self) -> Self:
+        if (self.jwks_url is None) == (self.secret is None):
+            came = "neither" if self.secret is None else "both"
+            raise wrong(f"expected exactly one of jwks_url and secret, got {came}")
+        # A public key taken for a shared secret would let everybody sign.
+        shared = self.secret is not None
+        if misfits := [name for name in self.accepted if name.startswith("HS") != shared]:
+            what = "a secret checks HS256, HS384 and HS512 only" if shared else "public keys cannot check these"
+            raise at(("algorithms",), wrong(f"{what}, not {', '.join(misfits)}"))
+        return self
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The algorithms that are taken."""
+        if self.algorithms is not None:
+            return self.algorithms
+        return ("HS256",) if self.secret is not None else PUBLIC_ALGORITHMS
+
+
+class Auth(Section):
+    """Who may call. With no method at all everybody may, which only `auth: none` says."""
+
+    keys: tuple[ApiKey, ...] | None = Field(default=None, description="clients and their keys")
+    jwt: Annotated[Jwt | None, OrOff] = Field(default=None, description="signed tokens", json_schema_extra=or_off_word)
+    trusted_header: HeaderName | None = Field(default=None, description="header in which a proxy names the user")
+    trusted_proxies: tuple[Network, ...] = Field(
+        default=(), description="addresses or networks of the proxies whose trusted_header counts"
+    )
+
+    @model_validator(mode="after")
+    def _some_method(self) -> Self:
+        if self.is_none:
+            # An empty list would lock everybody out or let everybody in; nobody can tell which was meant.
+            raise wrong("names no keys; list them under keys, or write `auth: none` to serve everybody")
+        if self.trusted_header is not None and not self.trusted_proxies:
+            raise at(("trusted_proxies",), wrong("missing; whoever reaches the bridge could write trusted_header"))
+        if self.trusted_proxies and self.trusted_header is None:
+            raise at(("trusted_header",), wrong("missing; trusted_proxies belongs to it"))
+        return self
+
+    @property
+    def is_none(self) -> bool:
+        """Whether no method is configured: `auth: none`."""
+        return not self.keys and self.jwt is None and self.trusted_header is None
+
+
+def _none_is_open(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    if value == "none":
+        return Auth.model_construct()
+    if value is not None and not isinstance(value, dict | Auth):
+        raise expected("a mapping with keys, or the word none")
+    return handler(value)
+
+
+class Metrics(Section):
+    path: MountPath = Field(default="/metrics", description="where metrics are read")
+
+
+class Health(Section):
+    live: MountPath = Field(default="/healthz", description="answers while the process lives")
+    ready: MountPath = Field(default="/readyz", description="answers while new requests are welcome")
+
+
+class Server(Section):
+    host: Text = Field(default="127.0.0.1", description="address to listen on")
+    port: Port = Field(default=8080, description="port to listen on; 0 takes a free one")
+    workers: Positive = Field(default=1, description="processes sharing the port")
+    max_body: Size = Field(default=8 * 2**20, description="largest request body")
+    drain: Duration = Field(default=30.0, description="time for open streams to finish after SIGTERM")
+    cors: Annotated[Cors, BeforeValidator(_off_is_empty)] = Field(
+        default_factory=Cors, description="browsers of other origins; off = none", json_schema_extra=or_off_word
+    )
+    keepalive: DurationOrOff = Field(
+        default=15.0, description="silence after which a comment frame is sent, where clients accept it; off = never"
+    )
+    body_time: Duration = Field(default=30.0, description="time for a request body to arrive")
+    slow_reader: DurationOrOff = Field(
+        default=60.0, description="time a client may leave a write waiting before it is cut; off = for ever"
+    )
+    limits: Limits = Field(default_factory=Limits, description="how much is served at the same time")
+    auth: Annotated[Auth | None, WrapValidator(_none_is_open)] = Field(
+        default=None,
+        description="who may call; absent = everybody, on loopback only; none = everybody",
+        json_schema_extra=or_none_word,
+    )
+    public_url: OptionalUrl = Field(default=None, description="how clients reach us, for signed URLs")
+    secret: OptionalSecret = Field(default=None, description="signs URLs; made and kept beside the data when empty")
+    time_zone: TimeZone = Field(default="UTC", description="time zone of times that people read")
+    page: bool = Field(default=True, description="the page at /")
+    metrics: Annotated[Metrics | None, OrOff] = Field(
+        default_factory=Metrics, description="metrics; off = none", json_schema_extra=or_off_word
+    )
+    health: Health = Field(default_factory=Health, description="paths that say how the process is")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nothing says that other machines can reach us."""
+        host = urlsplit(self.public_url or "").hostname
+        return host is None or is_loopback(host)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may call: by `auth: none`, or on loopback with nothing said."""
+        return self.auth is None or self.auth.is_none

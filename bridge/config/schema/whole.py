@@ -1,0 +1,90 @@
+"""The sections that belong to no other, and the whole."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+
+from bridge.config.kinds import (
+    AttachmentsUrl,
+    HistoryUrl,
+    OptionalSecret,
+    RunsUrl,
+    Text,
+    Url,
+)
+from bridge.config.problems import expected
+from bridge.config.schema.backends import Backend
+from bridge.config.schema.base import Section, or_off_word
+from bridge.config.schema.routes import Route
+from bridge.config.schema.server import Server
+from bridge.config.units import Duration, off_is_none
+
+DAY = 86400.0
+
+
+class Retention(Section):
+    events: Duration = Field(default=DAY, description="how long the events of runs are kept")
+    history: Duration = Field(default=90 * DAY, description="how long threads and messages are kept")
+
+
+def _a_second(value: float) -> float:
+    """Shorter ones would take a busy process for a dead one."""
+    if value < 1:
+        raise expected("at least 1s")
+    return value
+
+
+class Stores(Section):
+    history: Annotated[HistoryUrl | None, BeforeValidator(off_is_none)] = Field(
+        default="sqlite:///data/bridge.db",
+        description="conversations that the two sides need kept, and stored answers: sqlite or postgresql; off = none",
+        json_schema_extra=or_off_word,
+        repr=False,
+    )
+    runs: RunsUrl = Field(
+        default="sqlite:///data/bridge.db", description="events, queue, cancels, leases: sqlite or redis", repr=False
+    )
+    attachments: AttachmentsUrl = Field(
+        default="file:///data/attachments", description="uploaded files: file or s3", repr=False
+    )
+    lease: Annotated[Duration, AfterValidator(_a_second)] = Field(
+        default=10.0,
+        description="silence after which a process counts as dead: its runs end, its turns go to others; at least 1s",
+    )
+    retention: Retention = Field(default_factory=Retention, description="how long things are kept")
+
+
+class Speech(Section):
+    url: Url = Field(description="base URL of an OpenAI-compatible service with /audio/transcriptions")
+    api_key: OptionalSecret = Field(default=None, description="its key; empty = none")
+    model: Text = Field(default="whisper-1", description="model that transcribes")
+
+
+class Config(Section):
+    """The whole configuration of one bridge."""
+
+    server: Server = Field(default_factory=Server, description="how and for whom to serve")
+    backends: dict[str, Backend] = Field(description="name -> something that answers")
+    routes: tuple[Route, ...] = Field(min_length=1, description="what frontends find, and where")
+    stores: Stores = Field(default_factory=Stores, description="where state is kept")
+    speech: Speech | None = Field(default=None, description="speech to text; absent = not offered")
+
+    _notices: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def notices(self) -> list[str]:
+        """A sentence for each key that was given, is well formed, and is not used by this version."""
+        return list(self._notices)
+
+    def describe(self) -> list[str]:
+        """The route table, a line for each endpoint: method, path, dialect, and the backends behind it."""
+        rows = []
+        for route in self.routes:
+            ways = ", ".join(f"{name} ({self.backends[name].dialect})" for name in route.backends)
+            for path, endpoint in route.endpoints():
+                rows.append(f"{endpoint.method:<6} {path}  {route.dialect} -> {ways}")
+            if route.path is None:
+                rows.append(f"{'gRPC':<6} {route.listen} {route.agent_id}  {route.dialect} -> {ways}")
+        return rows

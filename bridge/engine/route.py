@@ -1,0 +1,125 @@
+"""What is served where, and for whom: the values that `Bridge` works on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.codec import (
+    ANSWER_FEATURES,
+    REQUEST_FEATURES,
+    Card,
+    Dialect,
+    ModelInfo,
+    Operation,
+    Options,
+    entries,
+    offers,
+)
+from bridge.codec.naming import is_pattern, pick
+from bridge.errors import BackendError, ErrorCode, RequestError
+from bridge.model import Request
+from bridge.pipeline import Backend, Group, StageFactory
+
+if TYPE_CHECKING:
+    from bridge.config import Places
+
+LIBRARY = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), client_runs_calls=False)
+"""The card of a caller who takes our events as they are."""
+
+
+@dataclass(slots=True)
+class Route:
+    """What one mount path serves. `models` maps model names and globs to backends, `modes` the dialect's modes; where
+    both are None, `group` serves all.
+
+    A route over gRPC has an agent id at the address `listen` (`host:port`); its path then only names it.
+    """
+
+    dialect: Dialect
+    path: str
+    options: Options
+    group: Group | None = None
+    models: dict[str, Group] | None = None
+    stages: tuple[StageFactory, ...] = ()
+    passthrough: bool = False
+    durable: bool = False
+    modes: dict[str, Group] | None = None
+    listen: str | None = None
+    agent_id: str | None = None
+    limits: Places | None = None
+
+    def serves(self, operation: Operation) -> bool:
+        """Whether one of its endpoints is for this."""
+        return offers(self.dialect.surface, operation)
+
+    def group_for(self, request: Request) -> Group:
+        """The backends for a request. Raises `RequestError` (not_found) for a model that the route does not list."""
+        if self.modes is not None:
+            return self.modes[self.dialect.mode_of(request) or self.dialect.modes[0]]
+        if self.group is not None:
+            return self.group
+        models = self.models or {}
+        found = pick(models, request.model or "")
+        if found is None:
+            known = ", ".join(n for n in models if not is_pattern(n))
+            hint = f" Known: {known}." if known else ""
+            raise RequestError(
+                f"The model {(request.model or '')[:80]!r} does not exist on this route.{hint}",
+                code=ErrorCode.NOT_FOUND,
+                param="model",
+                backend_code="model_not_found",
+            )
+        return found
+
+    @property
+    def groups(self) -> list[Group]:
+        """What its requests may be sent to."""
+        return [self.group] if self.group is not None else list((self.models or self.modes or {}).values())
+
+    @property
+    def backends(self) -> list[Backend]:
+        """Its backends, each once."""
+        return list({b.name: b for group in self.groups for b in group.members}.values())
+
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether its clients may name earlier answers, where there is a store for them."""
+        return not (self.passthrough or self.durable) and self.dialect.keeps_answers(self.options)
+
+    @property
+    def in_background(self) -> bool:
+        """Whether kept answers may be made while their clients are away."""
+        return self.keeps_answers and self.serves(Operation.CANCEL)
+
+    async def list_models(self) -> list[ModelInfo]:
+        """The configured models, and the backend's own when one backend serves the route.
+
+        Raises `BackendError` when the backend does not answer and nothing is configured.
+        """
+        names = [n for n in self.models or {} if not is_pattern(n)]
+        names += [n for backend in (self.group.members if self.group else ()) for n in backend.names.listed]
+        listed = {n: ModelInfo(n) for n in names}
+        only = self.backends[0] if len(self.backends) == 1 else None
+        if only is not None and (self.models is None or any(is_pattern(n) for n in self.models)):
+            try:
+                for info in await only.models():
+                    listed.setdefault(info.id, info)
+            except BackendError as error:
+                # Many backends have no such list; that is no fault of the client who asks.
+                if not listed and error.code not in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_REQUEST):
+                    raise
+        if not listed and only is not None:
+            listed[only.name] = ModelInfo(only.name)
+        return list(listed.values())
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who asks, and what of his request travels on beside its body. `owner` is whose conversations he may continue."""
+
+    owner: str = ""
+    request_id: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    raw_body: bytes | None = None

@@ -1,0 +1,147 @@
+"""Leaves a failing backend alone for a while, then lets one request find out whether it is back.
+
+Why not a library: those that were looked at (purgatory 3.0, pybreaker 1.4, aiobreaker 1.2) wrap a call and take its
+return for success and its exception for failure. A stream has returned long before it is cut, and its failures are
+events; aiobreaker rests since 2021, pybreaker is asynchronous with Tornado only, and none of them holds back the
+others while the first one probes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+
+from bridge.errors import BackendError, ErrorCode, Failure
+
+log = logging.getLogger("bridge.breaker")
+
+_FAULTS = frozenset(
+    {
+        ErrorCode.BACKEND_UNAVAILABLE,
+        ErrorCode.BACKEND_TIMEOUT,
+        ErrorCode.BACKEND_ERROR,
+        ErrorCode.BACKEND_PROTOCOL,
+        ErrorCode.OVERLOADED,
+        ErrorCode.TRUNCATED_STREAM,
+    }
+)
+
+_OURS = frozenset({ErrorCode.RUN_TIMEOUT, ErrorCode.INTERNAL, ErrorCode.CANCELED})
+"""What ends a run without a word about its backend."""
+
+
+def is_fault(failure: Failure) -> bool:
+    """Whether a failure says that the backend is broken: not reached, silent, a 5xx, nonsense, a cut stream.
+
+    A 4xx is an answer, also where its code is one of those above.
+    """
+    return failure.code in _FAULTS and not 400 <= failure.details.get("backend_status", 0) < 500
+
+
+class Breaker:
+    """Opens after `failures` in a row, for `open_for` seconds. Then it is half open: one call at a time, until one of
+    them is answered.
+
+    It lives in one process: others find out for themselves.
+    """
+
+    def __init__(
+        self, name: str, failures: int, open_for: float, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.name = name
+        self._most = failures
+        self._open_for = open_for
+        self._clock = clock
+        self._failures = 0
+        self._since: float | None = None
+        self.turn = 0
+        """Counts the changes of state: what was admitted before one says nothing of the time after."""
+        self.probe: Pass | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are refused, but for the one that probes."""
+        return self._since is not None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether `admit` would raise now."""
+        return self._since is not None and (self._left(self._since) > 0 or self.probe is not None)
+
+    def _left(self, since: float) -> float:
+        return since + self._open_for - self._clock()
+
+    def admit(self) -> Pass:
+        """Lets a call pass. Raises `BackendError` (overloaded) while the backend is left alone."""
+        if self._since is None:
+            return Pass(self)
+        if self.refuses:
+            raise BackendError(
+                "The backend failed several times in a row and is left alone for a while.",
+                code=ErrorCode.OVERLOADED,
+                headers={"retry-after": str(max(1, math.ceil(self._left(self._since))))},
+            )
+        self.probe = Pass(self)
+        return self.probe
+
+    def failed(self) -> None:
+        """One more failure, of a call that counts."""
+        self._failures += 1
+        if self.is_open or self._failures >= self._most:
+            log.warning("backend %s is left alone for %g s: %d failures", self.name, self._open_for, self._failures)
+            self._change(self._clock())
+
+    def succeeded(self) -> None:
+        """A call that counts went well."""
+        self._failures = 0
+        if self.is_open:
+            log.info("backend %s answers again", self.name)
+            self._change(None)
+
+    def _change(self, since: float | None) -> None:
+        self._since, self.probe = since, None
+        self.turn += 1
+
+
+class Pass:
+    """What one call that was let through reports. After `ended` or `dropped` it says nothing more."""
+
+    def __init__(self, breaker: Breaker) -> None:
+        self._breaker = breaker
+        self._turn = breaker.turn
+        self._over = False
+
+    @property
+    def _counts(self) -> bool:
+        return self._turn == self._breaker.turn
+
+    def answered(self) -> None:
+        """The first content came. The one that probes has found out what it was to find out."""
+        if self._breaker.probe is self:
+            self._breaker.succeeded()
+            self._turn = self._breaker.turn
+
+    def ended(self, failure: Failure | None) -> None:
+        """The call is over. What is no fault of the backend neither counts nor forgives, but a 4xx ends the probing:
+        somebody answered.
+        """
+        if self._over or not self._counts:
+            return
+        self._over = True
+        if failure is not None and is_fault(failure):
+            self._breaker.failed()
+        elif failure is None:
+            self._breaker.succeeded()
+        elif self._breaker.probe is self:
+            if failure.code in _OURS:
+                self._breaker.probe = None
+            else:
+                self._breaker.succeeded()
+
+    def dropped(self) -> None:
+        """Nobody waits for the call any more: it says nothing of the backend, and somebody else may probe."""
+        self._over = True
+        if self._breaker.probe is self:
+            self._breaker.probe = None

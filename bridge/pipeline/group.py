@@ -1,0 +1,46 @@
+"""The backends that one route, model or mode may use, and the order in which a request asks them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+from bridge.pipeline.backend import Backend
+
+
+class Group:
+    """One backend, or several: in order, each the fallback of the one before; or with weights, sharing the load.
+
+    With weights a request is drawn by its conversation (weighted rendezvous hashing): every process sends one
+    conversation to the same backend without anything being shared, for its memory and its cache of prompts. The others
+    follow as fallbacks.
+    """
+
+    def __init__(self, members: Sequence[Backend], weights: Sequence[int] | None = None) -> None:
+        self.members = list(members)
+        self._weights = dict(zip((m.name for m in members), weights, strict=True)) if weights else None
+
+    def order(self, key: str) -> list[Backend]:
+        """The members for the conversation `key`, first choice first."""
+        weights = self._weights
+        if weights is None:
+            return self.members
+        return sorted(self.members, key=lambda member: _distance(member.name, key) / weights[member.name])
+
+    @property
+    def names(self) -> str:
+        """Its members' names with commas between them, for people."""
+        return ",".join(member.name for member in self.members)
+
+    @property
+    def shares_talks(self) -> bool:
+        """Whether one conversation may reach several backends of which one keeps it by itself: none of them has all."""
+        return len(self.members) > 1 and any(member.card.keeps_history for member in self.members)
+
+
+def _distance(name: str, key: str) -> float:
+    """A number that is distributed exponentially over keys: the least of several, each divided by its weight, is of
+    one name as often as its weight says."""
+    digest = hashlib.blake2b(f"{name}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return -math.log((int.from_bytes(digest) + 1) / (2**64 + 1))

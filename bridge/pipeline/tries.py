@@ -1,0 +1,87 @@
+"""How often and how soon a call is repeated. The only layer that does: neither the transports nor the session retry,
+but for a reused connection that turned out to be closed (`bridge.transports.http`)."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+
+from bridge.errors import ErrorCode, Failure
+
+_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+_RESERVE = 10.0
+
+_OURS = frozenset({ErrorCode.BACKEND_AUTH, ErrorCode.BACKEND_PROTOCOL})
+"""Failures that stay as long as the backend's configuration does, and that no client can mend."""
+
+
+def may_repeat(failure: Failure) -> bool:
+    """Whether the same backend may answer when it is asked again; a 409 is one of its locks (openai-chat, "Errors")."""
+    return failure.may_retry or failure.details.get("backend_status") == 409
+
+
+def may_ask_elsewhere(failure: Failure) -> bool:
+    """Whether another backend may do better; what is the client's fault is refused by all of them."""
+    return may_repeat(failure) or failure.code in _OURS
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`attempts` tries in all; waits `backoff * 2**n` seconds with jitter, at most `max_backoff`.
+
+    `budget` is the share of requests that may be repeated in the long run.
+    """
+
+    attempts: int = 1
+    backoff: float = 0.5
+    max_backoff: float = 8.0
+    budget: float = 0.2
+
+    def pause(self, failure: Failure, attempt: int) -> float | None:
+        """Seconds until the try after the `attempt`-th: what the backend asked for, else doubling with jitter.
+
+        None when it asked for more patience than there is.
+        """
+        asked = asked_pause(failure)
+        if asked is not None:
+            return asked if asked <= self.max_backoff else None
+        pause: float = min(self.backoff * 2 ** (attempt - 1), self.max_backoff)
+        return pause * random.uniform(0.5, 1.0)
+
+
+class Budget:
+    """Keeps repeated calls a share of all: each request saves `share` of a repetition, up to ten of them.
+
+    It begins full, so that a rare failure is always repeated; a backend that fails all the time is called
+    `1 + share` times per request, not `attempts` times.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._saved = _RESERVE if share else 0.0
+
+    def called(self) -> None:
+        """A request is sent for the first time."""
+        self._saved = min(self._saved + self._share, _RESERVE)
+
+    def take(self) -> bool:
+        """Whether one may be sent again; takes it from what is saved."""
+        if self._saved < 1:
+            return False
+        self._saved -= 1
+        return True
+
+
+def asked_pause(failure: Failure, clock: Callable[[], float] = time.time) -> float | None:
+    """The seconds to wait in a `Retry-After`, which may also be a date (RFC 9110, section 10.2.3); None without one."""
+    asked = failure.headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(asked):
+        return float(asked)
+    try:
+        return max(0.0, parsedate_to_datetime(asked).timestamp() - clock())
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None

@@ -1,0 +1,133 @@
+"""How much is served at the same time, and how often somebody may ask: for the server, each route and each user."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bridge.errors import BackendError, ErrorCode
+from bridge.stores import Rates, open_rates
+
+if TYPE_CHECKING:
+    from bridge.config import Config, Places
+
+
+class Gate:
+    """At most `concurrent` runs at once and `queue` waiting; None = no limit. Used as an async context manager."""
+
+    def __init__(self, concurrent: int | None, queue: int | None, what: str = "The bridge") -> None:
+        """`what` is at its limit, in the refusal."""
+        self._places = asyncio.Semaphore(concurrent) if concurrent else None
+        self._queue = queue
+        self._what = what
+        self._waiting = 0
+
+    async def __aenter__(self) -> None:
+        """Takes a place. Raises `BackendError` (overloaded) when the queue is full."""
+        places = self._places
+        if places is None:
+            return
+        if places.locked():
+            if self._queue is not None and self._waiting >= self._queue:
+                raise BackendError(
+                    f"{self._what} is at its limit of runs at once; try again in a moment.",
+                    code=ErrorCode.OVERLOADED,
+                    headers={"retry-after": "1"},
+                )
+            self._waiting += 1
+            try:
+                await places.acquire()
+            finally:
+                self._waiting -= 1
+        else:
+            await places.acquire()
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._places is not None:
+            self._places.release()
+
+
+class Limits:
+    """The limits of a server, and of its users. `close` it when the server ends."""
+
+    def __init__(self, gate: Gate, each: int | None = None, rates: Rates | None = None) -> None:
+        """`each`: how many requests of one user at the same time."""
+        self.gate = gate
+        self._each = each
+        self._rates = rates
+        self._busy: Counter[str] = Counter()
+
+    @classmethod
+    def of(cls, config: Config) -> Limits:
+        """What the configuration says. Raises `ConfigError` when Redis is to count and its package is missing."""
+        limits = config.server.limits
+        gate, per_key = Gate(limits.concurrent, limits.queue), limits.per_key
+        if per_key is None:
+            return cls(gate)
+        per_minute = per_key.requests_per_minute
+        return cls(gate, per_key.concurrent, open_rates(config.stores.runs, per_minute) if per_minute else None)
+
+    async def asked(self, user: str) -> None:
+        """Counts a request of this user. Raises `BackendError` (rate_limited) when it came too soon."""
+        if self._rates is None:
+            return
+        wait = await self._rates.ask(user)
+        if wait:
+            raise _limited("There were too many requests with this key in a minute.", wait)
+
+    @asynccontextmanager
+    async def one_of(self, user: str) -> AsyncIterator[None]:
+        """A request of this user, while it is served or waits. Raises `BackendError` (rate_limited)."""
+        if self._each is not None and self._busy[user] >= self._each:
+            raise _limited(f"This key has {self._each} requests at the same time already, its limit.", 1)
+        self._busy[user] += 1
+        try:
+            yield
+        finally:
+            self._busy[user] -= 1
+            if not self._busy[user]:
+                del self._busy[user]
+
+    async def close(self) -> None:
+        if self._rates is not None:
+            await self._rates.close()
+
+    def at(self, places: Places | None) -> Door:
+        """The way in of one route, which may have limits of its own."""
+        own = Gate(places.concurrent, places.queue, "This route") if places is not None else None
+        return Door(self, own, each=self._each is not None)
+
+
+class Door:
+    """The way in of one route."""
+
+    def __init__(self, limits: Limits, own: Gate | None, *, each: bool) -> None:
+        self.limits = limits
+        self._own = own
+        self._plain = own is None and not each
+
+    def place(self, user: str) -> AbstractAsyncContextManager[None]:
+        """A place for one run of this user: within his own limit, then the route's, then the server's.
+
+        Entering raises `BackendError`: rate_limited for the user's limit, overloaded for the others.
+        """
+        return self.limits.gate if self._plain else self._places(user)
+
+    @asynccontextmanager
+    async def _places(self, user: str) -> AsyncIterator[None]:
+        async with self.limits.one_of(user):
+            if self._own is None:
+                async with self.limits.gate:
+                    yield
+            else:
+                async with self._own, self.limits.gate:
+                    yield
+
+
+def _limited(message: str, wait: float) -> BackendError:
+    headers = {"retry-after": str(math.ceil(wait))}
+    return BackendError(message, code=ErrorCode.RATE_LIMITED, headers=headers)

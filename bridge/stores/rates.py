@@ -1,0 +1,101 @@
+"""How often somebody may ask: counted in this process, or in Redis for all that share it.
+
+The rule is GCRA (ITU-T I.371), a leaky bucket in one number: the moment at which all that was asked would be paid off
+at the allowed pace. Somebody who was quiet for a minute may ask a minute's worth at once, and then at that pace.
+
+Why not `limits` (5.8, MIT): its storage in memory starts a task for each request, which visits every key with a hop
+to a thread, and its Redis side allows no client newer than 7, ours is 8.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+log = logging.getLogger("bridge.rates")
+
+MINUTE = 60.0
+_MANY = 10_000
+
+_SCRIPT = """
+local t = redis.call('TIME')
+local now = t[1] * 1000 + t[2] / 1000
+local due = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now)
+local wait = due - now - tonumber(ARGV[2])
+if wait > 0 then return math.ceil(wait) end
+due = due + tonumber(ARGV[1])
+redis.call('SET', KEYS[1], string.format('%.3f', due), 'PX', math.ceil(due - now) + 1)
+return 0
+"""
+"""KEYS: one name's. ARGV: milliseconds between two requests, and how many ahead of that pace are allowed."""
+
+
+class Rates(Protocol):
+    """The pace of many names, the same for each."""
+
+    async def ask(self, name: str) -> float:
+        """Counts a request of this name and gives 0; or, when it may not ask now, the seconds until it may."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class LocalRates:
+    """Counted in this process."""
+
+    def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every = MINUTE / per_minute
+        self._ahead = MINUTE - self._every
+        self._clock = clock
+        self._due: dict[str, float] = {}
+        self._tidy_at = _MANY
+
+    async def ask(self, name: str) -> float:
+        now = self._clock()
+        due = max(self._due.get(name, now), now)
+        wait = due - now - self._ahead
+        # What is left of a wait after adding and subtracting floats is no wait.
+        if wait > 1e-6:
+            return wait
+        self._due[name] = due + self._every
+        if len(self._due) > self._tidy_at:
+            self._due = {n: d for n, d in self._due.items() if d > now}
+            self._tidy_at = max(_MANY, 2 * len(self._due))
+        return 0.0
+
+    async def close(self) -> None:
+        self._due.clear()
+
+
+class RedisRates:
+    """Counted in Redis, on its clock. While it does not answer each process counts by itself: clients go on."""
+
+    def __init__(self, client: Any, prefix: str, per_minute: int) -> None:
+        from redis.exceptions import RedisError
+
+        self._failures = (RedisError, OSError, TimeoutError)
+        self._client = client
+        self._prefix = prefix
+        self._every = MINUTE / per_minute
+        self._script = client.register_script(_SCRIPT)
+        self._here = LocalRates(per_minute)
+        self._lost = False
+
+    async def ask(self, name: str) -> float:
+        every = self._every * 1000
+        try:
+            wait = await self._script(keys=[f"{self._prefix}:rate:{name}"], args=[every, MINUTE * 1000 - every])
+        except self._failures as error:
+            if not self._lost:
+                log.warning("requests are counted by each process alone: Redis: %s", type(error).__name__)
+            self._lost = True
+            return await self._here.ask(name)
+        if self._lost:
+            log.info("requests are counted in Redis again")
+        self._lost = False
+        return float(wait) / 1000
+
+    async def close(self) -> None:
+        await self._client.aclose()

@@ -1,0 +1,240 @@
+"""How much is served at once and how often: for each user, each route, the server; in one process and in several."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from redis import asyncio as redis
+
+from bridge.stores import open_rates
+from bridge.stores.rates import LocalRates
+from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
+from tests.stores.run_engines import redis_server  # noqa: F401
+
+HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+ANN, BOB = {"authorization": "Bearer key-ann"}, {"x_api_key": "key-bob"}
+KEYS = [{"name": "ann", "key": "key-ann"}, {"name": "bob", "key": "key-bob"}]
+
+
+def config(url: str | None = None, *, route: dict[str, Any] | None = None, **limits: Any) -> dict[str, Any]:
+    backend = {"dialect": "openai-chat", "url": url} if url else {"dialect": "demo"}
+    return {
+        "server": {"auth": {"keys": KEYS}, "limits": limits},
+        "backends": {"it": backend},
+        "routes": [
+            {"dialect": "openai-chat", "path": "/v1", "backend": "it", **(route or {})},
+            {"dialect": "anthropic-messages", "path": "/claude/v1", "backend": "it"},
+        ],
+    }
+
+
+class Busy:
+    """A backend that answers when it is told to."""
+
+    def __init__(self, backend: FakeBackend) -> None:
+        self.backend = backend
+        self.release = asyncio.Event()
+        self.arrived = asyncio.Queue[None]()
+        backend.says("done")
+        self._speak = backend.script
+        backend.plays(self._play)
+
+    async def _play(self, exchange: Exchange) -> None:
+        self.arrived.put_nowait(None)
+        await self.release.wait()
+        assert self._speak is not None
+        await self._speak(exchange)
+
+
+@asynccontextmanager
+async def busy() -> AsyncIterator[Busy]:
+    async with fake_backend("openai-chat") as backend:
+        yield Busy(backend)
+
+
+# ---------------------------------------------------------------------- how often
+
+
+async def test_requests_of_a_key_in_a_minute() -> None:
+    async with serving(config(per_key={"requests_per_minute": 3})) as base:
+        url = f"{base}/v1/chat/completions"
+        assert [(await post(url, HELLO, **ANN)).status for _ in range(3)] == [200] * 3
+        refused = await post(url, HELLO, **ANN)
+        assert (refused.status, refused.json["error"]["code"]) == (429, "rate_limit_exceeded")
+        assert refused.json["error"]["message"] == "There were too many requests with this key in a minute."
+        assert 1 <= int(refused.headers["retry-after"]) <= 20
+        # Another key has its own; another dialect its own words.
+        assert (await post(url, HELLO, **BOB)).status == 200
+        other = await post(f"{base}/claude/v1/messages", {**HELLO, "max_tokens": 9}, **ANN)
+        assert (other.status, other.json["error"]["type"]) == (429, "rate_limit_error")
+        # Lists and counts are requests, too; a key that is none has no minute.
+        assert (await ask("GET", f"{base}/v1/models", headers={"authorization": "Bearer key-ann"})).status == 429
+        assert [(await post(url, HELLO, authorization="Bearer x")).status for _ in range(5)] == [401] * 5
+        assert (await ask("GET", f"{base}/healthz")).status == 200
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_the_pace() -> None:
+    clock = Clock()
+    rates = LocalRates(60, clock=clock)
+    assert [await rates.ask("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
+    clock.now += 0.5
+    assert await rates.ask("a") == pytest.approx(0.5)
+    clock.now += 0.5
+    assert [await rates.ask("a") for _ in range(2)] == [0, pytest.approx(1)]
+    clock.now += 3600
+    assert [await rates.ask("a") for _ in range(61)] == [0] * 60 + [pytest.approx(1)]
+    assert await rates.ask("b") == 0
+
+
+async def test_names_that_ask_no_more_are_forgotten() -> None:
+    clock = Clock()
+    rates = LocalRates(60, clock=clock)
+    for number in range(10_000):
+        await rates.ask(f"n{number}")
+    clock.now += 120
+    for number in range(2):
+        await rates.ask(f"m{number}")
+    assert len(rates._due) == 2
+
+
+async def test_processes_with_one_redis_count_together(redis_server: str) -> None:  # noqa: F811
+    url = f"{redis_server}?prefix=limits{free_port()}"
+    one, other = open_rates(url, 4), open_rates(url, 4)
+    try:
+        assert [await rates.ask("ann") for rates in (one, other, one, other)] == [0] * 4
+        assert 14 < await one.ask("ann") <= 15
+        assert 14 < await other.ask("ann") <= 15
+        assert await other.ask("bob") == 0
+        async with redis.Redis.from_url(redis_server) as db:
+            (key,) = [key async for key in db.scan_iter(match="*:rate:bob")]
+            assert 0 < await db.pttl(key) <= 15_001, "it goes when it says nothing any more"
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_two_bridges_with_one_redis(redis_server: str) -> None:  # noqa: F811
+    setup = config(per_key={"requests_per_minute": 2})
+    setup["stores"] = {"runs": f"{redis_server}?prefix=limits{free_port()}"}
+    async with serving({**setup}) as one, serving({**setup}) as other:
+        replies = [await post(f"{base}/v1/chat/completions", HELLO, **ANN) for base in (one, other, one, other)]
+        assert [reply.status for reply in replies] == [200, 200, 429, 429]
+
+
+async def test_without_its_redis_each_process_counts(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    setup = config(per_key={"requests_per_minute": 2})
+    setup["stores"] = {"runs": f"redis://:secret@127.0.0.1:{free_port()}/0"}
+    async with serving(setup) as base:
+        replies = [await post(f"{base}/v1/chat/completions", HELLO, **ANN) for _ in range(3)]
+        assert [reply.status for reply in replies] == [200, 200, 429]
+    told = [record.getMessage() for record in caplog.records if record.name == "bridge.rates"]
+    assert told == ["requests are counted by each process alone: Redis: ConnectionError"]
+
+
+# ---------------------------------------------------------------------- how much at once
+
+
+async def test_requests_of_a_key_at_the_same_time() -> None:
+    async with busy() as it, serving(config(it.backend.url, per_key={"concurrent": 1})) as base:
+        url = f"{base}/v1/chat/completions"
+        first = asyncio.create_task(post(url, HELLO, **ANN))
+        await it.arrived.get()
+        refused = await post(url, HELLO, **ANN)
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert refused.json["error"]["message"] == "This key has 1 requests at the same time already, its limit."
+        second = asyncio.create_task(post(url, HELLO, **BOB))
+        await it.arrived.get()
+        it.release.set()
+        assert [(await first).status, (await second).status] == [200, 200]
+        assert (await post(url, HELLO, **ANN)).status == 200, "its place is free again"
+
+
+async def test_a_client_that_leaves_gives_its_place_back() -> None:
+    async with busy() as it, serving(config(it.backend.url, per_key={"concurrent": 1})) as base:
+        url = f"{base}/v1/chat/completions"
+        client = asyncio.create_task(post(url, HELLO, **ANN))
+        await it.arrived.get()
+        client.cancel()
+        await asyncio.wait_for(it.backend.seen[0].gone.wait(), 5)
+        it.release.set()
+        async with asyncio.timeout(5):
+            while (await post(url, HELLO, **ANN)).status != 200:
+                await asyncio.sleep(0.01)
+
+
+async def test_who_waits_counts_so_that_one_key_does_not_fill_the_queue() -> None:
+    setup = config("http://127.0.0.1:9", concurrent=1, queue=5, per_key={"concurrent": 2})
+    async with busy() as it:
+        setup["backends"]["it"]["url"] = it.backend.url
+        async with serving(setup) as base:
+            url = f"{base}/v1/chat/completions"
+            first = asyncio.create_task(post(url, HELLO, **ANN))
+            await it.arrived.get()
+            others = [asyncio.create_task(post(url, HELLO, **ANN)) for _ in range(3)]
+            done, waiting = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+            while len(done) < 2:
+                done, waiting = await asyncio.wait(others, timeout=0.01)
+            assert [(await task).status for task in done] == [429, 429]
+            it.release.set()
+            assert [(await task).status for task in (first, *waiting)] == [200, 200]
+
+
+async def test_a_route_has_places_of_its_own() -> None:
+    async with busy() as it:
+        setup = config(it.backend.url, route={"limits": {"concurrent": 1, "queue": 0}})
+        async with serving(setup) as base:
+            url = f"{base}/v1/chat/completions"
+            first = asyncio.create_task(post(url, HELLO, **ANN))
+            await it.arrived.get()
+            refused = await post(url, HELLO, **BOB)
+            assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+            assert refused.json["error"]["message"].startswith("This route is at its limit")
+            other = asyncio.create_task(post(f"{base}/claude/v1/messages", {**HELLO, "max_tokens": 9}, **BOB))
+            await it.arrived.get()
+            it.release.set()
+            assert [(await first).status, (await other).status] == [200, 200]
+
+
+async def test_a_durable_route_obeys(tmp_path: Any) -> None:
+    async with busy() as it:
+        setup = config(it.backend.url, route={"durable": True}, per_key={"concurrent": 1})
+        setup["stores"] = {"runs": f"sqlite:///{tmp_path}/runs.db"}
+        async with serving(setup) as base:
+            url = f"{base}/v1/chat/completions"
+            first = asyncio.create_task(post(url, HELLO, **ANN))
+            await it.arrived.get()
+            assert (await post(url, {**HELLO, "n": 1}, **ANN)).status == 429
+            it.release.set()
+            assert (await first).status == 200
+
+
+# ---------------------------------------------------------------------- how long
+
+
+@pytest.mark.parametrize("line", [b"x-long: " + b"a" * 20_000, b"\r\n".join(b"x-%d: a" % n for n in range(5000))])
+async def test_a_head_that_is_too_long_is_refused_and_not_logged(line: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving(config()) as base:
+        port = int(base.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /v1/models HTTP/1.1\r\nhost: x\r\n" + line + b"\r\n\r\n")
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        assert answer.startswith(b"HTTP/1.0 400 ")
+        assert "aaaa" not in caplog.text
+        assert "Traceback" not in caplog.text
+        assert "not understood" in caplog.text
+        assert (await ask("GET", f"{base}/healthz")).status == 200
