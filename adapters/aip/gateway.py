@@ -83,7 +83,8 @@ class Gateway(Hub):
         self._timeout = heartbeat_timeout
         self._own = {name: (options_of(agent), info_of(name, address, agent)) for name, agent in agents.items()}
         self._address = address
-        self._is_gateway = any(options.mode == "gateway" for options, _ in self._own.values())
+        # A gateway without agents of its own is one, too.
+        self._is_gateway = not self._own or any(options.mode == "gateway" for options, _ in self._own.values())
         self._live: set[str] = set()
         self._watching: dict[str, tuple[set[str], list[bytes]]] = {}
         self._methods: dict[str, Callable[[bytes, float], Reply]] = {

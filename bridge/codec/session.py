@@ -174,7 +174,14 @@ class Serve:
     session: CalleeSession
 
 
-Reply = Respond | Refuse | Forward | Dial | Serve | Watch
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """One of our own tools answers this single message."""
+
+    node: str
+
+
+Reply = Respond | Refuse | Forward | Dial | Serve | Handle | Watch
 
 
 class Member(Protocol):

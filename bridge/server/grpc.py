@@ -1,7 +1,7 @@
-"""The gRPC server: the routes that have an address, each as an agent there. A handler per operation, none per dialect.
+"""The gRPC server of one address: agents, tools, or a gateway to them. A handler per operation, none per dialect.
 
-Whom a message is for is the dialect's to say (`bridge.codec.session.Hub`); what is moved, dialed, run and waited for is
-here. Messages stay bytes.
+Whom a message is for is the dialect's to say (`bridge.codec.session.Hub`), who answers it the `Host`'s; what is moved,
+dialed and waited for is here. Messages stay bytes. What routes of a bridge are served so is in `bridge.server.agents`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 import grpc.aio
@@ -23,19 +23,16 @@ from bridge.codec.session import (
     Channel,
     Dial,
     Forward,
+    Handle,
     Hub,
     Member,
-    OwnAgent,
     Refuse,
     Reply,
     Respond,
     Serve,
     Watch,
 )
-from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
-from bridge.server.access import Gate
-from bridge.server.conversation import Conversation, Turns
 from bridge.transports.grpc import channel_options, open_channel
 
 log = logging.getLogger("bridge.grpc")
@@ -46,37 +43,31 @@ _FORWARD_TIMEOUT = 60.0
 """Seconds for a single message that is handed on: such a call always has a deadline."""
 
 
-def servers(bridge: Bridge, gate: Gate) -> list[GrpcServer]:
-    """A server for each address that routes of the bridge name."""
-    found: dict[tuple[str, Dialect], list[Route]] = {}
-    for route in bridge.routes:
-        if route.listen is not None:
-            found.setdefault((route.listen, route.dialect), []).append(route)
-    return [GrpcServer(bridge, gate, address, routes) for (address, _), routes in found.items()]
+class Host(Protocol):
+    """Who answers for the agents and tools that live at an address."""
+
+    async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
+        """A whole session with one of our agents; it ends soon after `leaving` is set."""
+        ...
+
+    async def call(self, reply: Handle, body: bytes) -> Respond | Refuse:
+        """One call of one of our tools."""
+        ...
 
 
 class GrpcServer:
-    """The agents at one address. `start` it inside the running loop, `stop` it before the loop ends."""
+    """What is served at one address. `start` it inside the running loop, `stop` it before the loop ends."""
 
-    def __init__(self, bridge: Bridge, gate: Gate, address: str, routes: Sequence[Route]) -> None:
-        """Raises `ConfigError` when the routes disagree on how the address is served."""
+    def __init__(
+        self, address: str, dialect: Dialect, hub: Hub, settings: Channel, host: Host, members: Sequence[Member] = ()
+    ) -> None:
         self.address = address
-        dialect = routes[0].dialect
-        settings = [dialect.channel(route.options) for route in routes]
-        if len({(s.ca, s.cert, s.key, s.max_message) for s in settings}) > 1:
-            raise ConfigError(f"routes at {address} share one server, so that tls and max_message must be the same.")
-        self._settings: Channel = settings[0]
-        self._routes = {route.agent_id or "": route for route in routes}
-        agents = {
-            name: OwnAgent(route.options, tuple(b.card for b in route.backends)) for name, route in self._routes.items()
-        }
-        self._hub: Hub = dialect.hub(address, agents)
-        found = [dialect.member(address, name, agent) for name, agent in agents.items()]
-        self._members = [member for member in found if member is not None]
-        if len({(m.gateway, m.address) for m in self._members}) < len(self._members):
-            raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
-        self._handlers = _Handlers(dialect, self)
-        self._turns = Turns(bridge, gate)
+        self._hub = hub
+        self._settings = settings
+        self._host = host
+        self._members = list(members)
+        self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
+        self._handlers = _Handlers(self._endpoints, self)
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._busy: Counter[str] = Counter()
         self._server: grpc.aio.Server | None = None
@@ -98,9 +89,13 @@ class GrpcServer:
             raise OSError(f"the agents' address {self.address} cannot be listened on") from None
         await server.start()
         self._server = server
-        loop = asyncio.get_running_loop()
-        chores = [self._clean(), *(self._stay(member) for member in self._members)]
-        self._chores = [loop.create_task(chore) for chore in chores]
+        self._chores = [asyncio.get_running_loop().create_task(self._clean())]
+        for member in self._members:
+            self.join(member)
+
+    def join(self, member: Member) -> None:
+        """Keeps one of our nodes known at a foreign gateway from now on, until this server stops."""
+        self._chores.append(asyncio.get_running_loop().create_task(self._stay(member)))
 
     async def stop(self, grace: float) -> None:
         """Takes no more; turns that run have `grace` seconds, and idle sessions are told goodbye now."""
@@ -189,6 +184,8 @@ class GrpcServer:
             reply = await self._dial(reply)
         if isinstance(reply, Forward):
             return await self._forward(reply, body, rpc)
+        if isinstance(reply, Handle):
+            reply = await self._host.call(reply, body)
         if isinstance(reply, Respond):
             return reply.body
         return await _refuse(rpc, reply)
@@ -232,9 +229,7 @@ class GrpcServer:
         reply = self._hub.open(endpoint, first, time.monotonic())
         if isinstance(reply, Serve) and first is not None:
             try:
-                await Conversation(reply.session, self._routes[reply.agent], self._turns, rpc, self._leaving).run(
-                    first, self._settings.idle
-                )
+                await self._host.session(reply, first, rpc, self._leaving)
             finally:
                 self._hub.closed(reply.session.name)
         elif isinstance(reply, Forward) and first is not None:
@@ -285,8 +280,8 @@ async def _upwards(first: bytes, rpc: Any, stream: Any) -> None:
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the endpoint of a method and what serves its operation."""
 
-    def __init__(self, dialect: Dialect, server: GrpcServer) -> None:
-        self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
+    def __init__(self, endpoints: Mapping[str, Endpoint], server: GrpcServer) -> None:
+        self._endpoints = endpoints
         self._server = server
 
     def service(self, details: Any) -> Any:

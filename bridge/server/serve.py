@@ -57,7 +57,7 @@ def _agents(bridge: Bridge, state: State) -> list[GrpcServer]:
     """The servers of routes over gRPC; who has none of these does not load what they need."""
     if not any(route.listen for route in bridge.routes):
         return []
-    from bridge.server.grpc import servers
+    from bridge.server.agents import servers
 
     return servers(bridge, state.gate)
 

@@ -1,0 +1,54 @@
+"""The routes of a bridge that have an address: each is an agent there, and one server serves all that share it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.codec import Dialect
+from bridge.codec.session import Handle, OwnAgent, Refuse, Respond, Serve
+from bridge.engine import Bridge, Route
+from bridge.errors import ConfigError
+from bridge.server.access import Gate
+from bridge.server.conversation import Conversation, Turns
+from bridge.server.grpc import GrpcServer
+
+
+def servers(bridge: Bridge, gate: Gate) -> list[GrpcServer]:
+    """A server for each address that routes of the bridge name. Raises `ConfigError` when routes at one disagree."""
+    found: dict[tuple[str, Dialect], list[Route]] = {}
+    for route in bridge.routes:
+        if route.listen is not None:
+            found.setdefault((route.listen, route.dialect), []).append(route)
+    return [_server(bridge, gate, address, dialect, routes) for (address, dialect), routes in found.items()]
+
+
+def _server(bridge: Bridge, gate: Gate, address: str, dialect: Dialect, routes: Sequence[Route]) -> GrpcServer:
+    settings = [dialect.channel(route.options) for route in routes]
+    if len({(s.ca, s.cert, s.key, s.max_message) for s in settings}) > 1:
+        raise ConfigError(f"routes at {address} share one server, so that tls and max_message must be the same.")
+    by_agent = {route.agent_id or "": route for route in routes}
+    agents = {name: OwnAgent(route.options, tuple(b.card for b in route.backends)) for name, route in by_agent.items()}
+    found = [dialect.member(address, name, agent) for name, agent in agents.items()]
+    members = [member for member in found if member is not None]
+    if len({(m.gateway, m.address) for m in members}) < len(members):
+        raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
+    host = Agents(by_agent, Turns(bridge, gate), settings[0].idle)
+    return GrpcServer(address, dialect, dialect.hub(address, agents), settings[0], host, members)
+
+
+class Agents:
+    """See `bridge.server.grpc.Host`: sessions become runs of routes."""
+
+    def __init__(self, routes: dict[str, Route], turns: Turns, idle: float) -> None:
+        self._routes = routes
+        self._turns = turns
+        self._idle = idle
+
+    async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
+        route = self._routes[reply.agent]
+        await Conversation(reply.session, route, self._turns, rpc, leaving).run(first, self._idle)
+
+    async def call(self, reply: Handle, body: bytes) -> Respond | Refuse:
+        return Refuse("NOT_FOUND", "Receiver not found")
