@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bridge.codec import Endpoint, Fate, Feature
-from bridge.codec.session import Dial, Forward, Hub, OwnAgent, Refuse, Reply, Respond, Serve, Watch
+from bridge.codec.session import Dial, Forward, Handle, Hub, OwnAgent, Refuse, Reply, Respond, Serve, Watch
 
 from .callee import Callee
 from .generation import Generation, of_registration
@@ -281,6 +281,28 @@ class Gateway(Hub):
         for name in silent:
             self._drop(name)
         return silent
+
+
+class ToolNode(Gateway):
+    """The address of one tool: no sessions, no registry. A call for another receiver is refused as tools do."""
+
+    def __init__(self, address: str, tool_id: str) -> None:
+        super().__init__(address, {})
+        self._tool_id = tool_id
+
+    def call(self, endpoint: Endpoint, body: bytes, now: float) -> Reply:
+        if endpoint.path != CALL_TOOL:
+            return Refuse("UNIMPLEMENTED", "This is the address of a tool, not of a gateway.")
+        try:
+            receiver = ToolRequest.from_bytes(body).receiver_id
+        except ValueError as error:
+            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is no message of this method ({error}).")
+        if receiver not in ("", self._tool_id):
+            return Refuse("INTERNAL", f"Handling request failure: this is not the tool {receiver[:80]!r}")
+        return Handle(self._tool_id)
+
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float) -> Reply:
+        return Refuse("UNIMPLEMENTED", "This is the address of a tool, which has no sessions.")
 
 
 def _updated(body: bytes) -> Peer:

@@ -224,8 +224,7 @@ class GrpcServer:
     # ------------------------------------------------------------------ sessions
 
     async def session(self, endpoint: Endpoint, rpc: Any) -> None:
-        came = await rpc.read()
-        first = None if came is grpc.aio.EOF else came
+        first = await self._first(rpc)
         reply = self._hub.open(endpoint, first, time.monotonic())
         if isinstance(reply, Serve) and first is not None:
             try:
@@ -239,6 +238,15 @@ class GrpcServer:
                 self._hub.closed(reply.session or "")
         else:
             await _refuse(rpc, reply)
+
+    async def _first(self, rpc: Any) -> bytes | None:
+        """The message that opens a session; None when it ended without, or nobody says anything."""
+        try:
+            async with asyncio.timeout(self._settings.idle):
+                came = await rpc.read()
+        except TimeoutError:
+            return None
+        return None if came is grpc.aio.EOF else came
 
     async def _relay(self, forward: Forward, first: bytes, rpc: Any) -> None:
         """Both directions, message by message, until the node ends it."""
