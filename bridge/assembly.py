@@ -13,6 +13,7 @@ from bridge.pipeline import Backend, Retry, StageFactory, Timeouts
 from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import load as load_stage
 from bridge.pipeline.stages import load_object
+from bridge.pipeline.tools import ToolSource
 from bridge.speech import Speech
 from bridge.stores import Attachments, open_attachments
 
@@ -72,6 +73,7 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
     models = None if section.models is None else {m: backends[b] for m, b in section.models.items()}
     dialect = registry.get(section.dialect)
     modes = {mode: backends[name] for mode, name in section.by_mode(dialect.modes).items()}
+    tools_at = backends[section.tools] if section.tools is not None else None
     return Route(
         dialect,
         section.mount,
@@ -84,7 +86,16 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         modes or None,
         section.listen,
         section.agent_id,
+        _tools(tools_at),
+        tools_at,
+        section.max_tool_rounds,
     )
+
+
+def _tools(backend: Backend | None) -> ToolSource | None:
+    """The tools at a backend, which the configuration's checks let through only when its dialect offers some."""
+    found = getattr(backend, "tools", None)
+    return found if isinstance(found, ToolSource) else None
 
 
 def _stage(place: int, target: str) -> StageFactory:

@@ -35,6 +35,7 @@ from bridge.pipeline import Backend, CallInfo, Run, StageFactory, kept
 from bridge.pipeline.answers import Answers
 from bridge.pipeline.attached import Attached
 from bridge.pipeline.memory import Memory, Turn
+from bridge.pipeline.tools import ToolSource, with_tools
 
 if TYPE_CHECKING:
     from bridge.config import Config
@@ -65,6 +66,11 @@ class Route:
     modes: dict[str, Backend] | None = None
     listen: str | None = None
     agent_id: str | None = None
+    tools: ToolSource | None = None
+    """What the backends' models may call beside the client's tools."""
+    tools_at: Backend | None = None
+    """The backend where these are, when it is one; it is opened and closed with the others."""
+    max_tool_rounds: int = 8
 
     def serves(self, operation: Operation) -> bool:
         """Whether one of its endpoints is for this."""
@@ -98,6 +104,11 @@ class Route:
         """Its backends, each once."""
         every = [self.backend] if self.backend is not None else list((self.models or self.modes or {}).values())
         return list({b.name: b for b in every}.values())
+
+    @property
+    def opened(self) -> list[Backend]:
+        """Everything of it that has to be opened and closed."""
+        return self.backends if self.tools_at is None else [*self.backends, self.tools_at]
 
     @property
     def keeps_answers(self) -> bool:
@@ -186,7 +197,7 @@ class Bridge:
         if self._open is not None:
             return
         async with AsyncExitStack() as stack:
-            for backend in {b.name: b for route in self.routes for b in route.backends}.values():
+            for backend in {b.name: b for route in self.routes for b in route.opened}.values():
                 stack.push_async_callback(backend.close)
                 await backend.start()
             if self._memory is not None:
@@ -284,6 +295,9 @@ class Bridge:
         backend = route.backend_for(request)
         caller = caller or Caller()
         run_id = run_id or uuid.uuid4().hex
+        lost = lost if lost is not None else Losses()
+        if route.tools is not None:
+            backend = await with_tools(backend, route.tools, route.max_tool_rounds, lost)
         turn = await self._turn(route, request, card or LIBRARY, backend.card, caller.owner, run_id)
         request = turn.request if turn is not None else request
         info = _call_info(route, backend, request, caller, run_id, created_at or time.time())

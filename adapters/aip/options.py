@@ -66,8 +66,21 @@ class FrontOptions(Options):
     )
     farewell: str = Field("Session closed", description="Text of the STOP_RESPONSE.")
     idle_timeout: Seconds = Field(600.0, description="Silence after which a half-closed session ends.")
+    generation: Literal["auto", "tool", "toolbox"] = Field(
+        "auto", description="Wire generation of a tool's registration that does not show its own; auto = tool."
+    )
+    tools: Literal["gateway", "off"] = Field(
+        "gateway", description="gateway: tools that register at the gateway are functions of the backend's model."
+    )
+    max_tool_rounds: int = Field(8, ge=1, description="How often in one turn the model may call tools.")
     max_message: Bytes = Field(MAX_MESSAGE, description="Largest message that is received.")
     tls: Tls | None = Field(None, description="Certificates of the server; absent = plaintext.")
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        # YAML reads a bare `off` as false.
+        return "off" if value is False else value
 
     @model_validator(mode="after")
     def _somewhere(self) -> Self:
@@ -91,6 +104,9 @@ class BackOptions(Options):
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse",
         description="Videos and files by id, which no message holds: refuse the request, or tell them as text.",
+    )
+    generation: Literal["auto", "tool", "toolbox"] = Field(
+        "auto", description="Wire generation of a tool whose registration does not show its own; auto = tool."
     )
     turn_end: Literal["finish", "first", "idle"] = Field(
         "finish",

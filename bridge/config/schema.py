@@ -386,6 +386,10 @@ class Route(Section):
     stages: tuple[Reference, ...] = Field(default=(), description='own stages, "module:function", after the built-in')
     durable: bool = Field(default=False, description="events go to the run store first: resumable, cancellable")
     passthrough: bool = Field(default=False, description="same dialect on both sides: payloads byte-equal")
+    tools: BackendName | None = Field(
+        default=None, description="backend whose registered tools the model of this route may call, run by the bridge"
+    )
+    max_tool_rounds: Positive = Field(default=8, description="how often in one run the model may call these tools")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
     agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route")
     options: _FreeOptions = Field(

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec import Dialect
-from bridge.codec.session import Handle, OwnAgent, Refuse, Respond, Serve
+from bridge.codec.session import Handle, Member, OwnAgent, Refuse, Respond, Serve
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
+from bridge.pipeline.tools import ToolSource
 from bridge.server.access import Gate
 from bridge.server.conversation import Conversation, Turns
 from bridge.server.grpc import GrpcServer
@@ -30,12 +31,24 @@ def _server(bridge: Bridge, gate: Gate, address: str, dialect: Dialect, routes: 
         raise ConfigError(f"routes at {address} share one server, so that tls and max_message must be the same.")
     by_agent = {route.agent_id or "": route for route in routes}
     agents = {name: OwnAgent(route.options, tuple(b.card for b in route.backends)) for name, route in by_agent.items()}
-    found = [dialect.member(address, name, agent) for name, agent in agents.items()]
-    members = [member for member in found if member is not None]
+    found = {name: dialect.member(address, name, agent) for name, agent in agents.items()}
+    members = [member for member in found.values() if member is not None]
     if len({(m.gateway, m.address) for m in members}) < len(members):
         raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
     host = Agents(by_agent, Turns(bridge, gate), settings[0].idle)
-    return GrpcServer(address, dialect, dialect.hub(address, agents), settings[0], host, members)
+    server = GrpcServer(address, dialect, dialect.hub(address, agents), settings[0], host, members)
+    for name, route in by_agent.items():
+        _give_tools(route, found[name], server)
+    return server
+
+
+def _give_tools(route: Route, member: Member | None, server: GrpcServer) -> None:
+    """The tools at the route's own registry, or at the one where it is a member, for the model behind it."""
+    rounds = route.dialect.own_tools(route.options)
+    if route.tools is None and rounds is not None:
+        ask = server.ask if member is None else server.ask_at(member.gateway)
+        route.tools = ToolSource(route.dialect, route.dialect.back_options(), ask)
+        route.max_tool_rounds = rounds
 
 
 class Agents:

@@ -32,8 +32,9 @@ from bridge.codec.session import (
     Serve,
     Watch,
 )
-from bridge.errors import ConfigError
-from bridge.transports.grpc import channel_options, open_channel
+from bridge.errors import BackendError, ConfigError
+from bridge.pipeline.tools import Ask
+from bridge.transports.grpc import asked, channel_options, failure_of, open_channel
 
 log = logging.getLogger("bridge.grpc")
 
@@ -62,6 +63,7 @@ class GrpcServer:
         self, address: str, dialect: Dialect, hub: Hub, settings: Channel, host: Host, members: Sequence[Member] = ()
     ) -> None:
         self.address = address
+        self._dialect = dialect
         self._hub = hub
         self._settings = settings
         self._host = host
@@ -189,6 +191,36 @@ class GrpcServer:
         if isinstance(reply, Respond):
             return reply.body
         return await _refuse(rpc, reply)
+
+    async def ask(self, path: str, body: bytes, seconds: float) -> bytes:
+        """What a caller of this address would be answered. Raises `BackendError`."""
+        reply = self._hub.call(self._endpoints[path], body, time.monotonic())
+        match reply:
+            case Respond():
+                return reply.body
+            case Forward():
+                return await self._ask_node(reply, body, seconds)
+            case Refuse():
+                raise BackendError.of(failure_of(self._dialect, grpc.StatusCode[reply.status], reply.details))
+            case _:
+                raise TypeError(f"{path} is no question to a registry")
+
+    async def _ask_node(self, node: Forward, body: bytes, seconds: float) -> bytes:
+        try:
+            return await asked(self._channel(node.address), self._dialect, node.path, body, seconds)
+        except BackendError as error:
+            if error.failure.backend_code == grpc.StatusCode.UNAVAILABLE.name:
+                self._hub.lost(node.node)
+                self._tell()
+            raise
+
+    def ask_at(self, address: str) -> Ask:
+        """The same at another registry, by the settings of this address."""
+
+        async def ask(path: str, body: bytes, seconds: float) -> bytes:
+            return await asked(self._channel(address), self._dialect, path, body, seconds)
+
+        return ask
 
     async def _dial(self, dial: Dial) -> Reply:
         """Connects to a node that registers. Nobody else waits for that."""

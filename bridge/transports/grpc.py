@@ -22,6 +22,7 @@ from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.model import Event, Request
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Retry, Timeouts
+from bridge.pipeline.tools import ToolSource
 from bridge.transports.duplex import Duplex
 
 log = logging.getLogger("bridge.grpc")
@@ -44,6 +45,21 @@ def open_channel(address: str, settings: Channel) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(address, options=options)
     credentials = grpc.ssl_channel_credentials(_pem(settings.ca), _pem(settings.key), _pem(settings.cert))
     return grpc.aio.secure_channel(address, credentials, options=options)
+
+
+def failure_of(dialect: Dialect, code: grpc.StatusCode, details: str | None) -> Failure:
+    """What a status means in our words."""
+    wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))
+    return dialect.decode_error(wire)
+
+
+async def asked(channel: grpc.aio.Channel, dialect: Dialect, path: str, body: bytes, seconds: float) -> bytes:
+    """The answer to a single message. Raises `BackendError`."""
+    try:
+        answer: bytes = await channel.unary_unary(path)(body, timeout=seconds)
+    except grpc.aio.AioRpcError as error:
+        raise BackendError.of(failure_of(dialect, error.code(), error.details())) from None
+    return answer
 
 
 def _pem(name: str | None) -> bytes | None:
@@ -148,11 +164,11 @@ class GrpcBackend:
         if wire is None:
             return []
         try:
-            body = await self.channel.unary_unary(wire.path)(wire.body, timeout=self.timeouts.first_event or 60.0)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            body = await self.ask(wire.path, wire.body, self.timeouts.first_event or 60.0)
+        except BackendError as error:
+            if error.failure.backend_code == grpc.StatusCode.UNIMPLEMENTED.name:
                 return []
-            raise BackendError.of(self.failure_of(error.code(), error.details())) from None
+            raise
         return self.dialect.decode_models(WireResponse(200, {"content-type": self.dialect.content_type}, body))
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
@@ -160,8 +176,16 @@ class GrpcBackend:
 
     def failure_of(self, code: grpc.StatusCode, details: str | None) -> Failure:
         """What a status means in our words."""
-        wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))
-        return self.dialect.decode_error(wire)
+        return failure_of(self.dialect, code, details)
+
+    async def ask(self, path: str, body: bytes, seconds: float) -> bytes:
+        """The answer to a single message. Raises `BackendError`."""
+        return await asked(self.channel, self.dialect, path, body, seconds)
+
+    @property
+    def tools(self) -> ToolSource:
+        """The tools that are found at its address, of a dialect that offers some."""
+        return ToolSource(self.dialect, self.options, self.ask)
 
 
 class Session:
