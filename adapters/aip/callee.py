@@ -21,6 +21,7 @@ class Callee(CalleeSession):
         self.owner = first.sender_id
         self.stopping = False
         self.cancels = options.stop == "cancel"
+        self.flush = options.flush if options.stream == "delta" else 0.0
         self._agent_id = agent_id
         self._options = options
         self._last = Inquiry.in_message(first)

@@ -49,6 +49,9 @@ class FrontOptions(Options):
         "coalesce",
         description="One answer message for each turn, which many clients expect, or one for each piece of text.",
     )
+    flush: Seconds = Field(
+        0.0, description="stream delta: text that comes within this time goes into one message; 0 = each piece at once."
+    )
     close_after_turn: bool = Field(
         False, description="The first turn ends the session: its answer is the STOP_RESPONSE."
     )

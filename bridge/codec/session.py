@@ -97,6 +97,9 @@ class CalleeSession(Protocol):
     cancels: bool
     """Whether asking for the end cancels the turn that runs."""
 
+    flush: float
+    """Seconds for which events are collected before they are written; 0 = none."""
+
     def feed(self, frame: bytes) -> bytes | None:
         """What of this message is to be run as a request; None when nothing is."""
         ...

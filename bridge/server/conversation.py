@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import grpc.aio
@@ -17,7 +17,7 @@ from bridge.codec.session import CalleeSession
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, RunFailed, RunStarted
-from bridge.pipeline import trouble
+from bridge.pipeline import Run, trouble
 from bridge.server.access import Gate
 from bridge.server.runs import Report
 
@@ -139,8 +139,9 @@ class Turns:
             context.model = context.model or run.call.context.model
             encoder = session.encoder(context)
             try:
-                while not run.done:
-                    await _write(encoder.encode(await run.read()), rpc, report)
+                async with contextlib.aclosing(_batches(run, session.flush)) as batches:
+                    async for events in batches:
+                        await _write(encoder.encode(events), rpc, report)
                 await _write(encoder.close(), rpc, report)
             finally:
                 report.of(run)
@@ -153,6 +154,33 @@ class Turns:
         encoder = session.encoder(context)
         events: list[Event] = [RunStarted(context.run_id, context.thread_id), RunFailed(failure)]
         await _write([*encoder.encode(events), *encoder.close()], rpc, report)
+
+
+async def _batches(run: Run, seconds: float) -> AsyncGenerator[list[Event], None]:
+    """The events of a run as they come; where `seconds` are given, those that come so soon after others with these."""
+    reading: asyncio.Task[list[Event]] | None = None
+    loop = asyncio.get_running_loop()
+    try:
+        while not run.done or reading is not None:
+            if not seconds:
+                yield await run.read()
+                continue
+            reading = reading or loop.create_task(run.read())
+            await asyncio.wait({reading})
+            events, reading = reading.result(), None
+            due = loop.time() + seconds
+            while not run.done:
+                reading = loop.create_task(run.read())
+                # The read goes on when its time is up: whoever cancels it cancels the run.
+                await asyncio.wait({reading}, timeout=max(0.0, due - loop.time()))
+                if not reading.done():
+                    break
+                events, reading = events + reading.result(), None
+            yield events
+    finally:
+        if reading is not None:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
 
 async def _write(frames: Sequence[Any], rpc: Any, report: Report) -> None:

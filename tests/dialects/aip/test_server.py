@@ -35,6 +35,7 @@ class Scripted:
         self.hold: asyncio.Event | None = None
         self.waiting = asyncio.Event()
         self.left = asyncio.Event()
+        self.go_on = asyncio.Event()
 
     async def __call__(self, request: Request) -> AsyncIterator[Any]:
         self.requests.append(request)
@@ -54,6 +55,14 @@ class Scripted:
         elif asked == "picture":
             yield "Look: "
             yield Media(MediaKind.IMAGE, Inline(PICTURE), "image/png")
+        elif asked == "pause":
+            yield "before"
+            try:
+                await self.go_on.wait()
+            except (asyncio.CancelledError, GeneratorExit):
+                self.left.set()
+                raise
+            yield "after"
         else:
             yield "You said "
             yield asked
@@ -373,3 +382,27 @@ async def test_an_unknown_method_is_unimplemented(tmp_path: Any) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await channel.unary_unary("/grpc_service.GatewayService/Nothing")(b"")
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_pieces_within_a_time_are_one_message(tmp_path: Any) -> None:
+    async with served(tmp_path, stream="delta", flush="10s") as (address, _), client(address) as caller:
+        call = caller.open()
+        await call.write(quest("START_QUEST", "a"))
+        messages = [await call.read() for _ in range(2)]
+        assert [(m.content[0].text, m.task_info.task_status) for m in messages] == [("You said a", 1), ("", 4)]
+
+
+async def test_pieces_are_not_kept_for_longer(tmp_path: Any) -> None:
+    async with served(tmp_path, stream="delta", flush="20ms") as (address, behind), client(address) as caller:
+        call = caller.open()
+        await call.write(quest("START_QUEST", "pause"))
+        assert (await call.read()).content[0].text == "before"
+        # It is told although nothing more comes for now.
+        behind.go_on.set()
+        assert [(await call.read()).content[0].text for _ in range(2)] == ["after", ""]
+        behind.go_on.clear()
+        call = caller.open()
+        await call.write(quest("START_QUEST", "pause", session="other"))
+        assert (await call.read()).content[0].text == "before"
+        call.cancel()
+        await behind.left.wait()
