@@ -30,7 +30,7 @@ from .decoder import Decoder
 from .gateway import Gateway, info_of, options_of
 from .member import Membership
 from .messages import AgentMessage, ContentItem, NodeHead, Peers, SessionStatus, TaskInfo
-from .options import MAX_MESSAGE, BackOptions, FrontOptions, Tls, back
+from .options import CANCEL_GRACE, MAX_MESSAGE, BackOptions, FrontOptions, Tls, back
 from .request import CONTENT_TYPE, NAME
 
 _GATEWAY = "/grpc_service.GatewayService/"
@@ -70,7 +70,7 @@ class AIP(Dialect):
         if not isinstance(options, FrontOptions | BackOptions):
             return Channel(MAX_MESSAGE)
         tls = options.tls or Tls()
-        grace = options.cancel_grace if isinstance(options, BackOptions) else 0.0
+        grace = options.cancel_grace if isinstance(options, BackOptions) else CANCEL_GRACE
         idle = options.session_idle if isinstance(options, BackOptions) else options.idle_timeout
         return Channel(options.max_message, tls.ca, tls.cert, tls.key, grace, idle)
 

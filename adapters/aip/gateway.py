@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bridge.codec import Endpoint, Fate, Feature
 from bridge.codec.session import Dial, Forward, Handle, Hub, OwnAgent, Refuse, Reply, Respond, Serve, Watch
 
-from .callee import Callee
+from .callee import Callee, Relayed
 from .generation import Generation, of_registration
 from .messages import (
     AgentInfo,
@@ -266,7 +266,7 @@ class Gateway(Hub):
         node = self.nodes.get(message.receiver_id)
         if endpoint.path == CALL_AGENT or node is None or not node.is_agent or not node.connected:
             return _NOT_FOUND
-        return Forward(node.node_id, node.address, CALL_AGENT, message.session_id)
+        return Forward(node.node_id, node.address, CALL_AGENT, Relayed(message))
 
     def closed(self, session: str) -> None:
         self._live.discard(session)

@@ -11,6 +11,8 @@ from bridge.codec import Context, Options
 from bridge.codec.units import Bytes, Seconds
 
 MAX_MESSAGE = 4 * 2**20
+CANCEL_GRACE = 30.0
+"""Seconds that a session has to stop by itself before its call is canceled."""
 
 
 class Tls(BaseModel):
@@ -117,7 +119,9 @@ class BackOptions(Options):
     )
     turn_idle: Seconds = Field(1.5, description="Silence after a message that ends a turn of a kept session.")
     session_idle: Seconds = Field(600.0, description="Time without a request after which a kept session is closed.")
-    cancel_grace: Seconds = Field(30.0, description="Time a canceled session has to stop before its call is canceled.")
+    cancel_grace: Seconds = Field(
+        CANCEL_GRACE, description="Time a canceled session has to stop before its call is canceled."
+    )
     error_pattern: str = Field(
         r"^\s*(Error\b|Wrong request session type)", description="A STOP_RESPONSE with such a text is a failure."
     )

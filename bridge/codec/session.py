@@ -148,17 +148,32 @@ class Watch:
     subscriber: str
 
 
+class Relay(Protocol):
+    """A session between a caller and a foreign node, as far as one must know it to end it well."""
+
+    name: str
+    """The session's id, for `Hub.closed`."""
+
+    def passes(self, frame: bytes) -> bool:
+        """Whether the caller's message goes on to the node."""
+        ...
+
+    def goodbye(self) -> list[bytes]:
+        """What asks the node to end the session when the caller has left; nothing when he asked for it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Forward:
     """Hand the messages on to this node's method, unchanged, and its answers and status back.
 
-    `session`: the id for `Hub.closed`, where it is a session.
+    `session` is set where it is one.
     """
 
     node: str
     address: str
     path: str
-    session: str | None = None
+    session: Relay | None = None
 
 
 @dataclass(frozen=True, slots=True)
