@@ -137,7 +137,7 @@ class AIP(Dialect):
         return tools.nodes_request("bridge")
 
     def decode_tools(self, wire: WireResponse, options: Options) -> list[OfferedTool]:
-        generation = options.generation if isinstance(options, BackOptions) else "auto"
+        generation = options.generation if isinstance(options, FrontOptions | BackOptions) else "auto"
         return tools.offered(wire, "tool" if generation == "auto" else generation)
 
     def call_request(self, tool: OfferedTool, arguments: Mapping[str, Any], context: Context) -> WireRequest:

@@ -257,7 +257,7 @@ class Dialect:
         raise Unsupported(f"{self.name} has no tools to be found.")
 
     def decode_tools(self, wire: WireResponse, options: Options) -> list[OfferedTool]:
-        """Raises `BackendError` when the answer is no list of tools; `options` are the backend's."""
+        """Raises `BackendError` when the answer is no list of tools; `options` are a backend's, or a route's."""
         raise Unsupported(f"{self.name} has no tools to be found.")
 
     def call_request(self, tool: OfferedTool, arguments: Mapping[str, Any], context: Context) -> WireRequest:

@@ -47,7 +47,7 @@ def _give_tools(route: Route, member: Member | None, server: GrpcServer) -> None
     rounds = route.dialect.own_tools(route.options)
     if route.tools is None and rounds is not None:
         ask = server.ask if member is None else server.ask_at(member.gateway)
-        route.tools = ToolSource(route.dialect, route.dialect.back_options(), ask)
+        route.tools = ToolSource(route.dialect, route.options, ask)
         route.max_tool_rounds = rounds
 
 

@@ -377,3 +377,18 @@ def test_names_are_legal_and_apart() -> None:
 
 def is_legal(name: str) -> bool:
     return 0 < len(name) <= 64 and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
+
+
+@pytest.mark.parametrize("options", ["front_options", "back_options"])
+@pytest.mark.parametrize(("generation", "names"), [("auto", ["odd"]), ("tool", ["odd"]), ("toolbox", [])])
+def test_a_registration_that_shows_no_generation_is_of_the_configured_one(
+    options: str, generation: str, names: list[str]
+) -> None:
+    """Without any field behind the first four it may be a tool without arguments, or a box without tools."""
+    from adapters.aip import dialect
+    from adapters.aip.messages import NodeHead, Peer, Peers
+    from bridge.codec import WireResponse
+
+    wire = WireResponse(200, {}, Peers([Peer(tool=NodeHead("odd", "h:1", "odd", "default").to_bytes())]).to_bytes())
+    chosen = getattr(dialect, options)(generation=generation)
+    assert [o.tool.name for o in dialect.decode_tools(wire, chosen)] == names

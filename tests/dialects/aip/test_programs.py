@@ -180,6 +180,18 @@ async def test_an_agent_goes_on_when_a_caller_hangs_up_before_he_was_answered() 
         assert (await stays.read()).content[0].text == "still here"
 
 
+async def test_handlers_see_their_own_session_only() -> None:
+    async with Agent(address(), "a") as agent, peers.client(agent.address) as caller:
+        calls = {}
+        for name in ("one", "two"):
+            calls[name] = caller.open(direct=True)
+            await calls[name].write(peers.quest("START_QUEST", f"to {name}", session=name, receiver="a"))
+        for name in ("two", "one"):
+            assert await agent.invoke_session_handlers(name, [lambda m: m.text]) == [f"to {name}"]
+            assert await agent.submit_feedback(name, "client", f"for {name}")
+            assert (await calls[name].read()).content[0].text == f"for {name}"
+
+
 async def test_who_stops_says_goodbye_to_those_who_wait() -> None:
     agent = await Agent(address(), "a").start()
     async with peers.client(agent.address) as caller:
