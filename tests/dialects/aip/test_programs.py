@@ -185,7 +185,10 @@ async def test_handlers_see_their_own_session_only() -> None:
         calls = {}
         for name in ("one", "two"):
             calls[name] = caller.open(direct=True)
-            await calls[name].write(peers.quest("START_QUEST", f"to {name}", session=name, receiver="a"))
+            await calls[name].write(peers.quest("START_QUEST", "hello", session=name, receiver="a"))
+            assert (await agent.receive_inquiry()).session_id == name
+        for name in ("one", "two"):
+            await calls[name].write(peers.quest("HOLD_QUEST", f"to {name}", session=name, receiver="a"))
         for name in ("two", "one"):
             assert await agent.invoke_session_handlers(name, [lambda m: m.text]) == [f"to {name}"]
             assert await agent.submit_feedback(name, "client", f"for {name}")
