@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+import grpc
 import grpc.aio
 
 from bridge.codec import Context, Losses, WireRequest
@@ -94,12 +95,17 @@ class Conversation:
         await self._asked.put(None)
 
 
+class SlowReader(Exception):
+    """A client has left an answer unread for too long."""
+
+
 class Turns:
     """Runs one inquiry at a backend and writes its answers."""
 
     def __init__(self, bridge: Bridge, gate: Gate) -> None:
         self._bridge = bridge
         self._gate = gate
+        self._slow_reader = bridge.config.server.slow_reader
 
     async def answer(self, session: CalleeSession, route: Route, body: bytes, rpc: Any) -> None:
         """Whatever goes wrong is an answer that says so; a caller who left cancels the run."""
@@ -113,6 +119,9 @@ class Turns:
         except asyncio.CancelledError:
             report.status = report.status or "canceled"
             raise
+        except SlowReader:
+            report.status = "slow_reader"
+            await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answers are not read.")
         except Exception as error:
             trouble.report(log, f"run {run_id} broke", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this inquiry.")
@@ -141,8 +150,8 @@ class Turns:
             try:
                 async with contextlib.aclosing(_batches(run, session.flush)) as batches:
                     async for events in batches:
-                        await _write(encoder.encode(events), rpc, report)
-                await _write(encoder.close(), rpc, report)
+                        await self._write(encoder.encode(events), rpc, report)
+                await self._write(encoder.close(), rpc, report)
             finally:
                 report.of(run)
                 await run.close()
@@ -153,7 +162,18 @@ class Turns:
         report.status = str(failure.code)
         encoder = session.encoder(context)
         events: list[Event] = [RunStarted(context.run_id, context.thread_id), RunFailed(failure)]
-        await _write([*encoder.encode(events), *encoder.close()], rpc, report)
+        await self._write([*encoder.encode(events), *encoder.close()], rpc, report)
+
+    async def _write(self, frames: Sequence[Any], rpc: Any, report: Report) -> None:
+        """Raises `SlowReader`: who does not read holds a place that others wait for."""
+        for frame in frames:
+            data = frame if isinstance(frame, bytes) else frame.data
+            report.sent += len(data)
+            try:
+                async with asyncio.timeout(self._slow_reader):
+                    await rpc.write(data)
+            except TimeoutError:
+                raise SlowReader from None
 
 
 async def _batches(run: Run, seconds: float) -> AsyncGenerator[list[Event], None]:
@@ -181,10 +201,3 @@ async def _batches(run: Run, seconds: float) -> AsyncGenerator[list[Event], None
         if reading is not None:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-
-
-async def _write(frames: Sequence[Any], rpc: Any, report: Report) -> None:
-    for frame in frames:
-        data = frame if isinstance(frame, bytes) else frame.data
-        report.sent += len(data)
-        await rpc.write(data)

@@ -18,6 +18,8 @@ from bridge.codec.session import Handle, Refuse, Respond, Serve
 
 _AHEAD = 32
 """Inquiries of one session that wait to be received; then its caller has to wait."""
+SLOW_READER = 60.0
+"""Seconds for which a caller may leave an answer unread: an agent that serves all in one loop waits for him."""
 
 
 class Talk:
@@ -30,6 +32,8 @@ class Talk:
         """The inquiry that was received last."""
         self.over = asyncio.Event()
         self.room = asyncio.Semaphore(_AHEAD)
+        self.unread = False
+        """Whether the session is over because its caller does not read."""
         self._rpc = rpc
         self._writing = asyncio.Lock()
 
@@ -39,8 +43,10 @@ class Talk:
             if self.over.is_set():
                 return False
             try:
-                await self._rpc.write(message.to_bytes())
-            except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError):
+                async with asyncio.timeout(SLOW_READER):
+                    await self._rpc.write(message.to_bytes())
+            except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError, TimeoutError) as error:
+                self.unread = isinstance(error, TimeoutError)
                 self.over.set()
                 return False
             if message.session_status == SessionStatus.STOP_RESPONSE:
@@ -88,6 +94,8 @@ class Inquiries:
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if talk.unread:
+                await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answers are not read.")
             for body in reply.session.farewell() if not talk.over.is_set() else ():
                 await talk.send(AgentMessage.from_bytes(body))
         finally:

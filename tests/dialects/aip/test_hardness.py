@@ -202,6 +202,19 @@ async def one_of_each(caller: Any, name: str) -> None:
         await rest(empty)
 
 
+async def test_who_does_not_read_is_cut_off(tmp_path: Any) -> None:
+    """One who reads nothing holds a place among the requests that are served at once."""
+    options = {"slow_reader": 0.2, "stream": "delta"}
+    async with served(tmp_path, **options) as (address, behind), client(address) as caller:
+        call = caller.open()
+        await call.write(quest("START_QUEST", "flood", session="flood"))
+        await behind.left.wait()
+        assert await failed(call) == ("DEADLINE_EXCEEDED", "The answers are not read.")
+        fresh = caller.open()
+        await fresh.write(quest("START_QUEST", "new", session="flood"))
+        assert (await fresh.read()).content[0].text == "You said "
+
+
 # ---------------------------------------------------------------------- many
 
 

@@ -180,6 +180,20 @@ async def test_an_agent_goes_on_when_a_caller_hangs_up_before_he_was_answered() 
         assert (await stays.read()).content[0].text == "still here"
 
 
+async def test_a_caller_who_does_not_read_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    from adapters.aip.sdk import answering as limits
+
+    monkeypatch.setattr(limits, "SLOW_READER", 0.2)
+    async with Agent(address(), "a") as agent, peers.client(agent.address) as caller:
+        call = caller.open(direct=True)
+        await call.write(peers.quest("START_QUEST", "hello", receiver="a"))
+        asked = await agent.receive_inquiry()
+        while await agent.submit_feedback(asked.session_id, "client", "x" * 100_000):
+            pass
+        with pytest.raises(grpc.aio.AioRpcError, match="The answers are not read"):
+            await peers.rest(call)
+
+
 async def test_handlers_see_their_own_session_only() -> None:
     async with Agent(address(), "a") as agent, peers.client(agent.address) as caller:
         calls = {}

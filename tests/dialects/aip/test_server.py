@@ -55,6 +55,13 @@ class Scripted:
         elif asked == "picture":
             yield "Look: "
             yield Media(MediaKind.IMAGE, Inline(PICTURE), "image/png")
+        elif asked == "flood":
+            try:
+                while True:
+                    yield "x" * 100_000
+            except GeneratorExit:
+                self.left.set()
+                raise
         elif asked == "pause":
             yield "before"
             try:
@@ -69,7 +76,9 @@ class Scripted:
 
 
 @asynccontextmanager
-async def served(tmp_path: Any, agent_id: str = "bridge", **options: Any) -> AsyncIterator[tuple[str, Scripted]]:
+async def served(
+    tmp_path: Any, agent_id: str = "bridge", *, slow_reader: float = 60.0, **options: Any
+) -> AsyncIterator[tuple[str, Scripted]]:
     """A bridge with one agent; gives its address and what answers behind it."""
     address, behind = f"127.0.0.1:{free_port()}", Scripted()
     dialect = registry.get("aip")
@@ -77,7 +86,9 @@ async def served(tmp_path: Any, agent_id: str = "bridge", **options: Any) -> Asy
         dialect, f"grpc://{address}/{agent_id}", dialect.front_options(**options), LocalBackend("it", behind),
         listen=address, agent_id=agent_id,
     )  # fmt: skip
-    config = Config.model_construct(server=Server(port=free_port(), drain=2), backends={}, routes=())
+    config = Config.model_construct(
+        server=Server(port=free_port(), drain=2, slow_reader=slow_reader), backends={}, routes=()
+    )
     tmp_path.mkdir(exist_ok=True)
     memory = Memory(open_history(f"sqlite:///{tmp_path}/history.db"))
     async with asyncio.timeout(60), running(Bridge([route], config, memory)):
