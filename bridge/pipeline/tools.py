@@ -7,40 +7,18 @@ used up. To the client all rounds are one run, of a backend that runs tools by i
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
-from bridge.codec import Card, Context, Dialect, Fate, Feature, FrameLike, Losses, ModelInfo, Options, RunsTools
+from bridge.codec import Card, Context, Dialect, Fate, Feature, Losses, ModelInfo, Options, RunsTools
 from bridge.codec import WireResponse as Wire
 from bridge.codec.jsontext import loads
 from bridge.codec.tools import OfferedTool
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
-from bridge.model import (
-    Event,
-    FinishReason,
-    Folder,
-    Message,
-    MessageEnded,
-    MessageStarted,
-    PartEnded,
-    PartStarted,
-    Request,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    Text,
-    ToolCall,
-    ToolMode,
-    ToolResult,
-    ToolResulted,
-)
-from bridge.model import events as ev
-from bridge.model.events import UsageReported
+from bridge.errors import BackendError, BridgeError
+from bridge.model import Request, ToolCall, ToolMode, ToolResulted
 from bridge.pipeline.backend import Backend, Call, CallInfo
-from bridge.pipeline.talk import said
+from bridge.pipeline.rounds import Rounds, not_run
 
 log = logging.getLogger("bridge.tools")
 
@@ -49,8 +27,6 @@ Ask = Callable[[str, bytes, float], Awaitable[bytes]]
 
 _LIST_SECONDS = 5.0
 _CALL_SECONDS = 30.0
-_CONTINUES = (FinishReason.TOOL_CALLS, FinishReason.STOP)
-_COUNTS = tuple(f.name for f in fields(UsageReported) if f.name != "extras")
 
 
 class ToolSource:
@@ -73,21 +49,17 @@ class ToolSource:
             if not isinstance(arguments, dict):
                 raise ValueError(f"expected a JSON object, got {type(arguments).__name__}")
         except ValueError as error:
-            return _failed(call, f"The arguments cannot be read: {error}.")
+            return not_run(call, f"The arguments cannot be read: {error}.")
         context = Context(info.run_id, info.thread_id, info.created_at, self._options)
         try:
             wire = self._dialect.call_request(tool, arguments, context)
             parts, is_error = self._dialect.decode_call(await self._answer(wire.path, wire.body, seconds))
         except BridgeError as error:
-            return _failed(call, error.message)
+            return not_run(call, error.message)
         return ToolResulted(call.call_id, parts, call.name, is_error)
 
     async def _answer(self, path: str, body: bytes, seconds: float) -> Wire:
         return Wire(200, {"content-type": self._dialect.content_type}, await self._ask(path, body, seconds))
-
-
-def _failed(call: ToolCall, text: str) -> ToolResulted:
-    return ToolResulted(call.call_id, [Text(f"Error: {text}")], call.name, is_error=True)
 
 
 async def with_tools(backend: Backend, source: ToolSource, rounds: int, lost: Losses) -> Backend:
@@ -154,222 +126,3 @@ class WithTools:
         """A tool has to be done before the run takes its backend for silent."""
         idle = self.timeouts.idle
         return min(_CALL_SECONDS, idle * 0.8) if idle else _CALL_SECONDS
-
-
-class Rounds:
-    """See `bridge.pipeline.backend.Call`: as many calls of the backend as its model needs, as one run."""
-
-    def __init__(
-        self, user: WithTools, mine: Mapping[str, OfferedTool], request: Request, info: CallInfo, lost: Losses
-    ) -> None:
-        self._user = user
-        self._mine = mine
-        self._request = request
-        self._info = info
-        self._lost = lost
-        self._round = 1
-        self._call: Call = user.backend.call(request, info, lost)
-        self._ids = _Ids()
-        self._usage: UsageReported | None = None
-        self._folder = Folder()
-        self._waiting: list[ToolCall] = []
-        self._end: RunFinished | None = None
-        self._ask_again = False
-        self.context = self._call.context
-
-    @property
-    def frames(self) -> list[FrameLike]:
-        return self._call.frames
-
-    @frames.setter
-    def frames(self, value: list[FrameLike]) -> None:
-        self._call.frames = value
-
-    @property
-    def whole(self) -> Wire | None:
-        return self._call.whole
-
-    @whole.setter
-    def whole(self, value: Wire | None) -> None:
-        self._call.whole = value
-
-    @property
-    def wire_ended(self) -> bool:
-        return self._call.wire_ended
-
-    @wire_ended.setter
-    def wire_ended(self, value: bool) -> None:
-        self._call.wire_ended = value
-
-    async def open(self) -> None:
-        await self._call.open()
-
-    async def read(self) -> list[Event]:
-        if self._waiting:
-            return await self._run_tools()
-        if self._ask_again:
-            await self._next()
-        return self._heard(await self._call.read())
-
-    def fail(self, failure: Failure) -> list[Event]:
-        if self._waiting or self._ask_again:
-            return [RunFailed(failure)]
-        return self._heard(self._call.fail(failure))
-
-    async def close(self) -> None:
-        await self._call.close()
-
-    # ------------------------------------------------------------------ one round
-
-    def _heard(self, events: list[Event]) -> list[Event]:
-        events = self._ids.apply(events, self._round)
-        if self._round > 1 and events and type(events[0]) is RunStarted:
-            events = events[1:]
-        self._folder.feed(events)
-        if _PLAIN.issuperset(map(type, events)):
-            return events
-        events = [self._rare(event) for event in events]
-        return self._ended(events, events[-1]) if events and isinstance(events[-1], RunFinished) else events
-
-    def _rare(self, event: Event) -> Event:
-        if isinstance(event, MessageEnded) and event.reason is FinishReason.TOOL_CALLS and not self._open(mine=False):
-            # The client has nothing to run: what this message waits for happens here.
-            return replace(event, reason=None)
-        return _sum(self._usage, event) if isinstance(event, UsageReported) and self._usage is not None else event
-
-    def _open(self, *, mine: bool) -> list[ToolCall]:
-        """The calls of this round that have no result: those that are run here, or the client's."""
-        answer = self._folder.answer
-        done = {result.call_id for result in answer.results}
-        return [c for c in answer.calls if c.call_id not in done and (c.name in self._mine) is mine]
-
-    def _ended(self, events: list[Event], end: RunFinished) -> list[Event]:
-        """The model is done for now: its calls are run before it is asked again, or before the client runs its own."""
-        calls = self._open(mine=True)
-        if not calls:
-            return events
-        if end.reason not in _CONTINUES:
-            results = [_failed(c, "the answer ended before the call was complete; it was not run.") for c in calls]
-            return [*events[:-1], *results, end]
-        if self._round > self._user.rounds:
-            bound = f"max_tool_rounds: {self._user.rounds}"
-            text = f"The model still called tools when the limit of rounds was reached ({bound})."
-            return [*events[:-1], RunFailed(Failure(ErrorCode.BACKEND_ERROR, text))]
-        self._waiting = calls
-        self._end = end if self._open(mine=False) else None
-        return events[:-1]
-
-    async def _run_tools(self) -> list[Event]:
-        user = self._user
-        info = self._next_info
-        calls = (user.source.call(self._mine[c.name], c, info, user.call_seconds) for c in self._waiting)
-        results: list[ToolResulted] = await asyncio.gather(*calls)
-        self._waiting = []
-        if self._end is not None:
-            return [*results, self._end]
-        self._folder.feed(results)
-        self._ask_again = True
-        return list(results)
-
-    # ------------------------------------------------------------------ the next round
-
-    @property
-    def _next_info(self) -> CallInfo:
-        """Ids that are made for a round are its own."""
-        return replace(self._info, run_id=f"{self._info.run_id}-{self._round}")
-
-    async def _next(self) -> None:
-        answer = self._folder.answer
-        answer.reason = FinishReason.TOOL_CALLS
-        choice = self._request.tool_choice
-        if choice is not None and choice.mode is ToolMode.REQUIRED:
-            choice = None  # the model has called what it had to; asked for it again it would never answer
-        results = {r.call_id: r for r in answer.results}
-        messages = [*self._request.messages, *_in_order(said(answer), results)]
-        self._request = replace(self._request, messages=messages, tool_choice=choice)
-        if answer.usage is not None:
-            self._usage = answer.usage if self._usage is None else _sum(self._usage, answer.usage)
-        await self._call.close()
-        info = self._next_info
-        self._round += 1
-        self._folder = Folder()
-        self._folder.feed([RunStarted(info.run_id)])
-        self._call = self._user.backend.call(self._request, info, self._lost)
-        self._ask_again = False
-        await self._call.open()
-
-
-_PLAIN: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
-
-
-def _in_order(messages: list[Message], results: Mapping[str, ToolResult]) -> list[Message]:
-    """Results right behind the messages with their calls, as backends insist."""
-    out: list[Message] = []
-    for message in messages:
-        if message.role != "tool":
-            out.append(message)
-            calls = [p.call_id for p in message.parts if isinstance(p, ToolCall)]
-            out += [Message("tool", [results[c]], name=results[c].name) for c in calls if c in results]
-    return out
-
-
-def _sum(before: UsageReported, now: UsageReported) -> UsageReported:
-    """Totals of all rounds; what neither of the two says is not said."""
-    counts: dict[str, Any] = {}
-    for name in _COUNTS:
-        said_both = [n for n in (getattr(before, name), getattr(now, name)) if n is not None]
-        counts[name] = sum(said_both) if said_both else None
-    return replace(now, **counts)
-
-
-class _Ids:
-    """Keeps the ids of all rounds apart: there are servers that give every answer the same ones."""
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-        self._new: dict[str, str] = {}
-        self._calls: dict[str, str] = {}
-
-    def apply(self, events: list[Event], number: int) -> list[Event]:
-        if number == 1:
-            for event in events:
-                self._note(event)
-            return events
-        return [self._one(event, number) for event in events]
-
-    def _note(self, event: Event) -> None:
-        match event:
-            case MessageStarted():
-                self._seen.add(event.message_id)
-            case PartStarted():
-                self._seen.update((event.part_id, f"call {event.call_id}"))
-
-    def _one(self, event: Event, number: int) -> Event:
-        match event:
-            case RunStarted():
-                self._new.clear()
-                self._calls.clear()
-            case MessageStarted():
-                event = replace(event, message_id=self._fresh(event.message_id, number))
-            case PartStarted():
-                call_id = event.call_id
-                if call_id is not None:
-                    call_id = self._calls[call_id] = self._unseen(f"call {call_id}", number).removeprefix("call ")
-                message = self._new.get(event.message_id, event.message_id)
-                event = replace(event, part_id=self._fresh(event.part_id, number), message_id=message, call_id=call_id)
-            case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta() | PartEnded():
-                new = self._new.get(event.part_id, event.part_id)
-                event = event if new == event.part_id else replace(event, part_id=new)
-            case MessageEnded() | ev.ContentAdded():
-                event = replace(event, message_id=self._new.get(event.message_id, event.message_id))
-            case ToolResulted():
-                event = replace(event, call_id=self._calls.get(event.call_id, event.call_id))
-        self._note(event)
-        return event
-
-    def _fresh(self, old: str, number: int) -> str:
-        self._new[old] = self._unseen(old, number)
-        return self._new[old]
-
-    def _unseen(self, old: str, number: int) -> str:
-        return old if old not in self._seen else f"{old}-{number}"
