@@ -13,6 +13,7 @@ from bridge.pipeline import Backend, Breaker, Group, Retry, StageFactory, Timeou
 from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import load as load_stage
 from bridge.pipeline.stages import load_object
+from bridge.pipeline.tools import ToolSource
 from bridge.speech import Speech
 from bridge.stores import Attachments, open_attachments
 
@@ -85,6 +86,7 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
     models = None if section.models is None else {model: group(names) for model, names in section.models.items()}
     dialect = registry.get(section.dialect)
     modes = {mode: group(names) for mode, names in section.by_mode(dialect.modes).items()}
+    tools_at = backends[section.tools] if section.tools is not None else None
     return Route(
         dialect,
         section.mount,
@@ -98,7 +100,16 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         section.listen,
         section.agent_id,
         section.limits,
+        _tools(tools_at),
+        tools_at,
+        section.max_tool_rounds,
     )
+
+
+def _tools(backend: Backend | None) -> ToolSource | None:
+    """The tools at a backend, which the configuration's checks let through only when its dialect offers some."""
+    found = getattr(backend, "tools", None)
+    return found if isinstance(found, ToolSource) else None
 
 
 def _stage(place: int, target: str) -> StageFactory:

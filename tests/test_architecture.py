@@ -54,8 +54,8 @@ IMPURE = {
     "time", "random", "secrets", "uuid", "logging", "importlib", "aiohttp", "grpc", "requests", "httpx",
 }  # fmt: skip
 CLOCKS = {"now", "utcnow", "today"}
-# The one file of a dialect that may start things: convenience for scripts.
-SDK = "sdk.py"
+# The one module or package of a dialect that may start things: convenience for scripts.
+SDK = "sdk"
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def impurities(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
 
 
 def test_dialects_are_pure_and_strangers_to_each_other() -> None:
-    files = [p for p in sources("adapters") if p.name != SDK]
+    files = [p for p in sources("adapters") if SDK not in (p.stem, p.parent.name)]
     assert len({p.parent for p in files}) > 1
     assert [i for path in files for i in impurities(path)] == []
 
@@ -371,6 +371,7 @@ DOORS = {
     "from bridge import Bridge; from bridge.server import make_app; "
     "make_app(Bridge.from_config({'backends': {'it': {'dialect': 'demo'}}, 'routes': "
     "[{'dialect': 'openai-chat', 'path': '/v1', 'backend': 'it'}]}))": {"grpc", *TESTS},
+    "from adapters.aip import dialect": {"aiohttp", "asyncio", "ssl", "sqlite3", *SERVER, *TESTS},
     "import bridge.testing; bridge.testing.fake_backend": {"hypothesis", "pytest", "aiohttp"},
 }
 

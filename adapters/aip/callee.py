@@ -1,4 +1,7 @@
-"""A session as the answering side (page, sections 5 and 10): what is an inquiry, and when the caller has had enough."""
+"""A session as the answering side (page, sections 5 and 10): what is an inquiry, and when the caller has had enough.
+
+And as the one in between, who has to end it well for a caller that hung up: a cancel ends common agents for everybody.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ class Callee(CalleeSession):
         self.owner = first.sender_id
         self.stopping = False
         self.cancels = options.stop == "cancel"
+        self.flush = options.flush if options.stream == "delta" else 0.0
         self._agent_id = agent_id
         self._options = options
         self._last = Inquiry.in_message(first)
@@ -54,3 +58,31 @@ class Callee(CalleeSession):
         message = self._last.answer(context, SessionStatus.STOP_RESPONSE, TaskStatus.FINISH, [item])
         message.sender_id = self._agent_id
         return [message.to_bytes()]
+
+
+class Relayed:
+    """See `bridge.codec.session.Relay`."""
+
+    def __init__(self, first: AgentMessage) -> None:
+        self.name = first.session_id
+        self._sender = first.sender_id
+        self._receiver = first.receiver_id
+        self._stopping = False
+
+    def passes(self, frame: bytes) -> bool:
+        """Nothing follows a STOP_QUEST: no agent answers it, and common ones never answer anybody again (section 5)."""
+        if self._stopping:
+            return False
+        try:
+            status = AgentMessage.from_bytes(frame).session_status
+        except ValueError:
+            return True  # the node's to refuse
+        self._stopping = status == SessionStatus.STOP_QUEST
+        return True
+
+    def goodbye(self) -> list[bytes]:
+        if self._stopping:
+            return []
+        self._stopping = True
+        status, content = SessionStatus.STOP_QUEST, [ContentItem(text="bye")]
+        return [AgentMessage(self._sender, self._receiver, self.name, status, content=content).to_bytes()]

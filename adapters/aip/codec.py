@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from bridge.codec import (
     Context,
@@ -18,17 +19,18 @@ from bridge.codec import (
 )
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.session import CallerSession, Channel, Hub, Member, OwnAgent
+from bridge.codec.tools import OfferedTool
 from bridge.errors import BackendError, ErrorCode, Failure
-from bridge.model import Event, Request
+from bridge.model import Event, Part, Request
 
-from . import encoder, errors, request, writing
+from . import encoder, errors, request, tools, writing
 from .caller import Caller
 from .card import CARD
 from .decoder import Decoder
 from .gateway import Gateway, info_of, options_of
 from .member import Membership
-from .messages import AgentMessage, ContentItem, GetNodesRequest, NodeHead, Peers, SessionStatus, TaskInfo
-from .options import MAX_MESSAGE, BackOptions, FrontOptions, Tls, back
+from .messages import AgentMessage, ContentItem, NodeHead, Peers, SessionStatus, TaskInfo
+from .options import CANCEL_GRACE, MAX_MESSAGE, BackOptions, FrontOptions, Tls, back
 from .request import CONTENT_TYPE, NAME
 
 _GATEWAY = "/grpc_service.GatewayService/"
@@ -58,6 +60,7 @@ class AIP(Dialect):
     )
     needs = ("grpc",)
     extra = "aip"
+    offers_tools = True
     front_options = FrontOptions
     back_options = BackOptions
 
@@ -67,7 +70,7 @@ class AIP(Dialect):
         if not isinstance(options, FrontOptions | BackOptions):
             return Channel(MAX_MESSAGE)
         tls = options.tls or Tls()
-        grace = options.cancel_grace if isinstance(options, BackOptions) else 0.0
+        grace = options.cancel_grace if isinstance(options, BackOptions) else CANCEL_GRACE
         idle = options.session_idle if isinstance(options, BackOptions) else options.idle_timeout
         return Channel(options.max_message, tls.ca, tls.cert, tls.key, grace, idle)
 
@@ -124,8 +127,24 @@ class AIP(Dialect):
         return errors.decode_error(wire)
 
     def models_request(self) -> WireRequest:
-        body = GetNodesRequest("bridge", "default").to_bytes()
-        return WireRequest("POST", f"{_GATEWAY}GetNodes", {"content-type": CONTENT_TYPE}, body=body)
+        return tools.nodes_request("bridge")
+
+    def own_tools(self, options: Options) -> int | None:
+        offers = isinstance(options, FrontOptions) and options.tools == "gateway"
+        return options.max_tool_rounds if isinstance(options, FrontOptions) and offers else None
+
+    def tools_request(self) -> WireRequest:
+        return tools.nodes_request("bridge")
+
+    def decode_tools(self, wire: WireResponse, options: Options) -> list[OfferedTool]:
+        generation = options.generation if isinstance(options, FrontOptions | BackOptions) else "auto"
+        return tools.offered(wire, "tool" if generation == "auto" else generation)
+
+    def call_request(self, tool: OfferedTool, arguments: Mapping[str, Any], context: Context) -> WireRequest:
+        return tools.call_request(tool, arguments, context)
+
+    def decode_call(self, wire: WireResponse) -> tuple[list[Part], bool]:
+        return tools.answer_of(wire)
 
     def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
         try:

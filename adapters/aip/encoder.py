@@ -63,6 +63,7 @@ class Encoder:
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
         self._order.tell(events, self, _HANDLERS)
+        self._flush_pieces()
         return out
 
     def close(self) -> list[FrameLike]:
@@ -77,13 +78,20 @@ class Encoder:
     def _say(self, text: str) -> None:
         if not text:
             return
-        if self._options.stream == "delta":
+        if self._options.stream == "delta" and not self._options.flush:
             self._send(TaskStatus.EXECUTING, [ContentItem(text=text)])
         else:
             self._texts.append(text)
 
+    def _flush_pieces(self) -> None:
+        """What of a text was collected for this batch is one message."""
+        if self._texts and self._options.stream == "delta":
+            text, self._texts = "".join(self._texts), []
+            self._send(TaskStatus.EXECUTING, [ContentItem(text=text)])
+
     def _item(self, item: ContentItem) -> None:
         if self._options.stream == "delta":
+            self._flush_pieces()
             self._send(TaskStatus.EXECUTING, [ContentItem(text=""), item])
         else:
             self._flush_text()
@@ -145,6 +153,7 @@ class Encoder:
             self._lost.add(_FINISHES[event.reason])
         for question in self._questions:
             self._say(question)
+        self._flush_pieces()
         self._flush_text()
         items, self._items = self._items, []
         if self._options.extras == "embedded":
@@ -155,6 +164,7 @@ class Encoder:
 
     def _fail(self, event: ev.RunFailed) -> None:
         """What was said before stays said; then the error, which ends the session when no backend can be reached."""
+        self._flush_pieces()
         self._flush_text()
         items, self._items = self._items, []
         if items:

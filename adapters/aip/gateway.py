@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bridge.codec import Endpoint, Fate, Feature
-from bridge.codec.session import Dial, Forward, Hub, OwnAgent, Refuse, Reply, Respond, Serve, Watch
+from bridge.codec.session import Dial, Forward, Handle, Hub, OwnAgent, Refuse, Reply, Respond, Serve, Watch
 
-from .callee import Callee
+from .callee import Callee, Relayed
 from .generation import Generation, of_registration
 from .messages import (
     AgentInfo,
@@ -83,7 +83,8 @@ class Gateway(Hub):
         self._timeout = heartbeat_timeout
         self._own = {name: (options_of(agent), info_of(name, address, agent)) for name, agent in agents.items()}
         self._address = address
-        self._is_gateway = any(options.mode == "gateway" for options, _ in self._own.values())
+        # A gateway without agents of its own is one, too.
+        self._is_gateway = not self._own or any(options.mode == "gateway" for options, _ in self._own.values())
         self._live: set[str] = set()
         self._watching: dict[str, tuple[set[str], list[bytes]]] = {}
         self._methods: dict[str, Callable[[bytes, float], Reply]] = {
@@ -265,7 +266,7 @@ class Gateway(Hub):
         node = self.nodes.get(message.receiver_id)
         if endpoint.path == CALL_AGENT or node is None or not node.is_agent or not node.connected:
             return _NOT_FOUND
-        return Forward(node.node_id, node.address, CALL_AGENT, message.session_id)
+        return Forward(node.node_id, node.address, CALL_AGENT, Relayed(message))
 
     def closed(self, session: str) -> None:
         self._live.discard(session)
@@ -280,6 +281,28 @@ class Gateway(Hub):
         for name in silent:
             self._drop(name)
         return silent
+
+
+class ToolNode(Gateway):
+    """The address of one tool: no sessions, no registry. A call for another receiver is refused as tools do."""
+
+    def __init__(self, address: str, tool_id: str) -> None:
+        super().__init__(address, {})
+        self._tool_id = tool_id
+
+    def call(self, endpoint: Endpoint, body: bytes, now: float) -> Reply:
+        if endpoint.path != CALL_TOOL:
+            return Refuse("UNIMPLEMENTED", "This is the address of a tool, not of a gateway.")
+        try:
+            receiver = ToolRequest.from_bytes(body).receiver_id
+        except ValueError as error:
+            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is no message of this method ({error}).")
+        if receiver not in ("", self._tool_id):
+            return Refuse("INTERNAL", f"Handling request failure: this is not the tool {receiver[:80]!r}")
+        return Handle(self._tool_id)
+
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float) -> Reply:
+        return Refuse("UNIMPLEMENTED", "This is the address of a tool, which has no sessions.")
 
 
 def _updated(body: bytes) -> Peer:

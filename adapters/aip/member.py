@@ -1,13 +1,13 @@
-"""An agent that stays known at a foreign gateway (page, sections 6 and 10): registers, beats, and registers again.
+"""A node that stays known at a foreign gateway (page, sections 6 and 10): registers, beats, and registers again.
 
-Gateways forget who is silent and who they cannot reach; the reference agents then are never seen again. This one is.
+Gateways forget who is silent and who they cannot reach; the reference nodes then are never seen again. This one is.
 """
 
 from __future__ import annotations
 
 from bridge.codec.session import Member
 
-from .messages import AgentInfo, Done, Named, RegisterAgentResponse
+from .messages import AgentInfo, Done, Named, RegisterAgentResponse, ToolInfo
 
 _GATEWAY = "/grpc_service.GatewayService/"
 EVERY = 10.0
@@ -17,10 +17,10 @@ EVERY = 10.0
 class Membership(Member):
     """See `bridge.codec.session.Member`."""
 
-    def __init__(self, gateway: str, info: AgentInfo) -> None:
+    def __init__(self, gateway: str, info: AgentInfo | ToolInfo) -> None:
         self.gateway = gateway
         self.address = info.address
-        self._info = info
+        self.info = info
         self._known = False
         self._due = 0.0
 
@@ -28,8 +28,13 @@ class Membership(Member):
         if now < self._due:
             return self._due
         if self._known:
-            return f"{_GATEWAY}Heartbeat", Named(self._info.agent_id).to_bytes()
-        return f"{_GATEWAY}RegisterAgent", self._info.to_bytes()
+            return f"{_GATEWAY}Heartbeat", Named(self._id).to_bytes()
+        method = "RegisterAgent" if isinstance(self.info, AgentInfo) else "RegisterTool"
+        return f"{_GATEWAY}{method}", self.info.to_bytes()
+
+    @property
+    def _id(self) -> str:
+        return self.info.agent_id if isinstance(self.info, AgentInfo) else self.info.tool_id
 
     def answered(self, body: bytes | None, now: float) -> bool:
         beat, self._known = self._known, self._agreed(body)
@@ -48,4 +53,4 @@ class Membership(Member):
             return False
 
     def leave(self) -> tuple[str, bytes] | None:
-        return (f"{_GATEWAY}DeregisterNode", Named(self._info.agent_id).to_bytes()) if self._known else None
+        return (f"{_GATEWAY}DeregisterNode", Named(self._id).to_bytes()) if self._known else None

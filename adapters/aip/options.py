@@ -11,6 +11,8 @@ from bridge.codec import Context, Options
 from bridge.codec.units import Bytes, Seconds
 
 MAX_MESSAGE = 4 * 2**20
+CANCEL_GRACE = 30.0
+"""Seconds that a session has to stop by itself before its call is canceled."""
 
 
 class Tls(BaseModel):
@@ -49,6 +51,9 @@ class FrontOptions(Options):
         "coalesce",
         description="One answer message for each turn, which many clients expect, or one for each piece of text.",
     )
+    flush: Seconds = Field(
+        0.0, description="stream delta: text that comes within this time goes into one message; 0 = each piece at once."
+    )
     close_after_turn: bool = Field(
         False, description="The first turn ends the session: its answer is the STOP_RESPONSE."
     )
@@ -66,8 +71,21 @@ class FrontOptions(Options):
     )
     farewell: str = Field("Session closed", description="Text of the STOP_RESPONSE.")
     idle_timeout: Seconds = Field(600.0, description="Silence after which a half-closed session ends.")
+    generation: Literal["auto", "tool", "toolbox"] = Field(
+        "auto", description="Wire generation of a tool's registration that does not show its own; auto = tool."
+    )
+    tools: Literal["gateway", "off"] = Field(
+        "gateway", description="gateway: tools that register at the gateway are functions of the backend's model."
+    )
+    max_tool_rounds: int = Field(8, ge=1, description="How often in one turn the model may call tools.")
     max_message: Bytes = Field(MAX_MESSAGE, description="Largest message that is received.")
     tls: Tls | None = Field(None, description="Certificates of the server; absent = plaintext.")
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        # YAML reads a bare `off` as false.
+        return "off" if value is False else value
 
     @model_validator(mode="after")
     def _somewhere(self) -> Self:
@@ -92,13 +110,18 @@ class BackOptions(Options):
         "refuse",
         description="Videos and files by id, which no message holds: refuse the request, or tell them as text.",
     )
+    generation: Literal["auto", "tool", "toolbox"] = Field(
+        "auto", description="Wire generation of a tool whose registration does not show its own; auto = tool."
+    )
     turn_end: Literal["finish", "first", "idle"] = Field(
         "finish",
         description="What ends a turn of a kept session: a finished task (or silence), the first message, or silence.",
     )
     turn_idle: Seconds = Field(1.5, description="Silence after a message that ends a turn of a kept session.")
     session_idle: Seconds = Field(600.0, description="Time without a request after which a kept session is closed.")
-    cancel_grace: Seconds = Field(30.0, description="Time a canceled session has to stop before its call is canceled.")
+    cancel_grace: Seconds = Field(
+        CANCEL_GRACE, description="Time a canceled session has to stop before its call is canceled."
+    )
     error_pattern: str = Field(
         r"^\s*(Error\b|Wrong request session type)", description="A STOP_RESPONSE with such a text is a failure."
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,9 +18,11 @@ from bridge.codec.context import Context, StoredAnswer
 from bridge.codec.queued import QueuedRun
 from bridge.codec.session import CallerSession, Channel, Hub, Member, OwnAgent
 from bridge.codec.surface import Surface
+from bridge.codec.tools import OfferedTool
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse
 from bridge.errors import Failure, Unsupported
 from bridge.model.events import Event
+from bridge.model.parts import Part
 from bridge.model.request import Request
 
 
@@ -94,6 +96,8 @@ class Dialect:
     back_options: ClassVar[type[Options]] = Options
     modes: ClassVar[tuple[str, ...]] = ()
     """The words by which its requests choose between the backends of a route; the first one's is the default."""
+    offers_tools: ClassVar[bool] = False
+    """Whether tools are found and called at the address of such a backend."""
 
     @property
     def over_grpc(self) -> bool:
@@ -120,6 +124,10 @@ class Dialect:
 
     def member(self, address: str, agent_id: str, agent: OwnAgent) -> Member | None:
         """How this agent, served at `address`, registers elsewhere; None when its options do not want that."""
+        return None
+
+    def own_tools(self, options: Options) -> int | None:
+        """In how many rounds the model behind a route may call the tools at the route's own address; None = never."""
         return None
 
     # ------------------------------------------------------------- as the front
@@ -243,6 +251,22 @@ class Dialect:
     def decode_count(self, wire: WireResponse) -> int:
         """Raises `BackendError` when the answer is no count."""
         raise Unsupported(f"{self.name} counts no tokens.")
+
+    def tools_request(self) -> WireRequest:
+        """How to ask for the tools that are to be found at an address; for dialects with `offers_tools`."""
+        raise Unsupported(f"{self.name} has no tools to be found.")
+
+    def decode_tools(self, wire: WireResponse, options: Options) -> list[OfferedTool]:
+        """Raises `BackendError` when the answer is no list of tools; `options` are a backend's, or a route's."""
+        raise Unsupported(f"{self.name} has no tools to be found.")
+
+    def call_request(self, tool: OfferedTool, arguments: Mapping[str, Any], context: Context) -> WireRequest:
+        """How to call one of them."""
+        raise Unsupported(f"{self.name} has no tools to be found.")
+
+    def decode_call(self, wire: WireResponse) -> tuple[list[Part], bool]:
+        """What it answered, and whether that is an error. Raises `BackendError` when it is no answer of a tool."""
+        raise Unsupported(f"{self.name} has no tools to be found.")
 
     def models_request(self) -> WireRequest | None:
         """How to ask a backend for its models; None when the dialect has no such question."""

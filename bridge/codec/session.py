@@ -97,6 +97,9 @@ class CalleeSession(Protocol):
     cancels: bool
     """Whether asking for the end cancels the turn that runs."""
 
+    flush: float
+    """Seconds for which events are collected before they are written; 0 = none."""
+
     def feed(self, frame: bytes) -> bytes | None:
         """What of this message is to be run as a request; None when nothing is."""
         ...
@@ -145,17 +148,32 @@ class Watch:
     subscriber: str
 
 
+class Relay(Protocol):
+    """A session between a caller and a foreign node, as far as one must know it to end it well."""
+
+    name: str
+    """The session's id, for `Hub.closed`."""
+
+    def passes(self, frame: bytes) -> bool:
+        """Whether the caller's message goes on to the node."""
+        ...
+
+    def goodbye(self) -> list[bytes]:
+        """What asks the node to end the session when the caller has left; nothing when he asked for it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Forward:
     """Hand the messages on to this node's method, unchanged, and its answers and status back.
 
-    `session`: the id for `Hub.closed`, where it is a session.
+    `session` is set where it is one.
     """
 
     node: str
     address: str
     path: str
-    session: str | None = None
+    session: Relay | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +192,14 @@ class Serve:
     session: CalleeSession
 
 
-Reply = Respond | Refuse | Forward | Dial | Serve | Watch
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """One of our own tools answers this single message."""
+
+    node: str
+
+
+Reply = Respond | Refuse | Forward | Dial | Serve | Handle | Watch
 
 
 class Member(Protocol):

@@ -1,11 +1,22 @@
-"""Which tools a dialect can say at all, asked by every codec that writes a request."""
+"""Which tools a dialect can say at all, asked by every codec that writes a request; tools that others run for us."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 from bridge.errors import Unsupported
 from bridge.model.request import Tool
 
 FUNCTION = "function"
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool that somebody runs for us, as a model is told of it. `place` is how its dialect finds it again."""
+
+    tool: Tool
+    place: Any
 
 
 def sayable(tools: list[Tool] | None, dialect: str) -> list[Tool]:

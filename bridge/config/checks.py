@@ -34,6 +34,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_durable(config),
         *_modes(config),
         *_kept(config),
+        *_tools(config, show),
     ]
 
 
@@ -175,3 +176,16 @@ def _kept(config: Config) -> Iterator[Problem]:
             yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] read their talks back")
         if route.passthrough and offers(dialect.surface, Operation.START):
             yield Problem(("routes", index, "passthrough"), "does not go with a dialect whose runs are kept")
+
+
+def _tools(config: Config, show: Show) -> Iterator[Problem]:
+    for index, route in enumerate(config.routes):
+        if route.tools is None:
+            continue
+        path: Path = ("routes", index, "tools")
+        dialect = dialect_of(config.backends[route.tools].dialect)
+        if dialect is None or not dialect.offers_tools:
+            known = config.backends[route.tools].dialect
+            yield Problem(path, f"no tools are registered at {show(path, route.tools)}, a backend of dialect {known}")
+        if route.passthrough:
+            yield Problem(path, "does not go with passthrough: whoever runs tools changes what the client sees")

@@ -333,6 +333,7 @@ Network = Annotated[str, AfterValidator(_network)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 FrontDialect = Annotated[str, AfterValidator(_registered)]
 BackDialect = Annotated[str, AfterValidator(_backend_dialect)]
+BackendName = Annotated[str, AfterValidator(_configured)]
 
 
 class Weighted(BaseModel):

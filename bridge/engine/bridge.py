@@ -19,6 +19,7 @@ from bridge.pipeline import Backend, CallInfo, Group, Run, Way, kept
 from bridge.pipeline.answers import Answers
 from bridge.pipeline.attached import Attached
 from bridge.pipeline.memory import Memory, Turn
+from bridge.pipeline.tools import with_tools
 from bridge.pipeline.tries import may_ask_elsewhere
 from bridge.pipeline.way import NextWay
 
@@ -74,7 +75,7 @@ class Bridge:
         if self._open is not None:
             return
         async with AsyncExitStack() as stack:
-            for backend in {b.name: b for route in self.routes for b in route.backends}.values():
+            for backend in {b.name: b for route in self.routes for b in route.opened}.values():
                 stack.push_async_callback(backend.close)
                 await backend.start()
             if self._memory is not None:
@@ -187,6 +188,8 @@ class Bridge:
     async def _way(self, asked: _Asked, group: Group, backend: Backend) -> Way:
         """One backend's side of the run: its turn in the conversation is begun, its request encoded."""
         route, caller = asked.route, asked.caller
+        if route.tools is not None:
+            backend = await with_tools(backend, route.tools, route.max_tool_rounds, asked.lost)
         turn = await self._turn(asked, backend, group)
         request = turn.request if turn is not None else asked.request
         try:

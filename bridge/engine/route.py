@@ -21,6 +21,7 @@ from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.model import Request
 from bridge.pipeline import Backend, Group, StageFactory
+from bridge.pipeline.tools import ToolSource
 
 if TYPE_CHECKING:
     from bridge.config import Places
@@ -49,6 +50,11 @@ class Route:
     listen: str | None = None
     agent_id: str | None = None
     limits: Places | None = None
+    tools: ToolSource | None = None
+    """What the backends' models may call beside the client's tools."""
+    tools_at: Backend | None = None
+    """The backend where these are, when it is one; it is opened and closed with the others."""
+    max_tool_rounds: int = 8
 
     def serves(self, operation: Operation) -> bool:
         """Whether one of its endpoints is for this."""
@@ -82,6 +88,11 @@ class Route:
     def backends(self) -> list[Backend]:
         """Its backends, each once."""
         return list({b.name: b for group in self.groups for b in group.members}.values())
+
+    @property
+    def opened(self) -> list[Backend]:
+        """Everything of it that has to be opened and closed."""
+        return self.backends if self.tools_at is None else [*self.backends, self.tools_at]
 
     @property
     def keeps_answers(self) -> bool:

@@ -7,9 +7,10 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+import grpc
 import grpc.aio
 
 from bridge.codec import Context, Losses, WireRequest
@@ -17,7 +18,7 @@ from bridge.codec.session import CalleeSession
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, RunFailed, RunStarted
-from bridge.pipeline import trouble
+from bridge.pipeline import Run, trouble
 from bridge.server.limits import Door, Limits
 from bridge.server.runs import Report, shown_model
 
@@ -94,6 +95,10 @@ class Conversation:
         await self._asked.put(None)
 
 
+class SlowReader(Exception):
+    """A client has left an answer unread for too long."""
+
+
 class Turns:
     """Runs one inquiry at a backend and writes its answers."""
 
@@ -101,6 +106,7 @@ class Turns:
         self._bridge = bridge
         self._limits = limits
         self._doors: dict[str, Door] = {}
+        self._slow_reader = bridge.config.server.slow_reader
 
     async def answer(self, session: CalleeSession, route: Route, body: bytes, rpc: Any) -> None:
         """Whatever goes wrong is an answer that says so; a caller who left cancels the run."""
@@ -114,6 +120,9 @@ class Turns:
         except asyncio.CancelledError:
             report.status = report.status or "canceled"
             raise
+        except SlowReader:
+            report.status = "slow_reader"
+            await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answers are not read.")
         except Exception as error:
             trouble.report(log, f"run {run_id} broke", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this inquiry.")
@@ -143,9 +152,10 @@ class Turns:
             context.model = shown_model(run, context)
             encoder = session.encoder(context)
             try:
-                while not run.done:
-                    await _write(encoder.encode(await run.read()), rpc, report)
-                await _write(encoder.close(), rpc, report)
+                async with contextlib.aclosing(_batches(run, session.flush)) as batches:
+                    async for events in batches:
+                        await self._write(encoder.encode(events), rpc, report)
+                await self._write(encoder.close(), rpc, report)
             finally:
                 report.of(run)
                 await run.close()
@@ -159,11 +169,42 @@ class Turns:
         report.status = str(failure.code)
         encoder = session.encoder(context)
         events: list[Event] = [RunStarted(context.run_id, context.thread_id), RunFailed(failure)]
-        await _write([*encoder.encode(events), *encoder.close()], rpc, report)
+        await self._write([*encoder.encode(events), *encoder.close()], rpc, report)
+
+    async def _write(self, frames: Sequence[Any], rpc: Any, report: Report) -> None:
+        """Raises `SlowReader`: who does not read holds a place that others wait for."""
+        for frame in frames:
+            data = frame if isinstance(frame, bytes) else frame.data
+            report.sent += len(data)
+            try:
+                async with asyncio.timeout(self._slow_reader):
+                    await rpc.write(data)
+            except TimeoutError:
+                raise SlowReader from None
 
 
-async def _write(frames: Sequence[Any], rpc: Any, report: Report) -> None:
-    for frame in frames:
-        data = frame if isinstance(frame, bytes) else frame.data
-        report.sent += len(data)
-        await rpc.write(data)
+async def _batches(run: Run, seconds: float) -> AsyncGenerator[list[Event], None]:
+    """The events of a run as they come; where `seconds` are given, those that come so soon after others with these."""
+    reading: asyncio.Task[list[Event]] | None = None
+    loop = asyncio.get_running_loop()
+    try:
+        while not run.done or reading is not None:
+            if not seconds:
+                yield await run.read()
+                continue
+            reading = reading or loop.create_task(run.read())
+            await asyncio.wait({reading})
+            events, reading = reading.result(), None
+            due = loop.time() + seconds
+            while not run.done:
+                reading = loop.create_task(run.read())
+                # The read goes on when its time is up: whoever cancels it cancels the run.
+                await asyncio.wait({reading}, timeout=max(0.0, due - loop.time()))
+                if not reading.done():
+                    break
+                events, reading = events + reading.result(), None
+            yield events
+    finally:
+        if reading is not None:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)

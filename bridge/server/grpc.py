@@ -1,7 +1,7 @@
-"""The gRPC server: the routes that have an address, each as an agent there. A handler per operation, none per dialect.
+"""The gRPC server of one address: agents, tools, or a gateway to them. A handler per operation, none per dialect.
 
-Whom a message is for is the dialect's to say (`bridge.codec.session.Hub`); what is moved, dialed, run and waited for is
-here. Messages stay bytes.
+Whom a message is for is the dialect's to say (`bridge.codec.session.Hub`), who answers it the `Host`'s; what is moved,
+dialed and waited for is here. Messages stay bytes. What routes of a bridge are served so is in `bridge.server.agents`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 import grpc.aio
@@ -23,20 +23,20 @@ from bridge.codec.session import (
     Channel,
     Dial,
     Forward,
+    Handle,
     Hub,
     Member,
-    OwnAgent,
     Refuse,
+    Relay,
     Reply,
     Respond,
     Serve,
     Watch,
 )
-from bridge.engine import Bridge, Route
-from bridge.errors import ConfigError
-from bridge.server.conversation import Conversation, Turns
-from bridge.server.limits import Limits
-from bridge.transports.grpc import channel_options, open_channel
+from bridge.errors import BackendError, ConfigError
+from bridge.pipeline.tools import Ask
+from bridge.transports.duplex import Duplex
+from bridge.transports.grpc import asked, channel_options, failure_of, open_channel
 
 log = logging.getLogger("bridge.grpc")
 
@@ -44,45 +44,43 @@ _GATEWAY_TIMEOUT = 10.0
 """Seconds for what a foreign gateway is told."""
 _FORWARD_TIMEOUT = 60.0
 """Seconds for a single message that is handed on: such a call always has a deadline."""
+_HALF_CLOSE = 1.0
+"""Seconds until a node is told that its caller has said everything."""
 
 
-def servers(bridge: Bridge, limits: Limits) -> list[GrpcServer]:
-    """A server for each address that routes of the bridge name."""
-    found: dict[tuple[str, Dialect], list[Route]] = {}
-    for route in bridge.routes:
-        if route.listen is not None:
-            found.setdefault((route.listen, route.dialect), []).append(route)
-    return [GrpcServer(bridge, limits, address, routes) for (address, _), routes in found.items()]
+class Host(Protocol):
+    """Who answers for the agents and tools that live at an address."""
+
+    async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
+        """A whole session with one of our agents; it ends soon after `leaving` is set."""
+        ...
+
+    async def call(self, reply: Handle, body: bytes) -> Respond | Refuse:
+        """One call of one of our tools."""
+        ...
 
 
 class GrpcServer:
-    """The agents at one address. `start` it inside the running loop, `stop` it before the loop ends."""
+    """What is served at one address. `start` it inside the running loop, `stop` it before the loop ends."""
 
-    def __init__(self, bridge: Bridge, limits: Limits, address: str, routes: Sequence[Route]) -> None:
-        """Raises `ConfigError` when the routes disagree on how the address is served."""
+    def __init__(
+        self, address: str, dialect: Dialect, hub: Hub, settings: Channel, host: Host, members: Sequence[Member] = ()
+    ) -> None:
         self.address = address
-        dialect = routes[0].dialect
-        settings = [dialect.channel(route.options) for route in routes]
-        if len({(s.ca, s.cert, s.key, s.max_message) for s in settings}) > 1:
-            raise ConfigError(f"routes at {address} share one server, so that tls and max_message must be the same.")
-        self._settings: Channel = settings[0]
-        self._routes = {route.agent_id or "": route for route in routes}
-        agents = {
-            name: OwnAgent(route.options, tuple(b.card for b in route.backends)) for name, route in self._routes.items()
-        }
-        self._hub: Hub = dialect.hub(address, agents)
-        found = [dialect.member(address, name, agent) for name, agent in agents.items()]
-        self._members = [member for member in found if member is not None]
-        if len({(m.gateway, m.address) for m in self._members}) < len(self._members):
-            raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
-        self._handlers = _Handlers(dialect, self)
-        self._turns = Turns(bridge, limits)
+        self._dialect = dialect
+        self._hub = hub
+        self._settings = settings
+        self._host = host
+        self._members = list(members)
+        self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
+        self._handlers = _Handlers(self._endpoints, self)
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._busy: Counter[str] = Counter()
         self._server: grpc.aio.Server | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._leaving = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()
+        self._parting: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Raises `OSError` when the address cannot be had, or a file of the certificates cannot be read."""
@@ -98,9 +96,13 @@ class GrpcServer:
             raise OSError(f"the agents' address {self.address} cannot be listened on") from None
         await server.start()
         self._server = server
-        loop = asyncio.get_running_loop()
-        chores = [self._clean(), *(self._stay(member) for member in self._members)]
-        self._chores = [loop.create_task(chore) for chore in chores]
+        self._chores = [asyncio.get_running_loop().create_task(self._clean())]
+        for member in self._members:
+            self.join(member)
+
+    def join(self, member: Member) -> None:
+        """Keeps one of our nodes known at a foreign gateway from now on, until this server stops."""
+        self._chores.append(asyncio.get_running_loop().create_task(self._stay(member)))
 
     async def stop(self, grace: float) -> None:
         """Takes no more; turns that run have `grace` seconds, and idle sessions are told goodbye now."""
@@ -112,6 +114,11 @@ class GrpcServer:
         await asyncio.gather(*chores, return_exceptions=True)
         if self._server is not None:
             await self._server.stop(grace)
+        if self._parting:
+            await asyncio.wait(self._parting, timeout=grace)
+            for task in list(self._parting):
+                task.cancel()
+            await asyncio.gather(*self._parting, return_exceptions=True)
         for address in list(self._channels):
             await self._channels.pop(address).close()
 
@@ -189,9 +196,41 @@ class GrpcServer:
             reply = await self._dial(reply)
         if isinstance(reply, Forward):
             return await self._forward(reply, body, rpc)
+        if isinstance(reply, Handle):
+            reply = await self._host.call(reply, body)
         if isinstance(reply, Respond):
             return reply.body
         return await _refuse(rpc, reply)
+
+    async def ask(self, path: str, body: bytes, seconds: float) -> bytes:
+        """What a caller of this address would be answered. Raises `BackendError`."""
+        reply = self._hub.call(self._endpoints[path], body, time.monotonic())
+        match reply:
+            case Respond():
+                return reply.body
+            case Forward():
+                return await self._ask_node(reply, body, seconds)
+            case Refuse():
+                raise BackendError.of(failure_of(self._dialect, grpc.StatusCode[reply.status], reply.details))
+            case _:
+                raise TypeError(f"{path} is no question to a registry")
+
+    async def _ask_node(self, node: Forward, body: bytes, seconds: float) -> bytes:
+        try:
+            return await asked(self._channel(node.address), self._dialect, node.path, body, seconds)
+        except BackendError as error:
+            if error.failure.backend_code == grpc.StatusCode.UNAVAILABLE.name:
+                self._hub.lost(node.node)
+                self._tell()
+            raise
+
+    def ask_at(self, address: str) -> Ask:
+        """The same at another registry, by the settings of this address."""
+
+        async def ask(path: str, body: bytes, seconds: float) -> bytes:
+            return await asked(self._channel(address), self._dialect, path, body, seconds)
+
+        return ask
 
     async def _dial(self, dial: Dial) -> Reply:
         """Connects to a node that registers. Nobody else waits for that."""
@@ -227,42 +266,62 @@ class GrpcServer:
     # ------------------------------------------------------------------ sessions
 
     async def session(self, endpoint: Endpoint, rpc: Any) -> None:
-        came = await rpc.read()
-        first = None if came is grpc.aio.EOF else came
+        first = await self._first(rpc)
         reply = self._hub.open(endpoint, first, time.monotonic())
         if isinstance(reply, Serve) and first is not None:
             try:
-                await Conversation(reply.session, self._routes[reply.agent], self._turns, rpc, self._leaving).run(
-                    first, self._settings.idle
-                )
+                await self._host.session(reply, first, rpc, self._leaving)
             finally:
                 self._hub.closed(reply.session.name)
-        elif isinstance(reply, Forward) and first is not None:
+        elif isinstance(reply, Forward) and reply.session is not None and first is not None:
             try:
-                await self._relay(reply, first, rpc)
+                await self._relay(reply, reply.session, first, rpc)
             finally:
-                self._hub.closed(reply.session or "")
+                self._hub.closed(reply.session.name)
         else:
             await _refuse(rpc, reply)
 
-    async def _relay(self, forward: Forward, first: bytes, rpc: Any) -> None:
-        """Both directions, message by message, until the node ends it."""
-        self._busy[forward.address] += 1
-        stream = self._channel(forward.address).stream_stream(forward.path)()
-        upwards = asyncio.get_running_loop().create_task(_upwards(first, rpc, stream))
+    async def _first(self, rpc: Any) -> bytes | None:
+        """The message that opens a session; None when it ended without, or nobody says anything."""
         try:
-            while (message := await stream.read()) is not grpc.aio.EOF:
-                await rpc.write(message)
-            code, details = await stream.code(), await stream.details()
-        except grpc.aio.AioRpcError as error:
-            code, details = error.code(), error.details()
+            async with asyncio.timeout(self._settings.idle):
+                came = await rpc.read()
+        except TimeoutError:
+            return None
+        return None if came is grpc.aio.EOF else came
+
+    async def _relay(self, forward: Forward, session: Relay, first: bytes, rpc: Any) -> None:
+        """Both directions, message by message, until the node ends it or the caller leaves."""
+        self._busy[forward.address] += 1
+        call = Duplex(self._channel(forward.address).stream_stream(forward.path)())
+        upwards = asyncio.get_running_loop().create_task(_upwards(first, rpc, call, session))
+        try:
+            while (messages := await call.batch(None)) is not None:
+                for message in messages:
+                    await rpc.write(message)
         finally:
             upwards.cancel()
-            stream.cancel()
+            leaving = asyncio.get_running_loop().create_task(self._let_go(forward, session, call))
+            self._parting.add(leaving)
+            leaving.add_done_callback(self._parting.discard)
+        if call.status is not None:
+            await self._passed_on(forward, *call.status, rpc)
+
+    async def _let_go(self, forward: Forward, session: Relay, call: Duplex) -> None:
+        """Ends the node's side. Where its caller left, it is asked to stop, and canceled only if it does not."""
+        try:
+            if call.alive:
+                async with asyncio.timeout(self._settings.grace):
+                    await call.send(session.goodbye())
+                    await call.finish()
+                    while await call.batch(None) is not None:
+                        pass
+        except TimeoutError:
+            log.info("the node %s did not end a session whose caller has left; it is canceled", forward.node)
+        finally:
+            call.cancel()
             self._busy[forward.address] -= 1
             self._busy += Counter()
-        if code is not grpc.StatusCode.OK:
-            await self._passed_on(forward, code, details, rpc)
 
 
 async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes]) -> tuple[bytes | None, str]:
@@ -273,20 +332,25 @@ async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes]) -> tuple[byt
         return None, error.code().name
 
 
-async def _upwards(first: bytes, rpc: Any, stream: Any) -> None:
+async def _upwards(first: bytes, rpc: Any, call: Duplex, session: Relay) -> None:
     """What the caller says, to the node. That the call is over is noticed where its answers are read."""
-    with contextlib.suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
-        await stream.write(first)
-        while (message := await rpc.read()) is not grpc.aio.EOF:
-            await stream.write(message)
-        await stream.done_writing()
+    message: Any = first
+    with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
+        while message is not grpc.aio.EOF:
+            if session.passes(message):
+                # A write that is canceled cancels the whole call, which is for `_let_go` to decide.
+                await asyncio.shield(call.send([message]))
+            message = await rpc.read()
+        # A caller who cancels looks like one who has said all for a moment; only to the latter's node this is told.
+        await asyncio.sleep(_HALF_CLOSE)
+        await call.finish()
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the endpoint of a method and what serves its operation."""
 
-    def __init__(self, dialect: Dialect, server: GrpcServer) -> None:
-        self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
+    def __init__(self, endpoints: Mapping[str, Endpoint], server: GrpcServer) -> None:
+        self._endpoints = endpoints
         self._server = server
 
     def service(self, details: Any) -> Any:

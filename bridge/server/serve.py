@@ -74,7 +74,7 @@ class Served:
         """The servers of routes over gRPC; who has none of these does not load what they need."""
         if not any(route.listen for route in self.bridge.routes):
             return []
-        from bridge.server.grpc import servers
+        from bridge.server.agents import servers
 
         return servers(self.bridge, self._state.limits)
 

@@ -1,7 +1,6 @@
 """Calls backends over gRPC: sessions in both directions, and short questions. Messages stay bytes.
 
-A session is read by a task of its own: in `grpc.aio` a read that is cancelled cancels the call, and a session that is
-not wanted any more has to be stopped and drained instead (some agents never answer again after a cancel).
+A session that is not wanted any more is stopped and drained: some agents never answer again after a cancel.
 """
 
 from __future__ import annotations
@@ -24,15 +23,13 @@ from bridge.model import Event, Request
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
+from bridge.pipeline.tools import ToolSource
 from bridge.pipeline.tries import Budget, Retry
+from bridge.transports.duplex import Duplex
 
 log = logging.getLogger("bridge.grpc")
 
-_AHEAD = 64
-"""Messages that are read before somebody takes them; then the peer has to wait."""
-
 _STATUS = "grpc-status"
-_WRITTEN_TOO_LATE = "Internal error from Core"
 
 
 def channel_options(settings: Channel) -> list[tuple[str, int]]:
@@ -50,6 +47,21 @@ def open_channel(address: str, settings: Channel) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(address, options=options)
     credentials = grpc.ssl_channel_credentials(_pem(settings.ca), _pem(settings.key), _pem(settings.cert))
     return grpc.aio.secure_channel(address, credentials, options=options)
+
+
+def failure_of(dialect: Dialect, code: grpc.StatusCode, details: str | None) -> Failure:
+    """What a status means in our words."""
+    wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))
+    return dialect.decode_error(wire)
+
+
+async def asked(channel: grpc.aio.Channel, dialect: Dialect, path: str, body: bytes, seconds: float) -> bytes:
+    """The answer to a single message. Raises `BackendError`."""
+    try:
+        answer: bytes = await channel.unary_unary(path)(body, timeout=seconds)
+    except grpc.aio.AioRpcError as error:
+        raise BackendError.of(failure_of(dialect, error.code(), error.details())) from None
+    return answer
 
 
 def _pem(name: str | None) -> bytes | None:
@@ -157,11 +169,11 @@ class GrpcBackend:
         if wire is None:
             return []
         try:
-            body = await self.channel.unary_unary(wire.path)(wire.body, timeout=self.timeouts.first_event or 60.0)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            body = await self.ask(wire.path, wire.body, self.timeouts.first_event or 60.0)
+        except BackendError as error:
+            if error.failure.backend_code == grpc.StatusCode.UNIMPLEMENTED.name:
                 return []
-            raise BackendError.of(self.failure_of(error.code(), error.details())) from None
+            raise
         return self.dialect.decode_models(WireResponse(200, {"content-type": self.dialect.content_type}, body))
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
@@ -169,8 +181,16 @@ class GrpcBackend:
 
     def failure_of(self, code: grpc.StatusCode, details: str | None) -> Failure:
         """What a status means in our words."""
-        wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))
-        return self.dialect.decode_error(wire)
+        return failure_of(self.dialect, code, details)
+
+    async def ask(self, path: str, body: bytes, seconds: float) -> bytes:
+        """The answer to a single message. Raises `BackendError`."""
+        return await asked(self.channel, self.dialect, path, body, seconds)
+
+    @property
+    def tools(self) -> ToolSource:
+        """The tools that are found at its address, of a dialect that offers some."""
+        return ToolSource(self.dialect, self.options, self.ask)
 
 
 class Session:
@@ -179,94 +199,54 @@ class Session:
     def __init__(self, backend: GrpcBackend, machine: CallerSession) -> None:
         self.machine = machine
         self.timer: asyncio.TimerHandle | None = None
-        self.ended: Failure | None = None
         self._backend = backend
-        self._stream: Any = None
-        self._came: asyncio.Queue[bytes | None] = asyncio.Queue(_AHEAD)
-        self._reader: asyncio.Task[None] | None = None
-        self._eof = False
+        self._call: Duplex | None = None
 
     @property
     def usable(self) -> bool:
         """Whether another turn can be asked; takes the session out of its idle time."""
         if self.timer is not None:
             self.timer.cancel()
-        return not self._eof and not self.machine.over and self._reader is not None and not self._reader.done()
+        return self._call is not None and self._call.alive and not self.machine.over
 
     @property
     def late(self) -> bool:
         """Whether something came since the last turn ended."""
-        return not self._came.empty()
+        return self._call is not None and self._call.waiting
+
+    @property
+    def ended(self) -> Failure | None:
+        """What the peer's own status means, when the call ended with one."""
+        status = self._call.status if self._call is not None else None
+        return self._backend.failure_of(*status) if status is not None else None
 
     async def send(self, messages: list[bytes]) -> None:
-        """Sends these; the first ones open the call. A call that is over already is noticed by the reader."""
-        if self._stream is None:
-            self._stream = self._backend.channel.stream_stream(self.machine.path)()
-            self._reader = asyncio.get_running_loop().create_task(self._read())
-        try:
-            for message in messages:
-                await self._stream.write(message)
-        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
-            return
-
-    async def _read(self) -> None:
-        stream = self._stream
-        try:
-            while (message := await stream.read()) is not grpc.aio.EOF:
-                await self._came.put(message)
-            code = await stream.code()
-            self._end(code, await stream.details())
-        except grpc.aio.AioRpcError as error:
-            self._end(error.code(), error.details())
-        await self._came.put(None)
-
-    def _end(self, code: grpc.StatusCode, details: str | None) -> None:
-        """How the call ended. Writing into one that the peer has just ended makes grpc hide the peer's own status."""
-        if code is not grpc.StatusCode.OK and details != _WRITTEN_TOO_LATE:
-            self.ended = self._backend.failure_of(code, details)
+        """Sends these; the first ones open the call. A call that is over already is noticed where it is read."""
+        if self._call is None:
+            self._call = Duplex(self._backend.channel.stream_stream(self.machine.path)())
+        await self._call.send(messages)
 
     async def batch(self, seconds: float | None) -> list[bytes] | None:
-        """All messages that are there, at least one; none after `seconds` of silence; None at the end of the call."""
-        if self._eof:
-            return None
-        try:
-            async with asyncio.timeout(seconds):
-                message = await self._came.get()
-        except TimeoutError:
-            return []
-        out: list[bytes] = []
-        while message is not None:
-            out.append(message)
-            if self._came.empty():
-                return out
-            message = self._came.get_nowait()
-        self._eof = True
-        return out or None
+        """See `Duplex.batch`."""
+        return await self._call.batch(seconds) if self._call is not None else None
 
     async def drain(self, grace: float) -> None:
         """Asks the peer to end, reads and discards until it did, and cancels the call when it does not."""
         if self.timer is not None:
             self.timer.cancel()
-        if self._stream is None:
+        if self._call is None:
             return
         try:
             async with asyncio.timeout(grace):
-                await self.send(self.machine.stop())
-                await self._stream.done_writing()
-                while (messages := await self.batch(None)) is not None:
+                await self._call.send(self.machine.stop())
+                await self._call.finish()
+                while (messages := await self._call.batch(None)) is not None:
                     # Only to learn of the end: the turn itself is over.
                     self.machine.feed(messages, time.monotonic())
-        except (TimeoutError, grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+        except TimeoutError:
             log.debug("backend %s: a session did not stop by itself", self._backend.name)
         finally:
-            self.cancel()
-
-    def cancel(self) -> None:
-        """Lets go of the call at once."""
-        if self._stream is not None:
-            self._stream.cancel()
-        if self._reader is not None:
-            self._reader.cancel()
+            self._call.cancel()
 
 
 class GrpcCall:

@@ -118,10 +118,10 @@ class Server:
                 time.sleep(0.02)
         raise AssertionError(f"no answer at {self.url}{path}: {self.out}{self.err}")
 
-    def wait_for_routes(self) -> None:
-        """Returns when it has printed its routes."""
+    def wait_to_say(self, mark: str) -> None:
+        """Returns when it has printed this."""
         deadline = time.monotonic() + 20
-        while "curl " not in self.out:
+        while mark not in self.out:
             assert time.monotonic() < deadline, self.err
             time.sleep(0.005)
 
@@ -144,11 +144,16 @@ def _checkout(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def server(
-    folder: Path, *command: str, port: int | None = None, ready: str | None = "/healthz", **variables: str
+    folder: Path,
+    *command: str,
+    port: int | None = None,
+    ready: str | None = "/healthz",
+    mark: str = "curl ",
+    **variables: str,
 ) -> Iterator[Server]:
     """A server as a process; `{port}` in its command is replaced.
 
-    Inside the block it answers at `ready`; with None it has only printed its routes.
+    Inside the block it answers at `ready`; with None it has only printed `mark`, which stands in its routes.
     """
     port = port or free_port()
     here = _checkout(folder)
@@ -166,7 +171,7 @@ def server(
     try:
         served = Server(process, port, out, err)
         if ready is None:
-            served.wait_for_routes()
+            served.wait_to_say(mark)
         else:
             served.wait_for(ready)
         yield served

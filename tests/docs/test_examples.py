@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from bridge import decode, fold, pretty
 from bridge.codec import Operation, offers, registry
-from tests.docs.helpers import EXAMPLES, ROOT, Server, bridge, run, server
+from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, Server, bridge, run, server
 from tests.server.harness import free_port
 
 AT_ONCE = [name for name in registry.names() if offers(registry.get(name).surface, Operation.RUN)]
@@ -29,6 +30,12 @@ SHOWS = {
     "stage": ("YOU SAID: HELLO",),
     "chain": tuple(f"{name}: You asked: What is the weather in Paris? It is sunny. (6 tokens)" for name in AT_ONCE),
     "dialect_toy": ('"delta":{"content":"Hello"}', "data: [DONE]", "RunFinished"),
+    "aip_tools": (
+        "the model is offered: ['add']",
+        "the tool adds 17 and 25",
+        "chat client: It is 42.",
+        "AIP client: It is 42.",
+    ),
     "openai_client": (
         "models: ['demo']",
         "forty-two.The answer is 42.",
@@ -130,3 +137,27 @@ def test_a_chain_is_served_in_every_dialect(tmp_path: Path) -> None:
             assert (code, out) == (0, "You asked: Rain? It is sunny.\n"), err
         assert served.stop() == 0
         assert "Traceback" not in served.err
+
+
+MODEL = """
+backends: {llm: {dialect: python, target: "examples.aip_tools:model"}}
+routes: [{dialect: openai-chat, path: /v1, backend: llm}]
+stores: {history: "off"}
+"""
+
+
+def test_a_tool_through_aip_in_three_terminals(tmp_path: Path) -> None:
+    """The bridge with a gateway, a tool, clients; and a scripted model in a process of its own."""
+    (tmp_path / "model.yaml").write_text(MODEL)
+    serve = (COMMAND, "serve", "--port", "{port}")
+    script = (sys.executable, "-W", "error", "examples/aip_tools.py")
+    listen = f"127.0.0.1:{free_port()}"
+    with ExitStack() as stack:
+        model = stack.enter_context(server(tmp_path, *serve, str(tmp_path / "model.yaml")))
+        variables = {"AIP_LISTEN": listen, "OPENAI_BASE_URL": f"{model.url}/v1"}
+        bridged = stack.enter_context(server(tmp_path, *serve, "examples/configs/aip-tools.yaml", **variables))
+        tool = stack.enter_context(server(tmp_path, *script, "tool", ready=None, mark="registered at", **variables))
+        done = run(*script, "ask", BRIDGE_URL=bridged.url, **variables)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.decode() == "chat client: It is 42.\nAIP client: It is 42.\n"
+        assert tool.out.count("the tool adds 17 and 25") == 2

@@ -177,6 +177,11 @@ def test_make_run_takes_another_configuration() -> None:
 # ------------------------------------------------------------------ the blocks
 
 
+def _elsewhere(text: str) -> str:
+    """At free ports instead of the ones that AIP's own examples use."""
+    return re.sub(r"127\.0\.0\.1:5005\d", lambda _: f"127.0.0.1:{free_port()}", text)
+
+
 @pytest.mark.parametrize("block", blocks("python"), ids=_ids)
 def test_a_python_block_runs(block: Block, demo: Server, tmp_path: Path) -> None:
     script = tmp_path / "block.py"
@@ -187,7 +192,7 @@ def test_a_python_block_runs(block: Block, demo: Server, tmp_path: Path) -> None
             assert _ends_well(told)
             assert served.stop() == 0
         return
-    script.write_text(block.text.replace(USUAL, demo.url), encoding="utf-8")
+    script.write_text(_elsewhere(block.text.replace(USUAL, demo.url)), encoding="utf-8")
     done = run(sys.executable, "-W", "error", str(script))
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -197,12 +202,13 @@ def test_what_the_python_blocks_show(demo: Server, tmp_path: Path) -> None:
         "OpenAI(": "You said: Hello Write help to see what else I can show.",
         "import translate": '"text":"Hello"',
         "Translator(": "lost: []",
+        "register_to_gateway(": "HELLO",
         "complete(question)": "Six times seven is forty-two. The answer is 42. UsageReported(input=12, output=34",
     }
     for sign, told in wanted.items():
         (found,) = [b for b in blocks("python") if sign in b.text]
         script = tmp_path / "block.py"
-        script.write_text(found.text.replace(USUAL, demo.url), encoding="utf-8")
+        script.write_text(_elsewhere(found.text.replace(USUAL, demo.url)), encoding="utf-8")
         assert told in run(sys.executable, str(script)).stdout.decode(), sign
 
 

@@ -371,7 +371,10 @@ def test_a_configuration_cannot_be_changed() -> None:
 
 # ------------------------------------------------------------------------------ mistakes
 
-KEYS = "dialect, path, backend, models, stages, durable, passthrough, listen, agent_id, limits, options"
+KEYS = (
+    "dialect, path, backend, models, stages, durable, passthrough, tools, max_tool_rounds, listen, agent_id, limits, "
+    "options"
+)
 BACKEND_KEYS = (
     "dialect, url, api_key, model, model_map, headers, forward_headers, fetch_urls, max_event, timeouts, "
     "retry, breaker, "

@@ -11,9 +11,11 @@ from bridge.config.kinds import (
     Address,
     BackendChoice,
     BackendGroup,
+    BackendName,
     FrontDialect,
     MountPath,
     Names,
+    Positive,
     Reference,
     Text,
     dialect_of,
@@ -40,6 +42,10 @@ class Route(Section):
     stages: tuple[Reference, ...] = Field(default=(), description='own stages, "module:function", after the built-in')
     durable: bool = Field(default=False, description="events go to the run store first: resumable, cancellable")
     passthrough: bool = Field(default=False, description="same dialect on both sides: payloads byte-equal")
+    tools: BackendName | None = Field(
+        default=None, description="backend whose registered tools the model of this route may call, run by the bridge"
+    )
+    max_tool_rounds: Positive = Field(default=8, description="how often in one run the model may call these tools")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
     agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route")
     limits: Annotated[Places | None, OrOff] = Field(

@@ -66,6 +66,27 @@ def test_mistakes_between_routes() -> None:
     assert parsed({**ROUTE, "listen": "0.0.0.0:1"}, server={"auth": "none"}).routes
 
 
+def test_a_route_may_offer_the_tools_at_a_backend() -> None:
+    backends = {"gateway": {"dialect": "aip", "url": "127.0.0.1:1"}}
+    chat = {"dialect": "openai-chat", "path": "/v1", "backend": "demo", "tools": "gateway", "max_tool_rounds": 3}
+    route = parsed(chat, backends=backends).routes[0]
+    assert (route.tools, route.max_tool_rounds) == ("gateway", 3)
+    with pytest.raises(ConfigError, match=r'routes\[0\].tools: .*"demo", a backend of dialect demo'):
+        parsed({**chat, "tools": "demo"}, backends=backends)
+    with pytest.raises(ConfigError, match=r"routes\[0\].tools: "):
+        parsed({**chat, "tools": "gatewy"}, backends=backends)
+    with pytest.raises(ConfigError, match=r"routes\[0\].max_tool_rounds: "):
+        parsed({**chat, "max_tool_rounds": 0}, backends=backends)
+    same = {"llm": {"dialect": "openai-chat", "url": "http://127.0.0.1:1"}, **backends}
+    with pytest.raises(ConfigError, match=r"routes\[0\].tools: does not go with passthrough"):
+        parsed({**chat, "backend": "llm", "passthrough": True}, backends=same)
+
+
+@pytest.mark.parametrize("tools", ["off", False])
+def test_tools_may_be_off_as_yaml_reads_it(tools: Any) -> None:
+    assert parsed({**ROUTE, "options": {"tools": tools}}).routes[0].options.tools == "off"
+
+
 def test_a_backend_is_at_an_address() -> None:
     with pytest.raises(ConfigError, match=r"backends.it.url: expected an address such as .* got .*http"):
         parsed(backends={"it": {"dialect": "aip", "url": "http://127.0.0.1:50050"}})

@@ -176,3 +176,23 @@ def test_a_subscriber_hears_of_the_nodes_it_named() -> None:
     assert it.news("me") == []
     call(it, "Unsubscribe", schema.message("UnsubscribeRequest", subscriber_id="me", node_ids=["c"]))
     assert it.news("me") is None
+
+
+def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
+    """What comes behind a STOP_QUEST ends agents made with the specification's library (section 5)."""
+    from adapters.aip.callee import Relayed
+    from adapters.aip.messages import AgentMessage
+
+    first = AgentMessage.from_bytes(quest("START_QUEST", receiver="chat").SerializeToString())
+    asked = [
+        quest(status, receiver="chat").SerializeToString() for status in ("START_QUEST", "STOP_QUEST", "HOLD_QUEST")
+    ]
+    stopped = Relayed(first)
+    assert [stopped.passes(body) for body in asked] == [True, True, False]
+    assert stopped.goodbye() == []
+    left = Relayed(first)
+    assert [left.passes(body) for body in (asked[0], b"\xff")] == [True, True]
+    [goodbye] = [schema.tool().AgentMessage.FromString(body) for body in left.goodbye()]
+    assert (goodbye.sender_id, goodbye.receiver_id, goodbye.session_id) == ("client", "chat", "s1")
+    assert (goodbye.session_status, [item.text for item in goodbye.content]) == (3, ["bye"])
+    assert left.goodbye() == []

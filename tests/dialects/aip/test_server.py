@@ -36,6 +36,7 @@ class Scripted:
         self.hold: asyncio.Event | None = None
         self.waiting = asyncio.Event()
         self.left = asyncio.Event()
+        self.go_on = asyncio.Event()
 
     async def __call__(self, request: Request) -> AsyncIterator[Any]:
         self.requests.append(request)
@@ -55,6 +56,21 @@ class Scripted:
         elif asked == "picture":
             yield "Look: "
             yield Media(MediaKind.IMAGE, Inline(PICTURE), "image/png")
+        elif asked == "flood":
+            try:
+                while True:
+                    yield "x" * 100_000
+            except GeneratorExit:
+                self.left.set()
+                raise
+        elif asked == "pause":
+            yield "before"
+            try:
+                await self.go_on.wait()
+            except (asyncio.CancelledError, GeneratorExit):
+                self.left.set()
+                raise
+            yield "after"
         else:
             yield "You said "
             yield asked
@@ -62,7 +78,7 @@ class Scripted:
 
 @asynccontextmanager
 async def served(
-    tmp_path: Any, agent_id: str = "bridge", limits: Any = None, **options: Any
+    tmp_path: Any, agent_id: str = "bridge", limits: Any = None, *, slow_reader: float = 60.0, **options: Any
 ) -> AsyncIterator[tuple[str, Scripted]]:
     """A bridge with one agent; gives its address and what answers behind it."""
     address, behind = f"127.0.0.1:{free_port()}", Scripted()
@@ -72,7 +88,7 @@ async def served(
         listen=address, agent_id=agent_id,
     )  # fmt: skip
     config = Config.model_construct(
-        server=Server(port=free_port(), drain=2, limits=limits or {}), backends={}, routes=()
+        server=Server(port=free_port(), drain=2, slow_reader=slow_reader, limits=limits or {}), backends={}, routes=()
     )
     tmp_path.mkdir(exist_ok=True)
     memory = Memory(open_history(f"sqlite:///{tmp_path}/history.db"))
@@ -411,3 +427,27 @@ async def test_an_unknown_method_is_unimplemented(tmp_path: Any) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await channel.unary_unary("/grpc_service.GatewayService/Nothing")(b"")
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_pieces_within_a_time_are_one_message(tmp_path: Any) -> None:
+    async with served(tmp_path, stream="delta", flush="10s") as (address, _), client(address) as caller:
+        call = caller.open()
+        await call.write(quest("START_QUEST", "a"))
+        messages = [await call.read() for _ in range(2)]
+        assert [(m.content[0].text, m.task_info.task_status) for m in messages] == [("You said a", 1), ("", 4)]
+
+
+async def test_pieces_are_not_kept_for_longer(tmp_path: Any) -> None:
+    async with served(tmp_path, stream="delta", flush="20ms") as (address, behind), client(address) as caller:
+        call = caller.open()
+        await call.write(quest("START_QUEST", "pause"))
+        assert (await call.read()).content[0].text == "before"
+        # It is told although nothing more comes for now.
+        behind.go_on.set()
+        assert [(await call.read()).content[0].text for _ in range(2)] == ["after", ""]
+        behind.go_on.clear()
+        call = caller.open()
+        await call.write(quest("START_QUEST", "pause", session="other"))
+        assert (await call.read()).content[0].text == "before"
+        call.cancel()
+        await behind.left.wait()

@@ -1,0 +1,285 @@
+"""`Agent`: a program that answers sessions, opens sessions with other agents and calls tools (specification, page 5-7).
+
+agent = await Agent("127.0.0.1:50051", "echo", description="repeats").start()
+await agent.register_to_gateway("127.0.0.1:50050")
+while True:
+    asked = await agent.receive_inquiry()
+    await agent.submit_feedback(asked.session_id, asked.sender_id, asked.text)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from adapters.aip.gateway import Gateway as Machine
+from adapters.aip.options import FrontOptions
+from bridge.codec.session import OwnAgent
+
+from .answering import Inquiries
+from .asking import Client
+from .content import Content, Modes, content_items, new_id
+from .data import (
+    AgentInfo,
+    AgentMessage,
+    AgentSkill,
+    ContentItem,
+    GetNodesRequest,
+    Mode,
+    NodeInfo,
+    RegisterAgentResponse,
+    SessionStatus,
+    TaskInfo,
+    ToolBoxInfo,
+    ToolRequest,
+    ToolResponse,
+    generation_of,
+    infos_of,
+)
+from .node import DEADLINE, Node
+from .stubs import GatewayServiceStub
+
+Handler = Callable[[AgentMessage], Any]
+
+_TOOL_DEADLINE = 60.0
+"""Seconds for a tool."""
+_CANCEL_GRACE = 30.0
+"""Seconds that an agent has to say goodbye when a session with it is closed; at the end of the program less."""
+_IDLE = 600.0
+
+
+class Agent(Node):
+    """An agent at `address`, "host:port". What it says of itself is `agent_info`."""
+
+    def __init__(
+        self,
+        address: str,
+        agent_id: str,
+        name: str = "",
+        domain: str = "default",
+        description: str = "",
+        version: str = "",
+        input_mode: Sequence[int] = (Mode.TEXT,),
+        output_mode: Sequence[int] = (Mode.TEXT,),
+        skills: Iterable[AgentSkill] = (),
+        **settings: Any,
+    ) -> None:
+        super().__init__(address, **settings)
+        self.agent_id = agent_id
+        self.agent_info = AgentInfo(
+            agent_id, self.address, name or agent_id, domain, list(input_mode), list(output_mode), description,
+            list(skills), version,
+        )  # fmt: skip
+        self._inquiries = Inquiries(_IDLE)
+        self._clients: dict[str, Client] = {}
+        self._tool_sessions: dict[str, str] = {}
+        self._nodes: dict[str, NodeInfo] = {}
+
+    async def start(self) -> Self:
+        self._inquiries = Inquiries(_IDLE)
+        options = FrontOptions.model_construct(mode="agent")
+        await self._serve(Machine(self.address, {self.agent_id: OwnAgent(options, ())}), self._inquiries)
+        return self
+
+    async def stop(self) -> None:
+        """Also ends every session that this agent opened; agents there have a second to say goodbye."""
+        await asyncio.gather(*(self._close(session, 1.0) for session in list(self._clients)))
+        await super().stop()
+
+    # ------------------------------------------------------------------ the gateway
+
+    async def register_to_gateway(self, gateway_address: str) -> Self:
+        """Raises `grpc.aio.AioRpcError`, ALREADY_EXISTS where the id or the address is taken."""
+        answer = await self._register(gateway_address, self.agent_info)
+        self._nodes = infos_of(RegisterAgentResponse.from_bytes(answer).peers)
+        return self
+
+    async def update_peers(self, domain: str = "default") -> Self:
+        """Fetches who is registered in a domain, everybody for `default`. Raises `grpc.aio.AioRpcError`."""
+        stub = GatewayServiceStub(self._channel(self._gateway))
+        listed = await stub.GetNodes(GetNodesRequest(self.agent_id, domain), timeout=DEADLINE)
+        self._nodes = infos_of(listed.peers)
+        return self
+
+    def get_nodes(self) -> dict[str, NodeInfo]:
+        """The nodes that were fetched last, by their ids."""
+        return dict(self._nodes)
+
+    # ------------------------------------------------------------------ messages
+
+    def create_task_info(self, parent_task_ids: Sequence[str] | None = None) -> TaskInfo:
+        return TaskInfo(new_id("task"), list(parent_task_ids or ()))
+
+    def create_content_items(self, content: Content, content_mode: Modes | None = None) -> list[ContentItem]:
+        """Raises `ValueError` for modes that do not fit the contents."""
+        return content_items(content, content_mode)
+
+    def create_agent_message(
+        self,
+        receiver_id: str,
+        content: Content,
+        session_id: str | None = None,
+        task_info: TaskInfo | None = None,
+        content_mode: Modes | None = None,
+        session_status: int = SessionStatus.START_QUEST,
+        message_id: str | None = None,
+        reply_to_message_id: str | None = None,
+    ) -> AgentMessage:
+        return AgentMessage(
+            self.agent_id,
+            receiver_id,
+            session_id or new_id("agent_session"),
+            session_status,
+            task_info or self.create_task_info(),
+            message_id or new_id("msg"),
+            reply_to_message_id or "",
+            content_items(content, content_mode),
+        )
+
+    # ------------------------------------------------------------------ as the one who asks
+
+    async def create_agent_client(
+        self, receiver_id: str, stub: type = GatewayServiceStub, stream_calling: str = "RouteAgentCalling"
+    ) -> str:
+        """Opens a session and gives its id: through the gateway, or with `AgentServiceStub` and "CallAgent" directly.
+
+        Raises `ValueError` when the address of an agent to call directly is not known (see `update_peers`).
+        """
+        service = stub.__name__.removesuffix("Stub")
+        address = self._gateway if service.startswith("Gateway") else self._address_of(receiver_id)
+        call = self._channel(address).stream_stream(f"/grpc_service.{service}/{stream_calling}")()
+        session_id = new_id("agent_session")
+        self._clients[session_id] = Client(session_id, receiver_id, call)
+        return session_id
+
+    def _address_of(self, receiver_id: str) -> str:
+        info = self._nodes.get(receiver_id)
+        if info is None:
+            raise ValueError(f"{receiver_id!r} is no node that is known here; update_peers() fetches them")
+        return info.address
+
+    def _client(self, session_id: str) -> Client:
+        client = self._clients.get(session_id)
+        if client is None:
+            raise ValueError(f"{session_id!r} is no session that this agent opened; create_agent_client() opens one")
+        return client
+
+    async def submit_inquiry(
+        self,
+        session_id: str,
+        receiver_id: str,
+        content: Content,
+        content_mode: Modes | None = None,
+        session_status: int | None = None,
+        task_info: TaskInfo | None = None,
+    ) -> None:
+        """Asks. Without a status the first inquiry of a session starts it, and further ones hold it."""
+        client = self._client(session_id)
+        if session_status is None:
+            session_status = SessionStatus.HOLD_QUEST if client.started else SessionStatus.START_QUEST
+        await client.send(
+            self.create_agent_message(receiver_id, content, session_id, task_info, content_mode, session_status)
+        )
+
+    async def receive_feedback(self, session_id: str, receiver_id: str) -> AgentMessage:
+        """The next answer. Raises `EOFError` when the session is over, `grpc.aio.AioRpcError` when it failed."""
+        return await self._client(session_id).receive()
+
+    async def close_agent_client(self, session_id: str, receiver_id: str) -> bool:
+        """Ends a session that this agent opened; False when it did not."""
+        return await self._close(session_id, _CANCEL_GRACE)
+
+    async def _close(self, session_id: str, grace: float) -> bool:
+        client = self._clients.pop(session_id, None)
+        if client is None:
+            return False
+        status = SessionStatus.STOP_QUEST
+        goodbye = self.create_agent_message(client.receiver_id, "bye", session_id, session_status=status)
+        await client.close(goodbye, grace)
+        return True
+
+    # ------------------------------------------------------------------ as the one who answers
+
+    async def receive_inquiry(self) -> AgentMessage:
+        """The next inquiry of any session; with STOP_QUEST its caller says that it is the last one."""
+        return await self._inquiries.receive()
+
+    async def submit_feedback(
+        self,
+        session_id: str,
+        receiver_id: str,
+        content: Content,
+        content_mode: Modes | None = None,
+        session_status: int | None = None,
+        task_info: TaskInfo | None = None,
+    ) -> bool:
+        """Answers; False when the caller is not there any more.
+
+        Without a status an answer to STOP_QUEST ends the session, and any other one holds it.
+        """
+        talk = self._inquiries.talks.get(session_id)
+        if talk is None:
+            return False
+        if session_status is None:
+            asked_to_stop = talk.last.session_status == SessionStatus.STOP_QUEST
+            session_status = SessionStatus.STOP_RESPONSE if asked_to_stop else SessionStatus.HOLD_RESPONSE
+        message = self.create_agent_message(
+            receiver_id, content, session_id, task_info or talk.last.task_info, content_mode, session_status,
+            reply_to_message_id=talk.last.message_id,
+        )  # fmt: skip
+        return await talk.send(message)
+
+    async def invoke_session_handlers(self, session_id: str, handlers: Handler | Iterable[Handler]) -> list[Any]:
+        """What each handler makes of the session's next message: an answer where we asked, else an inquiry.
+
+        Raises `EOFError` when the session is over.
+        """
+        asked = self._clients.get(session_id)
+        message = await (asked.receive() if asked is not None else self._inquiries.receive(session_id))
+        results = []
+        for handler in [handlers] if callable(handlers) else handlers:
+            result = handler(message)
+            results.append(await result if inspect.isawaitable(result) else result)
+        return results
+
+    # ------------------------------------------------------------------ tools
+
+    def create_tool_request(
+        self,
+        receiver_id: str,
+        session_id: str | None = None,
+        tool_name: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> ToolRequest:
+        """`session_id` is one for each tool until `close_tool_client`, when it is not given."""
+        session_id = session_id or self._tool_sessions.setdefault(receiver_id, new_id("tool"))
+        info = self._nodes.get(receiver_id)
+        name = tool_name or (info.name if info is not None else "")
+        return ToolRequest(self.agent_id, receiver_id, session_id, name, dict(arguments or {}))
+
+    async def call_tool(
+        self,
+        tool_id: str,
+        session_id: str | None = None,
+        tool_name: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> ToolResponse:
+        """The tool's answer, through the gateway; whether it is an error stands in it.
+
+        Raises `grpc.aio.AioRpcError` when there is no such tool, `ValueError` for a name that its box does not have:
+        such a call would make common gateways forget the whole box.
+        """
+        info = self._nodes.get(tool_id)
+        request = self.create_tool_request(tool_id, session_id, tool_name, arguments)
+        if isinstance(info, ToolBoxInfo) and request.tool_name not in (names := [tool.name for tool in info.tools]):
+            raise ValueError(f"{tool_id!r} has no tool {tool_name!r}; there are: {', '.join(names)}")
+        stub = GatewayServiceStub(self._channel(self._gateway))
+        body = request.to_bytes(generation_of(info))
+        answer: ToolResponse = await stub.RouteToolCalling(body, timeout=_TOOL_DEADLINE)
+        return answer
+
+    async def close_tool_client(self, tool_id: str) -> bool:
+        """Forgets the session of a tool; False when there was none."""
+        return self._tool_sessions.pop(tool_id, None) is not None

@@ -1,0 +1,131 @@
+"""The answering side of an agent's sessions: inquiries of all of them in one line, answers back to each.
+
+A session that its caller leaves takes its inquiries along, and answers to it go nowhere: an agent serves everybody in
+one loop, and must not stop for one who hung up (page, section 5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from adapters.aip.messages import AgentMessage, SessionStatus
+from bridge.codec.session import Handle, Refuse, Respond, Serve
+
+_AHEAD = 32
+"""Inquiries of one session that wait to be received; then its caller has to wait."""
+SLOW_READER = 60.0
+"""Seconds for which a caller may leave an answer unread: an agent that serves all in one loop waits for him."""
+
+
+class Talk:
+    """One session with a caller."""
+
+    def __init__(self, session_id: str, rpc: Any) -> None:
+        self.session_id = session_id
+        self.caller = ""
+        self.last = AgentMessage()
+        """The inquiry that was received last."""
+        self.over = asyncio.Event()
+        self.room = asyncio.Semaphore(_AHEAD)
+        self.unread = False
+        """Whether the session is over because its caller does not read."""
+        self._rpc = rpc
+        self._writing = asyncio.Lock()
+
+    async def send(self, message: AgentMessage) -> bool:
+        """Whether the caller was still there."""
+        async with self._writing:
+            if self.over.is_set():
+                return False
+            try:
+                async with asyncio.timeout(SLOW_READER):
+                    await self._rpc.write(message.to_bytes())
+            except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError, TimeoutError) as error:
+                self.unread = isinstance(error, TimeoutError)
+                self.over.set()
+                return False
+            if message.session_status == SessionStatus.STOP_RESPONSE:
+                self.over.set()
+            return True
+
+
+class Inquiries:
+    """See `bridge.server.grpc.Host`. `idle`: seconds after which a session that says nothing more is ended."""
+
+    def __init__(self, idle: float) -> None:
+        self.talks: dict[str, Talk] = {}
+        self._idle = idle
+        self._waiting: list[tuple[Talk, AgentMessage]] = []
+        self._news = asyncio.Condition()
+
+    # ------------------------------------------------------------------ for the program
+
+    async def receive(self, session_id: str | None = None) -> AgentMessage:
+        """The next inquiry, of any session or of one. Raises `EOFError` when that one is over."""
+        async with self._news:
+            while True:
+                self._waiting = [(talk, message) for talk, message in self._waiting if not talk.over.is_set()]
+                for place, (talk, message) in enumerate(self._waiting):
+                    if session_id in (None, talk.session_id):
+                        del self._waiting[place]
+                        talk.last = message
+                        talk.room.release()
+                        return message
+                if session_id is not None and session_id not in self.talks:
+                    raise EOFError(f"the session {session_id!r} is over")
+                await self._news.wait()
+
+    # ------------------------------------------------------------------ for the server
+
+    async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
+        talk = Talk(reply.session.name, rpc)
+        talk.caller = reply.session.owner
+        self.talks[talk.session_id] = talk
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[Any]] = [
+            loop.create_task(self._listen(talk, first, rpc)),
+            loop.create_task(talk.over.wait()),
+            loop.create_task(leaving.wait()),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if talk.unread:
+                await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answers are not read.")
+            for body in reply.session.farewell() if not talk.over.is_set() else ():
+                await talk.send(AgentMessage.from_bytes(body))
+        finally:
+            talk.over.set()
+            del self.talks[talk.session_id]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            async with self._news:
+                self._news.notify_all()
+
+    async def call(self, reply: Handle, body: bytes) -> Respond | Refuse:
+        return Refuse("NOT_FOUND", "Receiver not found")
+
+    async def _listen(self, talk: Talk, first: bytes, rpc: Any) -> None:
+        """Reads until the caller asks for the end, hung up, or said nothing more for too long."""
+        body: Any = first
+        with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
+            while body is not grpc.aio.EOF:
+                try:
+                    message = AgentMessage.from_bytes(body)
+                except ValueError:
+                    return
+                message.session_id = talk.session_id
+                await talk.room.acquire()
+                async with self._news:
+                    self._waiting.append((talk, message))
+                    self._news.notify_all()
+                if message.session_status == SessionStatus.STOP_QUEST:
+                    # Nothing that follows is answered; the program ends the session.
+                    break
+                body = await rpc.read()
+        await asyncio.sleep(self._idle)

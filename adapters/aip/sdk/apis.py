@@ -1,0 +1,71 @@
+"""An HTTP call as a tool (page, section 7): arguments in the URL where it has `{name}`, the rest in query or body."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from adapters.aip.described import typed
+from adapters.aip.generation import as_map_value
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_IN_QUERY = ("GET", "DELETE")
+_PLACE = re.compile(r"\{(\w+)\}")
+_SHOWN = 500
+"""Characters of an error's body that are told."""
+
+
+class ApiCall:
+    """Calls `method` at `url`. `timeout` in seconds; `longest` bytes of an answer are read."""
+
+    def __init__(self, url: str, method: str, headers: Mapping[str, str] | None, timeout: float, longest: int) -> None:
+        """Raises `ValueError` for another method or scheme."""
+        self.method = method.upper()
+        if self.method not in METHODS:
+            raise ValueError(f"api_method: expected one of {', '.join(METHODS)}, got {method[:20]!r}")
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("api_url: expected a URL with http or https")
+        self.url = url
+        self.headers = dict(headers or {})
+        self.timeout = timeout
+        self.described: Mapping[str, str] = {}
+        self._longest = longest
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """What the URL names, for a tool whose arguments nobody described."""
+        return dict.fromkeys(_PLACE.findall(self.url), "a part of the address")
+
+    async def __call__(self, arguments: Mapping[str, Any]) -> str:
+        """The body as text. Raises `ValueError` for a missing argument, an error status, or too long an answer,
+        `aiohttp.ClientError` and `TimeoutError` when the call fails.
+        """
+        named = _PLACE.findall(self.url)
+        missing = [name for name in named if name not in arguments]
+        if missing:
+            raise ValueError(f"missing argument {missing[0]!r}, which is part of the address")
+        url = _PLACE.sub(lambda place: quote(as_map_value(arguments[place[1]]), safe=""), self.url)
+        rest = {name: value for name, value in arguments.items() if name not in named}
+        query = {name: as_map_value(value) for name, value in rest.items()} if self.method in _IN_QUERY else None
+        body = None if self.method in _IN_QUERY else typed(rest, self.described)
+        limit = aiohttp.ClientTimeout(total=self.timeout)
+        async with (
+            aiohttp.ClientSession(timeout=limit) as session,
+            session.request(self.method, url, params=query, json=body, headers=self.headers) as answer,
+        ):
+            text = await self._text(answer)
+            if not answer.ok:
+                raise ValueError(f"HTTP status {answer.status}: {text[:_SHOWN]}")
+            return text
+
+    async def _text(self, answer: aiohttp.ClientResponse) -> str:
+        came = bytearray()
+        async for chunk in answer.content.iter_chunked(65536):
+            came += chunk
+            if len(came) > self._longest:
+                raise ValueError(f"the answer is longer than {self._longest} bytes")
+        return came.decode(answer.charset or "utf-8", "replace")

@@ -1,0 +1,70 @@
+"""The asking side of a session: one call to an agent, through a gateway or straight to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from adapters.aip.messages import AgentMessage, SessionStatus
+from bridge.transports.duplex import Duplex
+
+
+class Client:
+    """A session that we opened, so that we have to end it. `close` lets go of it."""
+
+    def __init__(self, session_id: str, receiver_id: str, call: Any) -> None:
+        self.session_id = session_id
+        self.receiver_id = receiver_id
+        self.started = self.stopped = False
+        self._call = Duplex(call)
+        self._came: deque[AgentMessage] = deque()
+        self._ended = False
+
+    async def send(self, message: AgentMessage) -> None:
+        """Raises `RuntimeError` after a STOP_QUEST: what follows one is never answered, and ends common agents."""
+        if self.stopped:
+            raise RuntimeError(f"the session {self.session_id!r} was asked to stop; nothing may follow")
+        self.started = True
+        self.stopped = message.session_status == SessionStatus.STOP_QUEST
+        await self._call.send([message.to_bytes()])
+
+    async def receive(self) -> AgentMessage:
+        """The next answer. Raises `EOFError` when the agent ended the session, `grpc.aio.AioRpcError` when it failed.
+
+        It may be cancelled, by a time limit for example: the session goes on.
+        """
+        while not self._came:
+            batch = await self._call.batch(None)
+            if batch is None:
+                self._ended = True
+                raise self._end()
+            self._came.extend(AgentMessage.from_bytes(body) for body in batch)
+        return self._came.popleft()
+
+    def _end(self) -> Exception:
+        if self._call.status is None:
+            return EOFError(f"the session {self.session_id!r} is over")
+        code, details = self._call.status
+        failed: Exception = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
+        return failed
+
+    async def close(self, goodbye: AgentMessage, grace: float) -> None:
+        """Ends the session as the protocol wants it: asks for the end, and lets go when the agent has said goodbye.
+
+        Cancelling a session that is being answered would end common agents for everybody, so they have `grace` seconds.
+        """
+        try:
+            async with asyncio.timeout(grace if self.started else 0):
+                if self.started and not self.stopped and self._call.alive:
+                    await self.send(goodbye)
+                await self._call.finish()
+                while not self._ended and await self._call.batch(None) is not None:
+                    pass
+        except TimeoutError:
+            pass
+        finally:
+            self._call.cancel()

@@ -1,0 +1,188 @@
+"""The specification's data as programs see it: what `messages` has, and what it leaves as bytes.
+
+Inside the bridge a registration and a tool call stay bytes, whatever their generation; here they are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from adapters.aip import messages as wire
+from adapters.aip.generation import Generation, arguments_of, of_registration, write_arguments
+from adapters.aip.messages import (
+    AgentInfo,
+    AgentMessage,
+    AgentSkill,
+    BoxedTool,
+    ContentItem,
+    GetNodesRequest,
+    Mode,
+    SessionStatus,
+    TaskInfo,
+    TaskStatus,
+    ToolBoxInfo,
+    ToolInfo,
+    ToolResponse,
+)
+from adapters.aip.proto import Field, Kind, Wire
+
+__all__ = [
+    "AgentInfo", "AgentMessage", "AgentSkill", "BoxedTool", "ContentItem", "DeregisterNodeRequest",
+    "DeregisterNodeResponse", "GetNodesRequest", "GetNodesResponse", "HeartbeatRequest", "HeartbeatResponse", "Mode",
+    "NodeInfo", "Peer", "RegisterAgentResponse", "RegisterToolResponse", "SessionStatus", "TaskInfo", "TaskStatus",
+    "ToolBoxInfo", "ToolInfo", "ToolRequest", "ToolResponse", "UpdateNodeInfoRequest", "UpdateNodeInfoResponse",
+    "generation_of", "infos_of", "node_id",
+]  # fmt: skip
+
+NodeInfo = AgentInfo | ToolInfo | ToolBoxInfo
+"""What a node says of itself."""
+
+
+@dataclass(slots=True)
+class Peer(Wire):
+    """An entry of a node list: one of the three. Boxes are of the toolbox generation and share the tool's number."""
+
+    agent_info: AgentInfo | None = None
+    tool_info: ToolInfo | None = None
+    toolbox_info: ToolBoxInfo | None = None
+
+    def to_bytes(self) -> bytes:
+        return _raw(self).to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        raw = wire.Peer.from_bytes(data)
+        info = info_of(raw)
+        return cls(
+            info if isinstance(info, AgentInfo) else None,
+            info if isinstance(info, ToolInfo) else None,
+            info if isinstance(info, ToolBoxInfo) else None,
+        )
+
+    @property
+    def info(self) -> NodeInfo | None:
+        """Whichever is set."""
+        return self.agent_info or self.tool_info or self.toolbox_info
+
+
+def _raw(peer: Peer) -> wire.Peer:
+    box = peer.tool_info or peer.toolbox_info
+    return wire.Peer(peer.agent_info.to_bytes() if peer.agent_info else b"", box.to_bytes() if box else b"")
+
+
+def info_of(peer: wire.Peer) -> NodeInfo | None:
+    """What a peer of the wire is; None for a registration that nobody can read: others in the list are fine."""
+    try:
+        if peer.agent:
+            return AgentInfo.from_bytes(peer.agent)
+        box = of_registration(peer.tool) == "toolbox"
+        return (ToolBoxInfo if box else ToolInfo).from_bytes(peer.tool) if peer.tool else None
+    except ValueError:
+        return None
+
+
+def infos_of(peers: list[Peer]) -> dict[str, NodeInfo]:
+    """The nodes of a list, by their ids."""
+    return {node_id(peer.info): peer.info for peer in peers if peer.info is not None}
+
+
+def node_id(info: NodeInfo) -> str:
+    match info:
+        case AgentInfo():
+            return info.agent_id
+        case ToolInfo():
+            return info.tool_id
+        case ToolBoxInfo():
+            return info.toolbox_id
+
+
+def generation_of(info: NodeInfo | None) -> Generation:
+    """How the node takes its calls; one that is not known, as the first generation does."""
+    return "toolbox" if isinstance(info, ToolBoxInfo) else "tool"
+
+
+@dataclass(slots=True)
+class ToolRequest:
+    """A tool call. `arguments` are values by name; a map of the wire (generation `tool`) makes them texts."""
+
+    sender_id: str = ""
+    receiver_id: str = ""
+    session_id: str = ""
+    tool_name: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def to_bytes(self, generation: Generation = "tool") -> bytes:
+        """The request as a node of this generation takes it."""
+        said = write_arguments(self.arguments, generation)
+        return wire.ToolRequest(self.sender_id, self.receiver_id, self.session_id, self.tool_name, said).to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Of either generation. Raises `ValueError` for bytes that are no message."""
+        raw = wire.ToolRequest.from_bytes(data)
+        return cls(raw.sender_id, raw.receiver_id, raw.session_id, raw.tool_name, arguments_of(raw.arguments))
+
+
+@dataclass(slots=True)
+class _Success(Wire):
+    success: bool = False
+    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "success", Kind.BOOL, None),)
+
+
+class RegisterToolResponse(_Success):
+    """Whether a tool is registered now."""
+
+    __slots__ = ()
+
+
+class DeregisterNodeResponse(_Success):
+    """Whether there was such a node."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class RegisterAgentResponse(Wire):
+    """Whether an agent is registered now, and who else is."""
+
+    success: bool = False
+    peers: list[Peer] = field(default_factory=list)
+    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "success", Kind.BOOL, None), (2, "peers", Kind.MESSAGES, Peer))
+
+
+@dataclass(slots=True)
+class GetNodesResponse(Wire):
+    peers: list[Peer] = field(default_factory=list)
+    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "peers", Kind.MESSAGES, Peer),)
+
+
+@dataclass(slots=True)
+class DeregisterNodeRequest(Wire):
+    node_id: str = ""
+    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "node_id", Kind.STRING, None),)
+
+
+@dataclass(slots=True)
+class HeartbeatRequest(Wire):
+    sender_id: str = ""
+    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "sender_id", Kind.STRING, None),)
+
+
+class HeartbeatResponse(wire.Done):
+    """`success`, and a text."""
+
+    __slots__ = ()
+
+
+class UpdateNodeInfoResponse(wire.Done):
+    """`success`, and a text."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class UpdateNodeInfoRequest(Wire):
+    sender_id: str = ""
+    peer: Peer | None = None
+    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "sender_id", Kind.STRING, None), (2, "peer", Kind.MESSAGE, Peer))

@@ -1,0 +1,99 @@
+"""What agents, tools and gateways of a program share: a server at an address, and a place at a foreign gateway."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Self
+
+from adapters.aip.codec import dialect
+from adapters.aip.member import Membership
+from adapters.aip.messages import AgentInfo, ToolInfo
+from adapters.aip.options import MAX_MESSAGE, FrontOptions, Tls
+from bridge.codec.session import Channel, Hub
+from bridge.server.grpc import GrpcServer, Host
+from bridge.transports.grpc import open_channel
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+DEADLINE = 10.0
+"""Seconds for one question to a gateway: a call without a deadline may hang for ever."""
+_GRACE = 1.0
+"""Seconds that calls have to end when a node stops."""
+
+
+def plain_address(address: str) -> str:
+    """`host:port`; the specification's examples write a scheme in front, which gRPC does not take."""
+    return address.partition("://")[2] or address
+
+
+class Node:
+    """A node at `address`. It belongs to the event loop in which it is started; `async with` starts and stops it.
+
+    `tls`: certificates for what it serves and calls, none = plaintext. `max_message`: bytes of the largest message.
+    """
+
+    def __init__(self, address: str, *, max_message: int = MAX_MESSAGE, tls: Tls | None = None) -> None:
+        self.address = plain_address(address)
+        self._settings: Channel = dialect.channel(FrontOptions(max_message=max_message, tls=tls))
+        self._server: GrpcServer | None = None
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._members: list[Membership] = []
+
+    async def _serve(self, hub: Hub, host: Host) -> None:
+        """Raises `OSError` when the address cannot be had, `RuntimeError` when it is served by this node already."""
+        if self._server is not None:
+            raise RuntimeError(f"the node at {self.address} is started already")
+        server = GrpcServer(self.address, dialect, hub, self._settings, host)
+        await server.start()
+        self._server = server
+
+    async def start(self) -> Self:
+        """Serves. Raises `OSError` when the address cannot be had."""
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """Leaves its gateways, ends its sessions and closes its connections. Repeating it is harmless."""
+        server, self._server = self._server, None
+        self._members.clear()
+        if server is not None:
+            await server.stop(_GRACE)
+        while self._channels:
+            await self._channels.popitem()[1].close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        """The connection to an address, made at first use."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = open_channel(address, self._settings)
+        return channel
+
+    async def _register(self, gateway: str, info: AgentInfo | ToolInfo) -> bytes:
+        """The gateway's answer; from then on the node beats, and registers again when it is forgotten.
+
+        Raises `grpc.aio.AioRpcError` with the gateway's words, `RuntimeError` before `start`: a gateway dials back.
+        """
+        if self._server is None:
+            raise RuntimeError("start() comes first: a gateway connects to the node before it takes it")
+        member = Membership(plain_address(gateway), info)
+        todo = member.next(0.0)
+        assert isinstance(todo, tuple)
+        answer: bytes = await self._channel(member.gateway).unary_unary(todo[0])(todo[1], timeout=DEADLINE)
+        if not member.answered(answer, time.monotonic()):
+            raise RuntimeError(f"the gateway {member.gateway} did not take the registration")
+        self._server.join(member)
+        self._members.append(member)
+        return answer
+
+    @property
+    def _gateway(self) -> str:
+        """The gateway of the last registration. Raises `RuntimeError` without any."""
+        if not self._members:
+            raise RuntimeError("register_to_gateway() comes first")
+        return self._members[-1].gateway

@@ -1,0 +1,266 @@
+"""The rounds in which a model calls tools that are run here, as one run: see `bridge.pipeline.tools`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from bridge.codec import FrameLike, Losses
+from bridge.codec import WireResponse as Wire
+from bridge.codec.tools import OfferedTool
+from bridge.errors import ErrorCode, Failure
+from bridge.model import (
+    Event,
+    FinishReason,
+    Folder,
+    Message,
+    MessageEnded,
+    MessageStarted,
+    PartEnded,
+    PartStarted,
+    Request,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Text,
+    ToolCall,
+    ToolMode,
+    ToolResult,
+    ToolResulted,
+)
+from bridge.model import events as ev
+from bridge.model.events import UsageReported
+from bridge.pipeline.backend import Call, CallInfo
+from bridge.pipeline.talk import said
+
+if TYPE_CHECKING:
+    from bridge.pipeline.tools import WithTools
+
+_COUNTS = tuple(f.name for f in fields(UsageReported) if f.name != "extras")
+_CONTINUES = (FinishReason.TOOL_CALLS, FinishReason.STOP)
+
+
+def not_run(call: ToolCall, text: str) -> ToolResulted:
+    """The result of a call that came to nothing, and why."""
+    return ToolResulted(call.call_id, [Text(f"Error: {text}")], call.name, is_error=True)
+
+
+class Rounds:
+    """See `bridge.pipeline.backend.Call`: as many calls of the backend as its model needs, as one run."""
+
+    def __init__(
+        self, user: WithTools, mine: Mapping[str, OfferedTool], request: Request, info: CallInfo, lost: Losses
+    ) -> None:
+        self._user = user
+        self._mine = mine
+        self._request = request
+        self._info = info
+        self._lost = lost
+        self._round = 1
+        self._call: Call = user.backend.call(request, info, lost)
+        self._ids = _Ids()
+        self._usage: UsageReported | None = None
+        self._folder = Folder()
+        self._waiting: list[ToolCall] = []
+        self._end: RunFinished | None = None
+        self._ask_again = False
+        self.context = self._call.context
+
+    @property
+    def frames(self) -> list[FrameLike]:
+        return self._call.frames
+
+    @frames.setter
+    def frames(self, value: list[FrameLike]) -> None:
+        self._call.frames = value
+
+    @property
+    def whole(self) -> Wire | None:
+        return self._call.whole
+
+    @whole.setter
+    def whole(self, value: Wire | None) -> None:
+        self._call.whole = value
+
+    @property
+    def wire_ended(self) -> bool:
+        return self._call.wire_ended
+
+    @wire_ended.setter
+    def wire_ended(self, value: bool) -> None:
+        self._call.wire_ended = value
+
+    async def open(self) -> None:
+        await self._call.open()
+
+    async def read(self) -> list[Event]:
+        if self._waiting:
+            return await self._run_tools()
+        if self._ask_again:
+            await self._next()
+        return self._heard(await self._call.read())
+
+    def fail(self, failure: Failure) -> list[Event]:
+        if self._waiting or self._ask_again:
+            return [RunFailed(failure)]
+        return self._heard(self._call.fail(failure))
+
+    async def close(self) -> None:
+        await self._call.close()
+
+    # ------------------------------------------------------------------ one round
+
+    def _heard(self, events: list[Event]) -> list[Event]:
+        events = self._ids.apply(events, self._round)
+        if self._round > 1 and events and type(events[0]) is RunStarted:
+            events = events[1:]
+        self._folder.feed(events)
+        if _PLAIN.issuperset(map(type, events)):
+            return events
+        events = [self._rare(event) for event in events]
+        return self._ended(events, events[-1]) if events and isinstance(events[-1], RunFinished) else events
+
+    def _rare(self, event: Event) -> Event:
+        if isinstance(event, MessageEnded) and event.reason is FinishReason.TOOL_CALLS and not self._open(mine=False):
+            # The client has nothing to run: what this message waits for happens here.
+            return replace(event, reason=None)
+        return _sum(self._usage, event) if isinstance(event, UsageReported) and self._usage is not None else event
+
+    def _open(self, *, mine: bool) -> list[ToolCall]:
+        """The calls of this round that have no result: those that are run here, or the client's."""
+        answer = self._folder.answer
+        done = {result.call_id for result in answer.results}
+        return [c for c in answer.calls if c.call_id not in done and (c.name in self._mine) is mine]
+
+    def _ended(self, events: list[Event], end: RunFinished) -> list[Event]:
+        """The model is done for now: its calls are run before it is asked again, or before the client runs its own."""
+        calls = self._open(mine=True)
+        if not calls:
+            return events
+        if end.reason not in _CONTINUES:
+            results = [not_run(c, "the answer ended before the call was complete; it was not run.") for c in calls]
+            return [*events[:-1], *results, end]
+        if self._round > self._user.rounds:
+            bound = f"max_tool_rounds: {self._user.rounds}"
+            text = f"The model still called tools when the limit of rounds was reached ({bound})."
+            return [*events[:-1], RunFailed(Failure(ErrorCode.BACKEND_ERROR, text))]
+        self._waiting = calls
+        self._end = end if self._open(mine=False) else None
+        return events[:-1]
+
+    async def _run_tools(self) -> list[Event]:
+        user = self._user
+        info = self._next_info
+        calls = (user.source.call(self._mine[c.name], c, info, user.call_seconds) for c in self._waiting)
+        results: list[ToolResulted] = await asyncio.gather(*calls)
+        self._waiting = []
+        if self._end is not None:
+            return [*results, self._end]
+        self._folder.feed(results)
+        self._ask_again = True
+        return list(results)
+
+    # ------------------------------------------------------------------ the next round
+
+    @property
+    def _next_info(self) -> CallInfo:
+        """Ids that are made for a round are its own."""
+        return replace(self._info, run_id=f"{self._info.run_id}-{self._round}")
+
+    async def _next(self) -> None:
+        answer = self._folder.answer
+        answer.reason = FinishReason.TOOL_CALLS
+        choice = self._request.tool_choice
+        if choice is not None and choice.mode is ToolMode.REQUIRED:
+            choice = None  # the model has called what it had to; asked for it again it would never answer
+        results = {r.call_id: r for r in answer.results}
+        messages = [*self._request.messages, *_in_order(said(answer), results)]
+        self._request = replace(self._request, messages=messages, tool_choice=choice)
+        if answer.usage is not None:
+            self._usage = answer.usage if self._usage is None else _sum(self._usage, answer.usage)
+        await self._call.close()
+        info = self._next_info
+        self._round += 1
+        self._folder = Folder()
+        self._folder.feed([RunStarted(info.run_id)])
+        self._call = self._user.backend.call(self._request, info, self._lost)
+        self._ask_again = False
+        await self._call.open()
+
+
+_PLAIN: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
+
+
+def _in_order(messages: list[Message], results: Mapping[str, ToolResult]) -> list[Message]:
+    """Results right behind the messages with their calls, as backends insist."""
+    out: list[Message] = []
+    for message in messages:
+        if message.role != "tool":
+            out.append(message)
+            calls = [p.call_id for p in message.parts if isinstance(p, ToolCall)]
+            out += [Message("tool", [results[c]], name=results[c].name) for c in calls if c in results]
+    return out
+
+
+def _sum(before: UsageReported, now: UsageReported) -> UsageReported:
+    """Totals of all rounds; what neither of the two says is not said."""
+    counts: dict[str, Any] = {}
+    for name in _COUNTS:
+        said_both = [n for n in (getattr(before, name), getattr(now, name)) if n is not None]
+        counts[name] = sum(said_both) if said_both else None
+    return replace(now, **counts)
+
+
+class _Ids:
+    """Keeps the ids of all rounds apart: there are servers that give every answer the same ones."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._new: dict[str, str] = {}
+        self._calls: dict[str, str] = {}
+
+    def apply(self, events: list[Event], number: int) -> list[Event]:
+        if number == 1:
+            for event in events:
+                self._note(event)
+            return events
+        return [self._one(event, number) for event in events]
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case MessageStarted():
+                self._seen.add(event.message_id)
+            case PartStarted():
+                self._seen.update((event.part_id, f"call {event.call_id}"))
+
+    def _one(self, event: Event, number: int) -> Event:
+        match event:
+            case RunStarted():
+                self._new.clear()
+                self._calls.clear()
+            case MessageStarted():
+                event = replace(event, message_id=self._fresh(event.message_id, number))
+            case PartStarted():
+                call_id = event.call_id
+                if call_id is not None:
+                    call_id = self._calls[call_id] = self._unseen(f"call {call_id}", number).removeprefix("call ")
+                message = self._new.get(event.message_id, event.message_id)
+                event = replace(event, part_id=self._fresh(event.part_id, number), message_id=message, call_id=call_id)
+            case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta() | PartEnded():
+                new = self._new.get(event.part_id, event.part_id)
+                event = event if new == event.part_id else replace(event, part_id=new)
+            case MessageEnded() | ev.ContentAdded():
+                event = replace(event, message_id=self._new.get(event.message_id, event.message_id))
+            case ToolResulted():
+                event = replace(event, call_id=self._calls.get(event.call_id, event.call_id))
+        self._note(event)
+        return event
+
+    def _fresh(self, old: str, number: int) -> str:
+        self._new[old] = self._unseen(old, number)
+        return self._new[old]
+
+    def _unseen(self, old: str, number: int) -> str:
+        return old if old not in self._seen else f"{old}-{number}"

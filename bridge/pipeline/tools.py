@@ -1,0 +1,130 @@
+"""Tools of the server's side: offered to a backend's model, and run here when it calls them.
+
+A route may have a source of tools, such as a gateway where they register. Its backend's model is told of them beside
+the client's own; what it calls of them is run, and it goes on with the results, until it answers or the rounds are
+used up. To the client all rounds are one run, of a backend that runs tools by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+
+from bridge.codec import Card, Context, Dialect, Fate, Feature, Losses, ModelInfo, Options, RunsTools
+from bridge.codec import WireResponse as Wire
+from bridge.codec.jsontext import loads
+from bridge.codec.tools import OfferedTool
+from bridge.errors import BackendError, BridgeError
+from bridge.model import Request, ToolCall, ToolMode, ToolResulted
+from bridge.pipeline.backend import Backend, Call, CallInfo
+from bridge.pipeline.rounds import Rounds, not_run
+
+log = logging.getLogger("bridge.tools")
+
+Ask = Callable[[str, bytes, float], Awaitable[bytes]]
+"""Asks at a path with a message, and gives the answer; seconds until it gives up. Raises `BackendError`."""
+
+_LIST_SECONDS = 5.0
+_CALL_SECONDS = 30.0
+
+
+class ToolSource:
+    """Where tools are found and called, in a dialect that knows such a place."""
+
+    def __init__(self, dialect: Dialect, options: Options, ask: Ask) -> None:
+        self._dialect = dialect
+        self._options = options
+        self._ask = ask
+
+    async def offered(self) -> list[OfferedTool]:
+        """The tools that are there now. Raises `BackendError`."""
+        wire = self._dialect.tools_request()
+        return self._dialect.decode_tools(await self._answer(wire.path, wire.body, _LIST_SECONDS), self._options)
+
+    async def call(self, tool: OfferedTool, call: ToolCall, info: CallInfo, seconds: float) -> ToolResulted:
+        """What the tool says; whatever goes wrong is a result, too, so that the model can do something about it."""
+        try:
+            arguments = loads(call.arguments or "{}")
+            if not isinstance(arguments, dict):
+                raise ValueError(f"expected a JSON object, got {type(arguments).__name__}")
+        except ValueError as error:
+            return not_run(call, f"The arguments cannot be read: {error}.")
+        context = Context(info.run_id, info.thread_id, info.created_at, self._options)
+        try:
+            wire = self._dialect.call_request(tool, arguments, context)
+            parts, is_error = self._dialect.decode_call(await self._answer(wire.path, wire.body, seconds))
+        except BridgeError as error:
+            return not_run(call, error.message)
+        return ToolResulted(call.call_id, parts, call.name, is_error)
+
+    async def _answer(self, path: str, body: bytes, seconds: float) -> Wire:
+        return Wire(200, {"content-type": self._dialect.content_type}, await self._ask(path, body, seconds))
+
+
+async def with_tools(backend: Backend, source: ToolSource, rounds: int, lost: Losses) -> Backend:
+    """The backend with what the source offers now; as it is, where it cannot be told of tools.
+
+    A source that does not answer is no reason not to answer the client: the loss is told, and logged.
+    """
+    if backend.card.request(Feature.TOOLS) in (Fate.DROP, Fate.REFUSE):
+        return backend
+    try:
+        offered = await source.offered()
+    except BackendError as error:
+        log.warning("backend %s: its tools cannot be listed: %s", backend.name, error.message)
+        lost.add(Feature.TOOLS, "the tools of the server's side cannot be listed")
+        return backend
+    return WithTools(backend, source, offered, rounds) if offered else backend
+
+
+class WithTools:
+    """See `bridge.pipeline.backend.Backend`: one that runs the tools it was given by itself."""
+
+    def __init__(self, backend: Backend, source: ToolSource, offered: Sequence[OfferedTool], rounds: int) -> None:
+        self.backend = backend
+        self.source = source
+        self.rounds = rounds
+        self.name = backend.name
+        self.names = backend.names
+        self.timeouts = backend.timeouts
+        self.retry = backend.retry
+        self.budget = backend.budget
+        self.breaker = backend.breaker
+        never = backend.card.runs_tools is RunsTools.NEVER
+        self.card: Card = replace(backend.card, runs_tools=RunsTools.UNLISTED) if never else backend.card
+        self._offered = offered
+
+    def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
+        """A client's own tool hides one of the same name. Who wants several answers, or no tools, gets none offered."""
+        several = request.sampling.n is not None and request.sampling.n > 1
+        if several or (request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE):
+            return self.backend.call(request, info, lost)
+        theirs = {tool.name for tool in request.tools or ()}
+        mine = {o.tool.name: o for o in self._offered if o.tool.name not in theirs}
+        tools = [*(request.tools or ()), *(o.tool for o in mine.values())]
+        return Rounds(self, mine, replace(request, tools=tools), info, lost)
+
+    def model_for(self, asked: str | None) -> str | None:
+        return self.backend.model_for(asked)
+
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
+        return self.backend.forwards(headers, front)
+
+    async def models(self) -> list[ModelInfo]:
+        return await self.backend.models()
+
+    async def count(self, request: Request, info: CallInfo) -> int | None:
+        return await self.backend.count(request, info)
+
+    async def start(self) -> None:
+        await self.backend.start()
+
+    async def close(self) -> None:
+        await self.backend.close()
+
+    @property
+    def call_seconds(self) -> float:
+        """A tool has to be done before the run takes its backend for silent."""
+        idle = self.timeouts.idle
+        return min(_CALL_SECONDS, idle * 0.8) if idle else _CALL_SECONDS

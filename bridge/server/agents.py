@@ -1,0 +1,67 @@
+"""The routes of a bridge that have an address: each is an agent there, and one server serves all that share it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.codec import Dialect
+from bridge.codec.session import Handle, Member, OwnAgent, Refuse, Respond, Serve
+from bridge.engine import Bridge, Route
+from bridge.errors import ConfigError
+from bridge.pipeline.tools import ToolSource
+from bridge.server.conversation import Conversation, Turns
+from bridge.server.grpc import GrpcServer
+from bridge.server.limits import Limits
+
+
+def servers(bridge: Bridge, limits: Limits) -> list[GrpcServer]:
+    """A server for each address that routes of the bridge name. Raises `ConfigError` when routes at one disagree."""
+    found: dict[tuple[str, Dialect], list[Route]] = {}
+    for route in bridge.routes:
+        if route.listen is not None:
+            found.setdefault((route.listen, route.dialect), []).append(route)
+    return [_server(bridge, limits, address, dialect, routes) for (address, dialect), routes in found.items()]
+
+
+def _server(bridge: Bridge, limits: Limits, address: str, dialect: Dialect, routes: Sequence[Route]) -> GrpcServer:
+    settings = [dialect.channel(route.options) for route in routes]
+    if len({(s.ca, s.cert, s.key, s.max_message) for s in settings}) > 1:
+        raise ConfigError(f"routes at {address} share one server, so that tls and max_message must be the same.")
+    by_agent = {route.agent_id or "": route for route in routes}
+    agents = {name: OwnAgent(route.options, tuple(b.card for b in route.backends)) for name, route in by_agent.items()}
+    found = {name: dialect.member(address, name, agent) for name, agent in agents.items()}
+    members = [member for member in found.values() if member is not None]
+    if len({(m.gateway, m.address) for m in members}) < len(members):
+        raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
+    host = Agents(by_agent, Turns(bridge, limits), settings[0].idle)
+    server = GrpcServer(address, dialect, dialect.hub(address, agents), settings[0], host, members)
+    for name, route in by_agent.items():
+        _give_tools(route, found[name], server)
+    return server
+
+
+def _give_tools(route: Route, member: Member | None, server: GrpcServer) -> None:
+    """The tools at the route's own registry, or at the one where it is a member, for the model behind it."""
+    rounds = route.dialect.own_tools(route.options)
+    if route.tools is None and rounds is not None:
+        ask = server.ask if member is None else server.ask_at(member.gateway)
+        route.tools = ToolSource(route.dialect, route.options, ask)
+        route.max_tool_rounds = rounds
+
+
+class Agents:
+    """See `bridge.server.grpc.Host`: sessions become runs of routes."""
+
+    def __init__(self, routes: dict[str, Route], turns: Turns, idle: float) -> None:
+        self._routes = routes
+        self._turns = turns
+        self._idle = idle
+
+    async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
+        route = self._routes[reply.agent]
+        await Conversation(reply.session, route, self._turns, rpc, leaving).run(first, self._idle)
+
+    async def call(self, reply: Handle, body: bytes) -> Respond | Refuse:
+        return Refuse("NOT_FOUND", "Receiver not found")

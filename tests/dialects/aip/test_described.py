@@ -1,0 +1,69 @@
+"""What registrations say of arguments, as JSON Schema; the recorded ones among it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapters.aip.described import schema_of, schema_of_literal, typed
+from adapters.aip.messages import ToolBoxInfo, ToolInfo
+
+from .test_gateway import recorded
+
+INT = {"type": "integer"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parameter", "needed"),
+    [
+        ("<class 'int'>", INT, True),
+        ("<class 'int'>: the first number", {**INT, "description": "the first number"}, True),
+        ("<class 'int'>: n (default: 2)", {**INT, "description": "n (default: 2)"}, False),
+        ("<class 'int'> (default: 2)", {**INT, "description": "(default: 2)"}, False),
+        ("int", INT, True),
+        ("float", {"type": "number"}, True),
+        ("bool - whether", {"type": "boolean", "description": "whether"}, True),
+        ("str", {"type": "string"}, True),
+        ("typing.Any", {"type": "string"}, True),
+        ("list[int]", {"type": "array"}, True),
+        ("dict[str, list[int]]: more", {"type": "object", "description": "more"}, True),
+        ("int | None", INT, False),
+        ("typing.Optional[int]: n", {**INT, "description": "n"}, False),
+        ("typing.Optional[list[int]]", {"type": "array"}, False),
+        ("the first number", {"type": "string", "description": "the first number"}, True),
+        ("interval in days", {"type": "string", "description": "interval in days"}, True),
+        ("<class 'package.Thing'>", {"type": "string", "description": "<class 'package.Thing'>"}, True),
+        ("optional name", {"type": "string", "description": "optional name"}, False),
+        ("", {"type": "string"}, True),
+    ],
+)
+def test_a_parameter(text: str, parameter: dict[str, Any], needed: bool) -> None:
+    schema = schema_of({"x": text})
+    assert schema["properties"]["x"] == parameter
+    assert schema.get("required", []) == (["x"] if needed else [])
+
+
+def test_recorded_registrations() -> None:
+    tool = ToolInfo.from_bytes(recorded("register_tool", "ToolInfo"))
+    box = ToolBoxInfo.from_bytes(recorded("toolbox_register", "ToolBoxInfo"))
+    # A map has no order, a literal has.
+    required = {"required": sorted(schema_of(tool.arguments)["required"])}
+    for schema in ({**schema_of(tool.arguments), **required}, schema_of_literal(box.tools[0].arguments)):
+        assert schema == {"type": "object", "properties": {"a": INT, "b": INT}, "required": ["a", "b"]}
+
+
+@pytest.mark.parametrize("text", ["not a literal", "[1]", "__import__('os')", "{", "(" * 10_000, "{'a': " * 70_000])
+def test_what_cannot_be_read_is_any_object(text: str) -> None:
+    assert schema_of_literal(text) == {"type": "object"}
+
+
+def test_no_arguments_and_odd_ones() -> None:
+    assert schema_of_literal("  ") == {"type": "object", "properties": {}}
+    assert schema_of_literal("{1: 2}")["properties"] == {"1": {"type": "string", "description": "2"}}
+
+
+def test_texts_become_what_they_were() -> None:
+    described = {"n": "int", "f": "list", "s": "str", "bad": "int"}
+    said = {"n": "3", "f": "[1]", "s": "3", "bad": "x", "free": "4", "done": 5}
+    assert typed(said, described) == {"n": 3, "f": [1], "s": "3", "bad": "x", "free": "4", "done": 5}
