@@ -25,8 +25,10 @@ from bridge.codec import (
     ModelInfo,
     Operation,
     Options,
+    Surface,
     entries,
     offers,
+    served,
 )
 from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
@@ -66,9 +68,14 @@ class Route:
     listen: str | None = None
     agent_id: str | None = None
 
+    @property
+    def surface(self) -> Surface:
+        """The endpoints of the dialect that this route has."""
+        return served(self.dialect.surface, self.durable)
+
     def serves(self, operation: Operation) -> bool:
         """Whether one of its endpoints is for this."""
-        return offers(self.dialect.surface, operation)
+        return offers(self.surface, operation)
 
     def backend_for(self, request: Request) -> Backend:
         """The backend of a request. Raises `RequestError` (not_found) for a model that the route does not list."""

@@ -12,6 +12,7 @@ from bridge.codec.card import (
 )
 from bridge.codec.context import Context, Losses, Shelf, StoredAnswer
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, ModelInfo, Options
+from bridge.codec.exclusive import ExclusiveDialect, ExclusiveOptions, SessionNamed
 from bridge.codec.kept import (
     DayAsked,
     DayShown,
@@ -24,7 +25,8 @@ from bridge.codec.kept import (
     StoredFile,
 )
 from bridge.codec.outline import Outline, outline, project
-from bridge.codec.surface import Endpoint, Operation, Surface, offers
+from bridge.codec.surface import Endpoint, Operation, Surface, offers, served
+from bridge.codec.tasks import TaskAsked, TaskDialect, TaskSeen, TaskState
 from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_response
 
 __all__ = [
@@ -40,6 +42,8 @@ __all__ = [
     "Encoder",
     "Endpoint",
     "Entry",
+    "ExclusiveDialect",
+    "ExclusiveOptions",
     "Fate",
     "Feature",
     "Frame",
@@ -55,12 +59,17 @@ __all__ = [
     "ReadAsked",
     "RunNamed",
     "RunsTools",
+    "SessionNamed",
     "Shelf",
     "ShownFile",
     "ShownMessage",
     "StoredAnswer",
     "StoredFile",
     "Surface",
+    "TaskAsked",
+    "TaskDialect",
+    "TaskSeen",
+    "TaskState",
     "WireRequest",
     "WireResponse",
     "entries",
@@ -68,4 +77,5 @@ __all__ = [
     "offers",
     "outline",
     "project",
+    "served",
 ]

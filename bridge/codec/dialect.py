@@ -210,6 +210,10 @@ class Dialect:
         """Raises `Unsupported` for a part that the card refuses, naming its place (`messages[2]...`)."""
         raise Unsupported(f"{self.name} cannot be called.")
 
+    def stop_request(self, request: Request, context: Context) -> WireRequest | None:
+        """How to tell a backend that the run of a request is given up; None where hanging up is enough."""
+        return None
+
     def decoder(self, context: Context) -> Decoder:
         """The half that reads this run's stream from a backend."""
         raise Unsupported(f"{self.name} cannot be called.")

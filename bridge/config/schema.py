@@ -27,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from bridge.codec import Endpoint, Options, registry
+from bridge.codec import Endpoint, Options, registry, served
 from bridge.config.kinds import (
     BUILT_IN,
     DEMO,
@@ -444,7 +444,8 @@ class Route(Section):
         if self.path is None:
             return []
         mount = "" if self.path == "/" else self.path
-        return [(mount + endpoint.path or "/", endpoint) for endpoint in registry.get(self.dialect).surface]
+        surface = served(registry.get(self.dialect).surface, self.durable)
+        return [(mount + endpoint.path or "/", endpoint) for endpoint in surface]
 
 
 # ------------------------------------------------------------------------------ the rest

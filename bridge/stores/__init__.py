@@ -10,7 +10,7 @@ from __future__ import annotations
 from bridge.errors import ConfigError
 from bridge.stores.attachments import Attachment, Attachments
 from bridge.stores.base import LEASE, Bounds, Conversation, History, StoreConflict
-from bridge.stores.runs import MAX_ENTRIES, LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore
+from bridge.stores.runs import MAX_ENTRIES, LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
 
 __all__ = [
     "LEASE",
@@ -26,6 +26,7 @@ __all__ = [
     "RunState",
     "RunStore",
     "StoreConflict",
+    "ThreadBusy",
     "open_attachments",
     "open_history",
     "open_runs",

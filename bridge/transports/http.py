@@ -32,6 +32,7 @@ USER_AGENT = "dialect-bridge"
 MAX_ERROR_BODY = 1024 * 1024
 _DRAIN_SECONDS = 0.25
 _DRAIN_BYTES = 64 * 1024
+_STOP_SECONDS = 2.0
 _VERSION = re.compile(r"/v\d+(?=/)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
@@ -215,11 +216,13 @@ class HttpCall:
         self._stream: bool | None = None
         self._over = False
         self._clean = False
+        self._asked = False
 
     async def open(self) -> None:
         backend = self._backend
         while True:
             _reused.set(False)
+            self._asked = True
             try:
                 response = await _ask(backend, self._wire)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError) as error:
@@ -227,12 +230,15 @@ class HttpCall:
                 # fresh one is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
                 if _reused.get():
                     continue
+                self._asked = False
                 raise BackendError.of(failure_of(error)) from None
             except (aiohttp.ClientError, OSError, ValueError) as error:
+                self._asked = False
                 raise BackendError.of(failure_of(error)) from None
             break
         self._response = response
         if response.status >= 300:
+            self._asked = False
             raise BackendError.of(await self._refusal(response))
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> Failure:
@@ -271,6 +277,7 @@ class HttpCall:
                 self.frames += frames
                 events = self._decoder.feed(frames)
                 self._mark(events)
+                self._asked = False
                 if not self._over:
                     events += self._decoder.close()
                     self._over = True
@@ -308,6 +315,7 @@ class HttpCall:
 
     async def close(self) -> None:
         response, self._response = self._response, None
+        await self._stop()
         if response is None:
             return
         if response.content.at_eof():
@@ -317,6 +325,24 @@ class HttpCall:
             self._backend.later(_drain(response))
         else:
             response.close()
+
+    async def _stop(self) -> None:
+        """Tells the backend that its work is not wanted any more, where its dialect has a word for that.
+
+        It is waited for: told later, it would end the next run of the same session. A run that was refused, or has come
+        to its end, is not stopped: whatever runs under its name then is somebody else's.
+        """
+        asked, self._asked = self._asked and not self.wire_ended, False
+        request, backend = self.context.request, self._backend
+        wire = backend.dialect.stop_request(request, self.context) if asked and request is not None else None
+        if wire is None:
+            return
+        wire.headers = {**self._wire.headers, **wire.headers}
+        try:
+            async with asyncio.timeout(_STOP_SECONDS), _ask(backend, wire):
+                pass
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            log.warning("backend %s: a run could not be stopped: %s", backend.name, failure_of(error).message)
 
 
 def _ask(backend: HttpBackend, wire: WireRequest) -> aiohttp.client._BaseRequestContextManager[aiohttp.ClientResponse]:
