@@ -120,8 +120,8 @@ class Runs:
     async def start(self, key: RunKey, plan: RunPlan, fingerprint: str, *, alone: bool = False) -> Created:
         """Puts a run on the queue. The same run with the same fingerprint is not run again.
 
-        Raises `StoreConflict` for another fingerprint, with `alone` `ThreadBusy` while another run of its thread has not
-        ended, and `BridgeError` (store_unavailable).
+        Raises `StoreConflict` for another fingerprint, `ThreadBusy` for a run that has to be `alone` while another one
+        of its thread has not ended, and `BridgeError` (store_unavailable).
         """
         return await self._store.create(key, fingerprint, plan.dump(), alone=alone)
 

@@ -101,8 +101,9 @@ class DurableHandler(LogHandler):
         try:
             if not await subscription.open():
                 return web.Response(status=204)
-            frames = await subscription.read(_POLL)
-            while not frames and not subscription.done and not dialect.card.eager_start:
+            # Who comes back gets the head at once: what he waits for may be long in coming.
+            frames = await subscription.read(_POLL if fresh else 0)
+            while fresh and not frames and not subscription.done and not dialect.card.eager_start:
                 frames = await subscription.read(_POLL)
             report.first = time.monotonic() if subscription.spoke else None
             if fresh and subscription.failure is not None and not (subscription.spoke or dialect.card.eager_start):
