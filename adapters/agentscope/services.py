@@ -15,8 +15,8 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
-from bridge.codec.check import Node, wrong
-from bridge.codec.jsontext import dumps, need_json, read_body, read_json
+from bridge.codec.check import Node, body_of, wrong
+from bridge.codec.jsontext import dumps, read_json
 from bridge.errors import ErrorCode
 from bridge.model import RunFailed
 
@@ -34,8 +34,7 @@ _LONGEST = 80
 
 def decode_task(wire: WireRequest, context: Context) -> TaskAsked:
     """The body of `/process` with `timeout` in seconds beside it, which is not the agent's."""
-    need_json(wire)
-    said = Node(read_body(wire.body))
+    said = body_of(wire)
     limit = said.number("timeout", convert=True)
     if limit is not None and limit <= 0:
         wrong("timeout", "a number of seconds over 0", said.get("timeout"))
@@ -87,8 +86,7 @@ def decode_stop(wire: WireRequest) -> SessionNamed:
     chat = wire.query.get("chat_id")
     if chat:
         return SessionNamed(chat, wire.query.get("user_id"))
-    need_json(wire)
-    return _session(read_body(wire.body))
+    return _session(body_of(wire).value)
 
 
 def encode_stopped(wire: WireRequest, stopped: bool) -> WireResponse:

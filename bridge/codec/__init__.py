@@ -10,6 +10,7 @@ from bridge.codec.card import (
     RunsTools,
     entries,
 )
+from bridge.codec.check import body_of
 from bridge.codec.context import Context, Losses, Shelf, StoredAnswer
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, ModelInfo, Options
 from bridge.codec.exclusive import ExclusiveDialect, ExclusiveOptions, SessionNamed
@@ -24,10 +25,11 @@ from bridge.codec.kept import (
     ShownMessage,
     StoredFile,
 )
+from bridge.codec.objects import ObjectDialect
 from bridge.codec.outline import Outline, outline, project
 from bridge.codec.surface import Endpoint, Operation, Surface, offers, served
 from bridge.codec.tasks import TaskAsked, TaskDialect, TaskSeen, TaskState
-from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_response
+from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_request, json_response
 
 __all__ = [
     "ANSWER_FEATURES",
@@ -53,6 +55,7 @@ __all__ = [
     "KeptOptions",
     "Losses",
     "ModelInfo",
+    "ObjectDialect",
     "Operation",
     "Options",
     "Outline",
@@ -72,7 +75,9 @@ __all__ = [
     "TaskState",
     "WireRequest",
     "WireResponse",
+    "body_of",
     "entries",
+    "json_request",
     "json_response",
     "offers",
     "outline",

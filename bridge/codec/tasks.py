@@ -14,6 +14,8 @@ from bridge.model.request import Request
 
 
 class TaskState(StrEnum):
+    """How far a task is; however it came out, one that is over has ended."""
+
     PENDING = "pending"
     RUNNING = "running"
     ENDED = "ended"
