@@ -32,7 +32,8 @@ def task_dialect(route: Route) -> TaskDialect:
 
 
 def _key(owner: str, route: Route, task_id: str) -> RunKey:
-    return RunKey(owner, route.path, f"task:{task_id}", task_id)
+    """In a scope of their own, which no mount path can be: whatever a session is called, it is no task's."""
+    return RunKey(owner, f"{route.path}#tasks", task_id, task_id)
 
 
 class TaskHandler(RunHandler):

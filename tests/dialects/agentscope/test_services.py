@@ -535,6 +535,7 @@ async def test_tasks_do_not_take_the_place_of_a_run(backend: FakeBackend, tmp_pa
         await client.until(b"one ")
         tasks = [(await post(f"{url}/a/process/task", said())).json["task_id"] for _ in range(2)]
         assert len(set(tasks)) == 2
+        assert (await ask("POST", f"{url}/a/stop?chat_id={tasks[0]}")).json == {"stopped": False}
         script.go_on.set()
         for task_id in tasks:
             assert (await finished(url, task_id))["status"] == "finished"
