@@ -14,6 +14,7 @@ import pytest
 
 from tests.dialects.agentscope.frontends import WebFrontend, python_client
 from tests.server.harness import Exchange, FakeBackend, Reply, ask, fake_backend, post, serving
+from tests.stores.run_engines import RunEngine, redis_server, run_engine  # noqa: F401
 
 CHUNK = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n'
 END = b'data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -428,11 +429,11 @@ async def test_nothing_to_come_back_to(backend: FakeBackend, tmp_path: Path, dur
 # ---------------------------------------------------------------------- two processes
 
 
-async def test_all_of_it_across_processes(backend: FakeBackend, tmp_path: Path) -> None:
+async def test_all_of_it_across_processes(backend: FakeBackend, tmp_path: Path, run_engine: RunEngine) -> None:  # noqa: F811
     script = Script(backend)
 
     def it() -> Any:
-        return config(tmp_path, backend, durable=True)
+        return {**config(tmp_path, backend, durable=True), "stores": {"runs": run_engine.url}}
 
     async with serving(it()) as one, serving(it()) as two, reading(f"{one}/a/process", said()) as client:
         await client.until(b"one ")
@@ -445,11 +446,11 @@ async def test_all_of_it_across_processes(backend: FakeBackend, tmp_path: Path) 
         await asyncio.wait_for(script.left.acquire(), 5)
 
 
-async def test_supersede_across_processes(backend: FakeBackend, tmp_path: Path) -> None:
+async def test_supersede_across_processes(backend: FakeBackend, tmp_path: Path, run_engine: RunEngine) -> None:  # noqa: F811
     script = Script(backend)
 
     def it() -> Any:
-        return config(tmp_path, backend, durable=True, supersede=True)
+        return {**config(tmp_path, backend, durable=True, supersede=True), "stores": {"runs": run_engine.url}}
 
     async with serving(it()) as one, serving(it()) as two, reading(f"{one}/a/process", said()) as client:
         await client.until(b"one ")
@@ -575,17 +576,17 @@ OPENED = b"".join(
 )
 SAID = (
     b'data: {"sequence_number":2,"object":"message","status":"in_progress","id":"m","type":"message",'
-    b'"role":"assistant"}\n\n'
+    b'"role":"assistant","content":null}\n\n'
     b'data: {"sequence_number":3,"object":"content","status":"in_progress","type":"text","index":0,"delta":true,'
     b'"msg_id":"m","text":"half "}\n\n'
 )
 
 
-def stopping(form: str, backend: FakeBackend, stop_path: str | None) -> dict[str, Any]:
+def stopping(form: str, backend: FakeBackend, stop_path: str | None, **more: Any) -> dict[str, Any]:
     options = {"stop_path": stop_path} if stop_path else {}
     return {
         "backends": {"it": {"dialect": form, "url": backend.url, "api_key": "k", "options": options}},
-        "routes": [{"dialect": "agentscope", "path": "/a", "backend": "it"}],
+        "routes": [{"dialect": "agentscope", "path": "/a", "backend": "it", **more}],
     }
 
 
@@ -610,10 +611,11 @@ def agent(backend: FakeBackend) -> asyncio.Event:
     return stopped
 
 
-@forms
-async def test_a_backend_is_told_to_stop(backend: FakeBackend, form: str) -> None:
+@pytest.mark.parametrize(("form", "passthrough"), [(FORMS[0], False), (FORMS[1], False), (FORMS[0], True)])
+async def test_a_backend_is_told_to_stop(backend: FakeBackend, form: str, passthrough: bool) -> None:
     stopped = agent(backend)
-    async with serving(stopping(form, backend, "/stop")) as url, reading(f"{url}/a/process", said()) as client:
+    it = stopping(form, backend, "/stop", passthrough=passthrough)
+    async with serving(it) as url, reading(f"{url}/a/process", said()) as client:
         await client.until(b"half ")
         await post(f"{url}/a/stop", named("agentscope"))
         check(await client.whole(), "agentscope", "canceled", "half ")
@@ -649,6 +651,37 @@ async def test_a_backend_that_ended_is_not_stopped(backend: FakeBackend) -> None
             reply = await post(f"{url}/a/process", said())
             assert b"failed" in reply.body
         assert [seen.path for seen in backend.seen] == ["/process"] * len(refusals)
+
+
+async def test_a_run_that_is_put_away_is_not_disturbed(backend: FakeBackend) -> None:
+    """Who takes its place waits until the backend has been told: later, it would be the new run that is stopped."""
+    order, told = list[str](), asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        order.append(exchange.seen.path)
+        if exchange.seen.path == "/stop":
+            await told.wait()
+            order.append("told")
+            await exchange.answer(200, b"{}")
+        elif len(order) == 1:
+            await exchange.head()
+            await exchange.send(OPENED + SAID)
+            await exchange.left()
+        else:
+            await exchange.stream(OPENED, b'data: {"object":"response","status":"completed","id":"r","output":[]}\n\n')
+
+    backend.plays(script)
+    async with serving(stopping("agentscope", backend, "/stop", options={"supersede": True})) as url:
+        async with reading(f"{url}/a/process", said()) as client:
+            await client.until(b"half ")
+        while len(order) < 2:
+            await asyncio.sleep(0)
+        later = asyncio.create_task(post(f"{url}/a/process", said("again")))
+        for _ in range(10):
+            assert (await ask("POST", f"{url}/a/stop?chat_id=s&user_id=u")).json == {"stopped": True}
+        told.set()
+        check((await later).body, "agentscope", "completed", "")
+        assert order == ["/process", "/stop", "told", "/process"]
 
 
 async def test_without_a_stop_path_hanging_up_is_all(backend: FakeBackend) -> None:
