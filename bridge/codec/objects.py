@@ -18,6 +18,7 @@ from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure, RequestErr
 from bridge.model.builder import Builder
 from bridge.model.events import Event, Heartbeat, RunFailed
 
+_PLAIN = (401, 403, 429)
 Say = Callable[[Event], Mapping[str, Any] | None]
 Hear = Callable[[Node, Builder], None]
 
@@ -75,8 +76,11 @@ class ObjectDialect(Dialect):
         return [*decoder.feed([wire.body]), *decoder.close()]
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        """By the status alone: what a backend says of an error may hold what is nobody's business."""
-        code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
+        """By the status alone: what a backend says of an error may hold what is nobody's business.
+
+        Only what any server means alike is told apart: of a 404 nobody knows whether address or request is wrong.
+        """
+        code = BY_STATUS[wire.status] if wire.status in _PLAIN else ErrorCode.BACKEND_ERROR
         headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
         if code is ErrorCode.BACKEND_AUTH:
             return Failure(code, KEY_REFUSED, headers=headers)
