@@ -95,7 +95,7 @@ class Worker:
             await self._recorder.close()
 
     def _set_clock(self) -> asyncio.TimerHandle | None:
-        limit = self._plan.limit
+        limit = self.plan.limit
         if limit is None:
             return None
         late = Failure(ErrorCode.RUN_TIMEOUT, f"Task exceeded timeout of {limit}s")

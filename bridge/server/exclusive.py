@@ -130,8 +130,8 @@ class ExclusiveHandler(RunHandler):
             return _nothing(report)  # what this process does for a client ends when he leaves
         return await super()._answer(http, context, report)
 
-    async def _reply(
-        self, http: web.Request, request: Request, caller: Caller, context: Context, report: Report
+    async def _attended(
+        self, http: web.Request, context: Context, report: Report, request: Request, caller: Caller
     ) -> web.StreamResponse:
         session = self._dialect.session_of(request) or SessionNamed(context.run_id, request.user_id)
         name = (caller.owner, session.key)
@@ -140,7 +140,7 @@ class ExclusiveHandler(RunHandler):
                 raise _busy(self._dialect, session)
             self._mine[report.run_id] = seat
             try:
-                return await super()._reply(http, request, caller, context, report)
+                return await super()._attended(http, context, report, request, caller)
             except asyncio.CancelledError:
                 if seat.superseded is None:
                     raise
