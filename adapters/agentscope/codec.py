@@ -10,9 +10,13 @@ from dataclasses import replace
 
 from bridge.codec import (
     Context,
-    Dialect,
     Endpoint,
+    ExclusiveDialect,
     Operation,
+    SessionNamed,
+    TaskAsked,
+    TaskDialect,
+    TaskSeen,
     WireRequest,
     WireResponse,
     json_response,
@@ -21,7 +25,7 @@ from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 
-from . import errors
+from . import errors, services
 from .card import CARD, JAVA_CARD
 from .decoder import Decoder
 from .encoder import Encoder
@@ -30,18 +34,25 @@ from .forms import JAVA, PYTHON, Form
 from .options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions, back, front
 from .request import decode_request
 from .spelling import plain
-from .writing import encode_request
+from .writing import encode_request, encode_stop
 
 _ENDED = ("completed", "failed", "rejected", "canceled", "incomplete")
 
 
-class AgentScope(Dialect):
+class AgentScope(ExclusiveDialect, TaskDialect):
     """Both sides of the agent API. Another written form is a subclass with another `form`."""
 
     name = "agentscope"
     card = CARD
     form: Form = PYTHON
-    surface = (Endpoint("POST", "/process", Operation.RUN), Endpoint("GET", "/health", Operation.HEALTH))
+    surface = (
+        Endpoint("POST", "/process", Operation.RUN),
+        Endpoint("POST", "/process/task", Operation.START, durable=True),
+        Endpoint("GET", "/process/task/{task_id}", Operation.STATUS, durable=True),
+        Endpoint("POST", "/stop", Operation.STOP),
+        Endpoint("POST", "/process/stop", Operation.STOP),
+        Endpoint("GET", "/health", Operation.HEALTH),
+    )
     front_options = FrontOptions
     back_options = BackOptions
 
@@ -49,6 +60,27 @@ class AgentScope(Dialect):
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return decode_request(wire, context)
+
+    def decode_task(self, wire: WireRequest, context: Context) -> TaskAsked:
+        return services.decode_task(wire, context)
+
+    def encode_submitted(self, task_id: str) -> WireResponse:
+        return services.encode_submitted(task_id)
+
+    def encode_task(self, task_id: str, seen: TaskSeen | None) -> WireResponse:
+        return services.encode_task(task_id, seen, self)
+
+    def busy(self, session: SessionNamed) -> str:
+        return services.busy(session)
+
+    def decode_stop(self, wire: WireRequest) -> SessionNamed:
+        return services.decode_stop(wire)
+
+    def encode_stopped(self, wire: WireRequest, stopped: bool) -> WireResponse:
+        return services.encode_stopped(wire, stopped)
+
+    def decode_reconnect(self, wire: WireRequest) -> SessionNamed | None:
+        return services.decode_reconnect(wire)
 
     def encoder(self, context: Context) -> Encoder:
         options = front(context, self.front_options)
@@ -81,6 +113,10 @@ class AgentScope(Dialect):
     def encode_request(self, request: Request, context: Context) -> WireRequest:
         options = back(context, self.back_options)
         return encode_request(request, context, self._form(options), options)
+
+    def stop_request(self, request: Request, context: Context) -> WireRequest | None:
+        options = back(context, self.back_options)
+        return encode_stop(request, context, self._form(options), options)
 
     def decoder(self, context: Context) -> Decoder:
         return Decoder(context)

@@ -33,6 +33,11 @@ _STATUSES = {
     MessageStatus.FAILED: "incomplete",
     MessageStatus.CANCELED: "incomplete",
 }
+# What is said of these reasons where they are to be failures.
+_STOPPED = {
+    FinishReason.CONTENT_FILTER: Failure(ErrorCode.CONTENT_FILTER, "The answer was stopped by a content filter."),
+    FinishReason.CANCELED: Failure(ErrorCode.CANCELED, "The run was canceled."),
+}
 # These carry no place in the answer.
 _FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
 # The reasons that a status cannot tell and the last message's metadata does, and what is lost without metadata.
@@ -106,10 +111,9 @@ class Encoder:
         elif reason is FinishReason.CONTENT_FILTER:
             status = self._options.content_filter
         elif reason is FinishReason.CANCELED:
-            status = "canceled"
+            status = self._options.canceled
         if status == "failed":
-            failure = Failure(ErrorCode.CONTENT_FILTER, "The answer was stopped by a content filter.")
-            self._terminal(status, ended_at=None, error=error_object(failure))
+            self._terminal(status, ended_at=None, error=error_object(_STOPPED[reason]))
             return
         if reason in _NOTED:
             self._note_reason(reason, status)

@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from bridge.codec import Context, Options
+from bridge.codec import Context, ExclusiveOptions, Options
 
 Call = Literal["plugin_call", "function_call"]
 _REASONING = "Type of reasoning messages: REASONING, which the documented enumeration lacks, or MESSAGE."
 
 
-class FrontOptions(Options):
+class FrontOptions(ExclusiveOptions):
     """Options of a route that speaks AgentScope to its clients."""
 
     call_type: Call = Field(
@@ -29,6 +29,9 @@ class FrontOptions(Options):
     )
     content_filter: Literal["completed", "rejected", "failed"] = Field(
         "completed", description="Status of an answer that a filter stopped."
+    )
+    canceled: Literal["canceled", "failed"] = Field(
+        "canceled", description="Status of an answer that was stopped; failed frees every web frontend that reads it."
     )
     honour_stream: bool = Field(
         False, description="true: stream:false is answered by one JSON object. The real server always streams."
@@ -58,6 +61,9 @@ class BackOptions(Options):
     """Options of a backend that speaks AgentScope."""
 
     path: str = Field("/process", description="Path of the chat endpoint below the base URL.")
+    stop_path: str | None = Field(
+        None, description="Path below the base URL where a run that is given up is stopped, beside hanging up."
+    )
     call_type: Call = Field(
         "plugin_call", description="Message type of ordinary tool calls in the history that is sent."
     )

@@ -54,13 +54,29 @@ def encode_request(
         "model": context.model or request.model,
         **{name: getattr(request.sampling, name) for name in _SAMPLING},
         "tools": _tools(request, form),
-        "session_id": context.thread_id or request.thread_id or context.run_id,
+        "session_id": session_of(request, context),
         "user_id": request.user_id,
         **({} if form.exact else _extra(request)),
     }
     body.update((k, v) for k, v in fields.items() if v is not None)
     headers = {"content-type": "application/json", "accept": "text/event-stream"}
     return WireRequest("POST", options.path, headers, body=dumps(form.named(body)))
+
+
+def encode_stop(request: Request, context: Context, form: Form, options: BackOptions) -> WireRequest | None:
+    """Names the session as the request did: the agent takes the pair as it was sent (section 12)."""
+    if options.stop_path is None:
+        return None
+    body: dict[str, Any] = {"input": [], "session_id": session_of(request, context)}
+    if request.user_id is not None:
+        body["user_id"] = request.user_id
+    headers = {"content-type": "application/json"}
+    return WireRequest("POST", options.stop_path, headers, body=dumps(form.named(body)))
+
+
+def session_of(request: Request, context: Context) -> str:
+    """A session is always named: requests without one collide in the real server."""
+    return context.thread_id or request.thread_id or context.run_id
 
 
 def _lose(request: Request, form: Form, lost: Losses) -> None:

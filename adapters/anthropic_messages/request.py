@@ -12,8 +12,7 @@ from adapters.anthropic_messages.blocks import ASIDES, MessageReader, read_syste
 from adapters.anthropic_messages.options import front
 from adapters.anthropic_messages.wire import NAME, noted, said
 from bridge.codec import Context, WireRequest
-from bridge.codec.check import Node, wrong
-from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.check import Node, body_of, wrong
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
 # Fields with a place in our model; all others travel in `Request.extras`.
@@ -31,8 +30,7 @@ _MEDIUM, _HIGH = 4096, 16384
 
 def decode_request(wire: WireRequest, context: Context, *, counting: bool = False) -> Request:
     """The request of a client. Raises `RequestError`. `counting`: it asks for the count of its tokens only."""
-    need_json(wire)
-    body = Node(read_body(wire.body))
+    body = body_of(wire)
     model = body.need_string("model")
     limit = body.integer("max_tokens", least=0)
     if limit is None and not counting:

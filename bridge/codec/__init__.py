@@ -10,8 +10,10 @@ from bridge.codec.card import (
     RunsTools,
     entries,
 )
+from bridge.codec.check import body_of
 from bridge.codec.context import Context, Losses, Shelf, StoredAnswer
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, ModelInfo, Options
+from bridge.codec.exclusive import ExclusiveDialect, ExclusiveOptions, SessionNamed
 from bridge.codec.kept import (
     DayAsked,
     DayShown,
@@ -23,10 +25,12 @@ from bridge.codec.kept import (
     ShownMessage,
     StoredFile,
 )
+from bridge.codec.objects import ObjectDialect
 from bridge.codec.outline import Outline, outline, project
 from bridge.codec.queued import QueuedRun
-from bridge.codec.surface import Endpoint, Operation, Surface, offers
-from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_response
+from bridge.codec.surface import Endpoint, Operation, Surface, offers, served
+from bridge.codec.tasks import TaskAsked, TaskDialect, TaskSeen, TaskState
+from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_request, json_response
 
 __all__ = [
     "ANSWER_FEATURES",
@@ -41,6 +45,8 @@ __all__ = [
     "Encoder",
     "Endpoint",
     "Entry",
+    "ExclusiveDialect",
+    "ExclusiveOptions",
     "Fate",
     "Feature",
     "Frame",
@@ -50,6 +56,7 @@ __all__ = [
     "KeptOptions",
     "Losses",
     "ModelInfo",
+    "ObjectDialect",
     "Operation",
     "Options",
     "Outline",
@@ -57,17 +64,25 @@ __all__ = [
     "ReadAsked",
     "RunNamed",
     "RunsTools",
+    "SessionNamed",
     "Shelf",
     "ShownFile",
     "ShownMessage",
     "StoredAnswer",
     "StoredFile",
     "Surface",
+    "TaskAsked",
+    "TaskDialect",
+    "TaskSeen",
+    "TaskState",
     "WireRequest",
     "WireResponse",
+    "body_of",
     "entries",
+    "json_request",
     "json_response",
     "offers",
     "outline",
     "project",
+    "served",
 ]

@@ -8,7 +8,7 @@ lists must be named on every card.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -207,6 +207,17 @@ class Card:
     def takes_news(self) -> bool:
         """Whether its backends are sent what is new, and no more."""
         return self.keeps_history and not self.wants_whole
+
+    @classmethod
+    def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Card:
+        """The card of a wire that carries these features, those of `text` as text, and no others: `why`."""
+
+        def role(wanted: tuple[Feature, ...]) -> dict[Feature, Entry]:
+            as_text = {feature: why for feature in wanted if feature in text}
+            lost = {feature: why for feature in wanted if feature not in exact and feature not in text}
+            return entries(wanted, text=as_text, drop=lost)
+
+        return cls(role(ANSWER_FEATURES), role(REQUEST_FEATURES))
 
     def answer(self, feature: Feature) -> Fate:
         """What becomes of a feature of an answer."""

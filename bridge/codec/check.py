@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator
 from math import isfinite
 from typing import Any, NoReturn
 
-from bridge.codec.jsontext import kind_of
+from bridge.codec.jsontext import kind_of, need_json, read_body
+from bridge.codec.wire import WireRequest
 from bridge.errors import RequestError
 
 
@@ -133,6 +134,12 @@ class Node:
     def rest(self, known: Collection[str]) -> dict[str, Any]:
         """The fields that are not in `known`: they travel on untouched."""
         return {k: v for k, v in self.value.items() if k not in known}
+
+
+def body_of(wire: WireRequest) -> Node:
+    """The JSON object that a request brings. Raises `RequestError` for anything else."""
+    need_json(wire)
+    return Node(read_body(wire.body))
 
 
 def wrong(path: str, expected: str, got: Any, *, missing: bool = False) -> NoReturn:

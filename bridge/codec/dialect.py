@@ -224,6 +224,10 @@ class Dialect:
         """
         return None
 
+    def stop_request(self, request: Request, context: Context) -> WireRequest | None:
+        """How to tell a backend that the run of a request is given up; None where hanging up is enough."""
+        return None
+
     def decoder(self, context: Context) -> Decoder:
         """The half that reads this run's stream from a backend."""
         raise Unsupported(f"{self.name} cannot be called.")

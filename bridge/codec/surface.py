@@ -23,6 +23,7 @@ class Operation(StrEnum):
     ATTACH = "attach"
     FETCH = "fetch"
     SIGN = "sign"
+    STOP = "stop"
     TRANSCRIBE = "transcribe"
     MODELS = "models"
     HEALTH = "health"
@@ -45,6 +46,7 @@ class Endpoint:
     `public`: nobody is asked who he is, since something else in the request gives the right (a signed URL).
     `query_token`: the name of the route's option that, when true, lets this endpoint take a key from the query
     parameter `access_token`.
+    `durable`: it needs the run store, and is there on durable routes only.
     """
 
     method: str
@@ -54,10 +56,16 @@ class Endpoint:
     shared: bool = False
     public: bool = False
     query_token: str | None = None
+    durable: bool = False
 
 
 Surface = tuple[Endpoint, ...]
 """The endpoints of a dialect, below the path where it is mounted."""
+
+
+def served(surface: Surface, durable: bool) -> Surface:
+    """The endpoints that a route has."""
+    return surface if durable else tuple(endpoint for endpoint in surface if not endpoint.durable)
 
 
 def offers(surface: Surface, operation: Operation) -> bool:

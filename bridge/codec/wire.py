@@ -78,6 +78,11 @@ def payloads_in(body: bytes) -> list[FrameLike]:
     return frames
 
 
+def json_request(path: str, body: bytes, headers: dict[str, str] | None = None) -> WireRequest:
+    """A POST of a JSON body."""
+    return WireRequest("POST", path, {"content-type": "application/json", **(headers or {})}, body=body)
+
+
 def json_response(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> WireResponse:
     """A response with a JSON body."""
     return WireResponse(status, {"content-type": "application/json", **(headers or {})}, body)

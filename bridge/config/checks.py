@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bridge.codec import Operation, offers
+from bridge.codec import Operation, offers, served
 from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest
 from bridge.config.schema import ApiKey, Config
@@ -174,7 +174,7 @@ def _kept(config: Config) -> Iterator[Problem]:
             continue
         if config.stores.history is None and offers(dialect.surface, Operation.HISTORY):
             yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] read their talks back")
-        if route.passthrough and offers(dialect.surface, Operation.START):
+        if route.passthrough and offers(served(dialect.surface, route.durable), Operation.START):
             yield Problem(("routes", index, "passthrough"), "does not go with a dialect whose runs are kept")
 
 

@@ -14,8 +14,10 @@ from bridge.codec import (
     ModelInfo,
     Operation,
     Options,
+    Surface,
     entries,
     offers,
+    served,
 )
 from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, ErrorCode, RequestError
@@ -56,9 +58,14 @@ class Route:
     """The backend where these are, when it is one; it is opened and closed with the others."""
     max_tool_rounds: int = 8
 
+    @property
+    def surface(self) -> Surface:
+        """The endpoints of the dialect that this route has."""
+        return served(self.dialect.surface, self.durable)
+
     def serves(self, operation: Operation) -> bool:
         """Whether one of its endpoints is for this."""
-        return offers(self.dialect.surface, operation)
+        return offers(self.surface, operation)
 
     def group_for(self, request: Request) -> Group:
         """The backends for a request. Raises `RequestError` (not_found) for a model that the route does not list."""

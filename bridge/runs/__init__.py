@@ -5,11 +5,13 @@ from bridge.runs.log import Batch, LogReader, expired
 from bridge.runs.plan import RunPlan
 from bridge.runs.service import Runs, fingerprint
 from bridge.runs.subscription import START, Cursor, Subscription
-from bridge.runs.worker import Drive
-from bridge.stores import Ownership, RunKey, RunRecord, RunState
+from bridge.runs.worker import SUPERSEDED, TAKEN_OVER, Drive
+from bridge.stores import Ownership, RunKey, RunRecord, RunState, ThreadBusy
 
 __all__ = [
     "START",
+    "SUPERSEDED",
+    "TAKEN_OVER",
     "AnswerStream",
     "Batch",
     "Cursor",
@@ -22,6 +24,7 @@ __all__ = [
     "RunState",
     "Runs",
     "Subscription",
+    "ThreadBusy",
     "expired",
     "fingerprint",
     "look",

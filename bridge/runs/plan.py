@@ -16,8 +16,8 @@ class RunPlan:
     inside the stream, `forwarded` are client headers for the backend.
 
     `eager`: readers see the head of the run before the backend has answered. `model` is the name to show a client when
-    the backend does not name one. `background`: the run makes an answer that is kept (`bridge.runs.answers`), which
-    goes on from the answer `previous`.
+    the backend does not name one. `limit`: seconds after which the run is given up, beside its backend's timeouts.
+    `background`: the run makes an answer that is kept (`bridge.runs.answers`), and goes on from the answer `previous`.
     """
 
     route: str
@@ -31,6 +31,7 @@ class RunPlan:
     forwarded: dict[str, str] = field(default_factory=dict)
     background: bool = False
     previous: str | None = None
+    limit: float | None = None
 
     def context(self, options: object) -> Context:
         """A context that is the same for each reader, as if he were the first."""

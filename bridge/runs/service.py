@@ -117,12 +117,13 @@ class Runs:
 
     # ------------------------------------------------------------------ operations
 
-    async def start(self, key: RunKey, plan: RunPlan, fingerprint: str) -> Created:
+    async def start(self, key: RunKey, plan: RunPlan, fingerprint: str, *, alone: bool = False) -> Created:
         """Puts a run on the queue. The same run with the same fingerprint is not run again.
 
-        Raises `StoreConflict` for another fingerprint, `BridgeError` (store_unavailable).
+        Raises `StoreConflict` for another fingerprint, `ThreadBusy` for a run that has to be `alone` while another one
+        of its thread has not ended, and `BridgeError` (store_unavailable).
         """
-        return await self._store.create(key, fingerprint, plan.dump())
+        return await self._store.create(key, fingerprint, plan.dump(), alone=alone)
 
     def subscribe(self, key: RunKey, dialect: Dialect, options: object = None, cursor: Cursor = START) -> Subscription:
         """The run's frames in this dialect, from behind the cursor on."""
@@ -139,12 +140,30 @@ class Runs:
     async def status(self, key: RunKey) -> RunRecord | None:
         return await self._store.get(key)
 
-    async def cancel(self, key: RunKey) -> None:
-        """Asks for the end of a run in whatever state, known or not; repeating it is harmless."""
-        await self._store.cancel(key)
+    async def running(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
+        """The latest run of a thread, unless it has ended."""
+        latest = await self._store.latest(owner, scope, thread_id)
+        return latest if latest is not None and latest.state is not RunState.ENDED else None
+
+    async def ended(self, key: RunKey, seconds: float) -> bool:
+        """Waits until a run has ended, or so long; whether it has."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
+        while (record := await self._store.get(key)) is not None and record.state is not RunState.ENDED:
+            if clock() >= until:
+                return False
+            await self._store.read(key, record.last or 0, wait=until - clock())
+        return True
+
+    async def cancel(self, key: RunKey, reason: str = "") -> None:
+        """Asks for the end of a run in whatever state, known or not; repeating it is harmless.
+
+        It finishes as canceled, or, with the reason `SUPERSEDED`, fails with that: its readers did not ask for it.
+        """
+        await self._store.cancel(key, reason)
         worker = self._workers.get(key)
         if worker is not None:
-            worker.cancel()
+            worker.cancel(reason)
             return
         record = await self._store.get(key)
         if record is not None and record.state is RunState.QUEUED:
@@ -238,8 +257,8 @@ class Runs:
         try:
             # Somebody may have cancelled before we came.
             with suppress(BridgeError):
-                if await self._store.canceled([worker.key]):
-                    worker.cancel()
+                for reason in (await self._store.canceled([worker.key])).values():
+                    worker.cancel(reason)
             await worker.work()
             await self._tell_end(worker.key, worker.plan, worker.events)
         finally:
@@ -271,9 +290,9 @@ class Runs:
                 if clock() - renewed >= self._lease / 3:
                     renewed = clock()
                     await self._renew()
-                for key in await self._store.canceled(list(self._workers)):
+                for key, reason in (await self._store.canceled(list(self._workers))).items():
                     if key in self._workers:
-                        self._workers[key].cancel()
+                        self._workers[key].cancel(reason)
                 await self._find_lost()
                 if clock() - swept >= _SWEEP:
                     swept = clock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from bridge.codec import Losses
 from bridge.errors import BridgeError, ErrorCode, Failure
@@ -22,6 +23,9 @@ Drive = Callable[[RunKey, RunPlan, Losses], Awaitable[Run]]
 """Makes the run of a plan: backend chosen, conversation loaded, nothing sent yet. Raises `BridgeError`."""
 
 LOST = Failure(ErrorCode.RUN_LOST, "The process that ran this is gone.")
+SUPERSEDED = "superseded"
+"""Why a run was cancelled: another one takes its place."""
+TAKEN_OVER = Failure(ErrorCode.CANCELED, "Another request of this session took the place of this run.")
 LOST_PLAN = Failure(ErrorCode.INTERNAL, UNREADABLE)
 
 
@@ -45,13 +49,13 @@ class Worker:
 
     # ------------------------------------------------------------------ from outside
 
-    def cancel(self) -> None:
-        """Somebody asked for the end: the run finishes as canceled."""
-        self._stop(self._canceled)
+    def cancel(self, reason: str = "") -> None:
+        """Somebody asked for the end: the run finishes as canceled, a superseded one fails."""
+        self._stop(partial(self._failed, TAKEN_OVER) if reason == SUPERSEDED else self._canceled)
 
     def cut(self, failure: Failure) -> None:
         """This process cannot go on with it: the run fails."""
-        self._stop(lambda: self._failed(failure))
+        self._stop(partial(self._failed, failure))
 
     def abandon(self) -> None:
         """The run is not ours any more: nothing is written."""
@@ -69,6 +73,7 @@ class Worker:
 
     async def work(self) -> None:
         """Drives the run to its end and until all of it is written."""
+        clock = self._set_clock()
         try:
             if self._end is None:
                 self._driving = asyncio.create_task(self._drive(), name="run")
@@ -80,12 +85,21 @@ class Worker:
                     await self._run.close()
                 self._put(events)
         finally:
+            if clock is not None:
+                clock.cancel()
             if self._driving is not None:
                 self._driving.cancel()
                 await asyncio.gather(self._driving, return_exceptions=True)
             if self._run is not None:
                 await self._run.close()
             await self._recorder.close()
+
+    def _set_clock(self) -> asyncio.TimerHandle | None:
+        limit = self.plan.limit
+        if limit is None:
+            return None
+        late = Failure(ErrorCode.RUN_TIMEOUT, f"Task exceeded timeout of {limit}s")
+        return asyncio.get_running_loop().call_later(limit, self.cut, late)
 
     async def _drive(self) -> None:
         try:

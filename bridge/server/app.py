@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiohttp import web
 
@@ -27,11 +28,13 @@ from bridge.server.answers import (
     RetrieveHandler,
 )
 from bridge.server.durable import DurableHandler
+from bridge.server.exclusive import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
 from bridge.server.identity import Identity, visit_of
-from bridge.server.limits import Limits
+from bridge.server.limits import Door, Limits
 from bridge.server.queued import CancelHandler, StartHandler, SubscribeHandler
 from bridge.server.runs import Rules, RunHandler
 from bridge.server.talks import HistoryHandler
+from bridge.server.tasks import TaskHandler, TaskStatusHandler
 from bridge.server.uploads import UploadHandlers, files_of
 from bridge.server.wire import USER, WHERE, error_of, read_request, request_id, response_of
 
@@ -151,7 +154,7 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
         if route.dialect.over_grpc:
             continue
         makers = _operations(route, state)
-        for endpoint in route.dialect.surface:
+        for endpoint in route.surface:
             make = makers.get(endpoint.operation)
             if make is None:
                 raise ConfigError(f"dialect {route.dialect.name!r}: no handler serves {endpoint.operation}")
@@ -187,7 +190,7 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Handler]]:
     """What can be served, by operation; each entry makes the handler for this route."""
 
-    def of(kind: type[RunHandler]) -> Callable[[], Handler]:
+    def of(kind: Callable[[Bridge, Route, Door, Rules], RunHandler]) -> Callable[[], Handler]:
         def make() -> Handler:
             server = state.bridge.config.server
             rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
@@ -196,6 +199,13 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
             return handler
 
         return make
+
+    seats = Seats()
+
+    def run() -> Callable[[], Handler]:
+        if route.serves(Operation.STOP):
+            return of(ExclusiveDurableHandler if route.durable else partial(ExclusiveHandler, seats))
+        return of(_run_handler(route))
 
     def uploads() -> UploadHandlers:
         return UploadHandlers(state.bridge, route, files_of(state.bridge, route))
@@ -231,8 +241,10 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         return response_of(route.dialect.encode_health(not state.draining))
 
     return {
-        Operation.RUN: of(_run_handler(route)),
-        Operation.START: of(StartHandler),
+        Operation.RUN: run(),
+        Operation.STOP: lambda: StopHandler(state.bridge, route, seats),
+        Operation.START: of(TaskHandler if route.serves(Operation.STATUS) else StartHandler),
+        Operation.STATUS: lambda: TaskStatusHandler(state.bridge, route),
         Operation.SUBSCRIBE: of(SubscribeHandler),
         Operation.CANCEL: of(CancelHandler if isinstance(route.dialect, KeptDialect) else CancelAnswerHandler),
         Operation.HISTORY: lambda: HistoryHandler(state.bridge, route, files_of(state.bridge, route)),

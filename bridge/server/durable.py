@@ -18,7 +18,7 @@ from bridge.codec import Context
 from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.model import Event
-from bridge.runs import START, Cursor, LogReader, Subscription, fingerprint
+from bridge.runs import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
 from bridge.server.runs import Report, Rules, RunHandler
 from bridge.server.wire import STREAM_HEADERS, response_of
 
@@ -73,15 +73,25 @@ class DurableHandler(LogHandler):
         key, plan = self._bridge.plan(self._route, request, caller, run_id=report.run_id, created_at=context.created_at)
         report.back = self._route.group_for(request).names
         async with self._door.place(caller.owner):
-            runs = self._bridge.runs
-            await runs.start(key, plan, fingerprint(caller.raw_body or b""))
+            key = await self._begin(key, plan, fingerprint(caller.raw_body or b""))
             if request.stream:
-                subscription = runs.subscribe(key, self._route.dialect, self._route.options, cursor)
-                response = await self._subscribed(http, subscription, context, report, fresh=cursor == START)
+                response = await self._read_on(http, key, cursor, context, report)
             else:
-                response = await self._collected(runs.follow(key), context, report)
+                response = await self._collected(self._bridge.runs.follow(key), context, report)
         report.http = response.status
         return response
+
+    async def _begin(self, key: RunKey, plan: RunPlan, mark: str) -> RunKey:
+        """Starts the run of a request; the key under which it can be read."""
+        await self._bridge.runs.start(key, plan, mark)
+        return key
+
+    async def _read_on(
+        self, http: web.Request, key: RunKey, cursor: Cursor, context: Context, report: Report
+    ) -> web.StreamResponse:
+        """The stream of a run from the cursor on."""
+        subscription = self._bridge.runs.subscribe(key, self._route.dialect, self._route.options, cursor)
+        return await self._subscribed(http, subscription, context, report, fresh=cursor == START)
 
     async def _subscribed(
         self, http: web.Request, subscription: Subscription, context: Context, report: Report, *, fresh: bool
@@ -91,8 +101,9 @@ class DurableHandler(LogHandler):
         try:
             if not await subscription.open():
                 return web.Response(status=204)
-            frames = await subscription.read(_POLL)
-            while not frames and not subscription.done and not dialect.card.eager_start:
+            # Who comes back gets the head at once: what he waits for may be long in coming.
+            frames = await subscription.read(_POLL if fresh else 0)
+            while fresh and not frames and not subscription.done and not dialect.card.eager_start:
                 frames = await subscription.read(_POLL)
             report.first = time.monotonic() if subscription.spoke else None
             if fresh and subscription.failure is not None and not (subscription.spoke or dialect.card.eager_start):

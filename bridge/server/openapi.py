@@ -27,6 +27,7 @@ _WORDS: dict[Operation, str] = {
     Operation.DELETE: "Forget a kept answer",
     Operation.ITEMS: "What a kept answer was made from",
     Operation.CANCEL: "End a run",
+    Operation.STOP: "End the run of a session",
     Operation.COUNT: "Count the tokens of a request",
     Operation.HISTORY: "What was said, by day",
     Operation.ATTACH: "Upload an image",
@@ -51,7 +52,7 @@ def describe(bridge: Bridge, version: str) -> Json:
     for route in bridge.routes:
         if route.dialect.over_grpc:
             continue
-        for endpoint in route.dialect.surface:
+        for endpoint in route.surface:
             path = _PIECE.sub(r"{\1}", route.path.rstrip("/") + endpoint.path) or "/"
             method = endpoint.method.lower()
             known = speaking.get((method, path))

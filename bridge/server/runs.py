@@ -255,14 +255,15 @@ class RunHandler:
             # The client went away in the middle of a write; uncaught, aiohttp would log a traceback for it.
             report.status = "canceled"
         except asyncio.CancelledError:
-            if not self._cutting:
+            words = self._last_words(run, report)
+            if words is None:
                 raise
-            await self._farewell(http, response, run, encoder, _stopping())
+            await self._farewell(http, response, encoder, words)
         except Exception as error:
             # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
             trouble.report(log, f"request {report.request_id} broke in its stream", error)
             report.status = "internal"
-            await self._farewell(http, response, run, encoder, _internal())
+            await self._farewell(http, response, encoder, run.cut(_internal()))
         finally:
             watch.stop()
         return response
@@ -302,13 +303,17 @@ class RunHandler:
             frames, run.call.frames = run.call.frames, []
         return sse.join(frames)
 
+    def _last_words(self, run: Run, report: Report) -> list[Event] | None:
+        """What a client is told whose request was cancelled from this side; None when it was he who left."""
+        return run.cut(_stopping()) if self._cutting else None
+
     async def _farewell(
-        self, http: web.Request, response: web.StreamResponse, run: Run, encoder: Encoder, failure: Failure
+        self, http: web.Request, response: web.StreamResponse, encoder: Encoder, words: list[Event]
     ) -> None:
-        """Ends an open stream with an error; where even that fails, the connection is cut, so that nobody waits."""
+        """Ends an open stream; where even that fails, the connection is cut, so that nobody waits."""
         try:
             async with asyncio.timeout(1):
-                await response.write(sse.join([*encoder.encode(run.cut(failure)), *encoder.close()]))
+                await response.write(sse.join([*encoder.encode(words), *encoder.close()]))
                 await response.write_eof()
         except Exception as error:
             log.debug("farewell", exc_info=error)
@@ -319,8 +324,14 @@ class RunHandler:
 
     async def _whole(self, run: Run, context: Context, report: Report, keep: Keep) -> web.StreamResponse:
         events: list[Event] = []
-        while not run.done:
-            events += await run.read()
+        try:
+            while not run.done:
+                events += await run.read()
+        except asyncio.CancelledError:
+            words = self._last_words(run, report)
+            if words is None:
+                raise
+            events += words
         context.model = shown_model(run, context)
         wire = run.call.whole if self._route.passthrough and run.failure is None else None
         if wire is not None:

@@ -11,7 +11,7 @@ from bridge.errors import ConfigError
 from bridge.stores.attachments import Attachment, Attachments
 from bridge.stores.base import LEASE, Bounds, Conversation, History, StoreConflict
 from bridge.stores.rates import LocalRates, Rates
-from bridge.stores.runs import MAX_ENTRIES, LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore
+from bridge.stores.runs import MAX_ENTRIES, LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
 
 __all__ = [
     "LEASE",
@@ -29,6 +29,7 @@ __all__ = [
     "RunState",
     "RunStore",
     "StoreConflict",
+    "ThreadBusy",
     "open_attachments",
     "open_history",
     "open_rates",

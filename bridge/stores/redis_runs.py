@@ -31,6 +31,7 @@ from bridge.stores.runs import (
     run_conflict,
     run_store_unavailable,
     stored_key,
+    thread_busy,
 )
 
 try:
@@ -91,12 +92,13 @@ class RedisRuns:
 
     # ------------------------------------------------------------------ runs
 
-    async def create(self, key: RunKey, fingerprint: str, plan: str) -> Created:
+    async def create(self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False) -> Created:
         n = self._names(key)
         keys = [n.run_key, n.thread_key, n.runs_key, n.owners_key, self._key("queue"), self._key("threads")]
-        new, first, fields = await self._call(
-            scripts.CREATE, keys, n.run, n.thread, n.owner, fingerprint, plan, uuid.uuid4().hex
-        )
+        head = (n.run, n.thread, n.owner, fingerprint, plan, uuid.uuid4().hex)
+        new, first, fields = await self._call(scripts.CREATE, keys, *head, int(alone), self._key("run", ""))
+        if not fields:
+            raise thread_busy()
         record = _record(key, _pairs(fields))
         if record.fingerprint != fingerprint:
             raise run_conflict()
@@ -106,6 +108,11 @@ class RedisRuns:
         n = self._names(key)
         fields = await self._run(lambda: self._client.hgetall(n.run_key))
         return _record(key, fields) if fields else None
+
+    async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
+        n = self._names(RunKey(owner, scope, thread_id, ""))
+        name = await self._run(lambda: self._client.hget(n.thread_key, "latest"))
+        return await self.get(_parse(name)) if name else None
 
     async def delete(self, key: RunKey) -> bool:
         n = self._names(key)
@@ -212,16 +219,16 @@ class RedisRuns:
 
     # ------------------------------------------------------------------ cancels
 
-    async def cancel(self, key: RunKey) -> None:
+    async def cancel(self, key: RunKey, reason: str = "") -> None:
         name = self._names(key).cancel_key
-        await self._run(lambda: self._client.set(name, "1", ex=int(CANCEL_KEPT)))
+        await self._run(lambda: self._client.set(name, reason, ex=int(CANCEL_KEPT)))
 
-    async def canceled(self, keys: Sequence[RunKey]) -> set[RunKey]:
+    async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
         if not keys:
-            return set()
+            return {}
         names = [self._names(key).cancel_key for key in keys]
         found = await self._run(lambda: self._client.mget(names))
-        return {key for key, flag in zip(keys, found, strict=True) if flag}
+        return {key: reason for key, reason in zip(keys, found, strict=True) if reason is not None}
 
     # ------------------------------------------------------------------ readers' places
 

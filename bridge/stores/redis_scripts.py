@@ -1,9 +1,10 @@
 """The run store's transactions on Redis, in Lua. All keys share one hash tag, so that they stand on one node.
 
 A run is a hash (fingerprint, task_id, created_at, plan, whole, entries, and in time token, last, ended_at) and a
-stream whose ids are `<number>-0`. The numbers are its thread's, which is a hash (number, entries) and a sorted set of
-its runs, oldest first. A stream for each run and not one for each thread: a reader passes over nothing. `leases` is a
-sorted set of run names by expiry. A run's name is its thread's name, `:` and its quoted id.
+stream whose ids are `<number>-0`. The numbers are its thread's, which is a hash (number, entries, latest: the name of
+the run that was made last) and a sorted set of its runs, oldest first. A stream for each run and not one for each
+thread: a reader passes over nothing. `leases` is a sorted set of run names by expiry. A run's name is its thread's
+name, `:` and its quoted id.
 """
 
 from __future__ import annotations
@@ -15,15 +16,20 @@ local function stamp(seconds) return string.format('%.6f', seconds) end
 """
 
 # KEYS: run, thread, runs of the thread, owners of the thread id, queue, threads
-# ARGV: run name, thread name, owner, fingerprint, plan, task id
+# ARGV: run name, thread name, owner, fingerprint, plan, task id, alone, prefix of run keys
+# The third is empty when it had to be alone and the thread's latest run has not ended.
 CREATE = (
     _NOW
     + """
 if redis.call('EXISTS', KEYS[1]) == 1 then return {0, 0, redis.call('HGETALL', KEYS[1])} end
 local first = 1 - redis.call('EXISTS', KEYS[3])
+local latest = redis.call('HGET', KEYS[2], 'latest')
+if ARGV[7] == '1' and latest and redis.call('EXISTS', ARGV[8] .. latest) == 1
+    and not redis.call('HGET', ARGV[8] .. latest, 'ended_at') then return {0, 0, {}} end
 redis.call('HSET', KEYS[1], 'fingerprint', ARGV[4], 'plan', ARGV[5], 'task_id', ARGV[6],
     'created_at', stamp(now), 'entries', 0, 'whole', 1)
 redis.call('HSETNX', KEYS[2], 'number', 0)
+redis.call('HSET', KEYS[2], 'latest', ARGV[1])
 redis.call('ZADD', KEYS[3], redis.call('HGET', KEYS[2], 'number'), ARGV[1])
 redis.call('SADD', KEYS[4], ARGV[3])
 redis.call('ZADD', KEYS[6], stamp(now), ARGV[2])

@@ -86,6 +86,10 @@ class Created:
     first: bool
 
 
+class ThreadBusy(StoreConflict):
+    """Another run of this thread has not ended."""
+
+
 class LeaseLost(StoreConflict):
     """The run has ended, or another process drives it now."""
 
@@ -106,13 +110,17 @@ class RunStore(Protocol):
 
     # ------------------------------------------------------------------ runs
 
-    async def create(self, key: RunKey, fingerprint: str, plan: str) -> Created:
+    async def create(self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False) -> Created:
         """Puts a run on the queue. A run that is there with the same fingerprint is given as it is.
 
-        Raises `StoreConflict` for one with another fingerprint.
+        Raises `StoreConflict` for one with another fingerprint; with `alone` `ThreadBusy` for a new one while the
+        latest one of its thread has not ended.
         """
 
     async def get(self, key: RunKey) -> RunRecord | None: ...
+
+    async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
+        """The run of this thread that was made last; when it was deleted, none or an earlier one."""
 
     async def delete(self, key: RunKey) -> bool:
         """Forgets a run that has ended, with its entries; False when there is none, or it has not ended."""
@@ -159,11 +167,14 @@ class RunStore(Protocol):
 
     # ------------------------------------------------------------------ cancels
 
-    async def cancel(self, key: RunKey) -> None:
-        """Notes that the run shall be cancelled, known or not; kept for `CANCEL_KEPT` seconds."""
+    async def cancel(self, key: RunKey, reason: str = "") -> None:
+        """Notes that the run shall be cancelled, known or not; kept for `CANCEL_KEPT` seconds.
 
-    async def canceled(self, keys: Sequence[RunKey]) -> set[RunKey]:
-        """Those of these runs that shall be cancelled."""
+        `reason` is for who drives the run; the last one counts.
+        """
+
+    async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
+        """Those of these runs that shall be cancelled, and why."""
 
     # ------------------------------------------------------------------ readers' places
 
@@ -211,6 +222,10 @@ def run_store_unavailable(engine: str, reason: str) -> BridgeError:
 
 def run_conflict() -> StoreConflict:
     return StoreConflict("there is a run with this id already, and it was asked for something else")
+
+
+def thread_busy() -> ThreadBusy:
+    return ThreadBusy("another run of this thread has not ended")
 
 
 def lease_lost() -> LeaseLost:

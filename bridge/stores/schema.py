@@ -134,6 +134,7 @@ _RUNS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (owner, token)
         )""",
     ),
+    ("ALTER TABLE run_cancels ADD COLUMN reason text NOT NULL DEFAULT ''",),
 )
 
 HISTORY = Room("history", _HISTORY)

@@ -32,6 +32,7 @@ from bridge.stores.runs import (
     leased,
     run_conflict,
     stored_key,
+    thread_busy,
 )
 from bridge.stores.sqlite_file import SQLiteFile
 
@@ -74,7 +75,7 @@ class SQLiteRuns:
 
     # ------------------------------------------------------------------ runs
 
-    async def create(self, key: RunKey, fingerprint: str, plan: str) -> Created:
+    async def create(self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False) -> Created:
         where = stored_key(key)
 
         def work(db: sqlite3.Connection) -> Created:
@@ -85,7 +86,10 @@ class SQLiteRuns:
                 return Created(found.record, False, False)
             now = time.time()
             thread = _thread(db, where[:3], now)
-            first = db.execute("SELECT 1 FROM runs WHERE thread = ? LIMIT 1", (thread,)).fetchone() is None
+            last = "SELECT ended_at FROM runs WHERE thread = ? ORDER BY id DESC LIMIT 1"
+            latest = db.execute(last, (thread,)).fetchone()
+            if alone and latest is not None and latest[0] is None:
+                raise thread_busy()
             db.execute(
                 "INSERT INTO runs (thread, run_id, task_id, fingerprint, created_at, entries, whole, plan)"
                 " VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
@@ -93,7 +97,7 @@ class SQLiteRuns:
             )
             found = _find(db, where)
             assert found is not None
-            return Created(found.record, True, first)
+            return Created(found.record, True, latest is None)
 
         created = await self._file.write(work)
         self._queue.ring("")
@@ -103,6 +107,17 @@ class SQLiteRuns:
         where = stored_key(key)
         found = await self._file.read(lambda db: _find(db, where))
         return found.record if found else None
+
+    async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
+        where = stored_key(RunKey(owner, scope, thread_id, ""))[:3]
+
+        def work(db: sqlite3.Connection) -> RunRecord | None:
+            last = f"SELECT r.run_id {_FROM} WHERE {_THREAD} ORDER BY r.id DESC LIMIT 1"
+            row = db.execute(last, where).fetchone()
+            found = _find(db, (*where, row[0])) if row else None
+            return found.record if found else None
+
+        return await self._file.read(work)
 
     async def delete(self, key: RunKey) -> bool:
         where = stored_key(key)
@@ -291,23 +306,25 @@ class SQLiteRuns:
 
     # ------------------------------------------------------------------ cancels
 
-    async def cancel(self, key: RunKey) -> None:
+    async def cancel(self, key: RunKey, reason: str = "") -> None:
         where = stored_key(key)
 
         def work(db: sqlite3.Connection) -> None:
             now = time.time()
             db.execute("DELETE FROM run_cancels WHERE expires <= ?", (now,))
-            db.execute("INSERT OR REPLACE INTO run_cancels VALUES (?, ?, ?, ?, ?)", (*where, now + CANCEL_KEPT))
+            row = (*where, now + CANCEL_KEPT, reason)
+            db.execute("INSERT OR REPLACE INTO run_cancels VALUES (?, ?, ?, ?, ?, ?)", row)
 
         await self._file.write(work)
 
-    async def canceled(self, keys: Sequence[RunKey]) -> set[RunKey]:
-        def work(db: sqlite3.Connection) -> set[RunKey]:
+    async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
+        def work(db: sqlite3.Connection) -> dict[RunKey, str]:
             now = time.time()
-            asked = "SELECT 1 FROM run_cancels t WHERE owner = ? AND scope = ? AND thread_id = ? AND run_id = ?"
-            return {k for k in keys if db.execute(f"{asked} AND expires > ?", (*stored_key(k), now)).fetchone()}
+            asked = "SELECT reason FROM run_cancels t WHERE owner = ? AND scope = ? AND thread_id = ? AND run_id = ?"
+            rows = ((k, db.execute(f"{asked} AND expires > ?", (*stored_key(k), now)).fetchone()) for k in keys)
+            return {key: row[0] for key, row in rows if row}
 
-        return await self._file.read(work) if keys else set()
+        return await self._file.read(work) if keys else {}
 
     # ------------------------------------------------------------------ readers' places
 

@@ -36,6 +36,7 @@ _DRAIN_SECONDS = 0.25
 _DRAIN_BYTES = 64 * 1024
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
+_STOP_SECONDS = 2.0
 _VERSION = re.compile(r"/v\d+(?=/)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
@@ -270,14 +271,18 @@ class HttpCall:
         self._stream: bool | None = None
         self._over = False
         self._clean = False
+        self._asked = False
 
     async def open(self) -> None:
+        self._asked = True
         try:
             response = await self._backend.ask(self._wire)
         except (aiohttp.ClientError, OSError, ValueError) as error:
+            self._asked = False
             raise BackendError.of(failure_of(error)) from None
         self._response = response
         if response.status >= 300:
+            self._asked = False
             raise BackendError.of(await self._backend.refusal_in(response))
 
     async def read(self) -> list[Event]:
@@ -301,6 +306,7 @@ class HttpCall:
                 self.frames += frames
                 events = self._decoder.feed(frames)
                 self._mark(events)
+                self._asked = False
                 if not self._over:
                     events += self._decoder.close()
                     self._over = True
@@ -337,6 +343,7 @@ class HttpCall:
 
     async def close(self) -> None:
         response, self._response = self._response, None
+        await self._stop()
         if response is None:
             return
         if response.content.at_eof():
@@ -346,6 +353,24 @@ class HttpCall:
             self._backend.later(drain(response))
         else:
             response.close()
+
+    async def _stop(self) -> None:
+        """Tells the backend that its work is not wanted any more, where its dialect has a word for that.
+
+        It is waited for: told later, it would end the next run of the same session. A run that was refused, or has come
+        to its end, is not stopped: whatever runs under its name then is somebody else's.
+        """
+        asked, self._asked = self._asked and not self.wire_ended, False
+        request, backend = self.context.request, self._backend
+        wire = backend.dialect.stop_request(request, self.context) if asked and request is not None else None
+        if wire is None:
+            return
+        wire.headers = {**self._wire.headers, **wire.headers}
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                (await backend.ask(wire)).release()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            log.warning("backend %s: a run could not be stopped: %s", backend.name, failure_of(error).message)
 
 
 def _headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """A scripted agent in the real AgentScope runtime: `python agentscope_agent.py PORT`, as `make interop` installs it.
 
 The last message says which scene is played. `GET /left/{session}` answers when the scene `wait` of that session was
-cancelled, and not before.
+cancelled, and not before. `POST /stop` is the endpoint that the runtime's documentation has applications add.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import uvicorn
 from agentscope.message import Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from agentscope_runtime.engine import AgentApp
 
-app = AgentApp(app_name="scripted")
+app = AgentApp(app_name="scripted", enable_stream_task=True)
 left: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 Yielded = tuple[Msg, bool]
 
@@ -93,6 +93,12 @@ async def query(self: Any, msgs: list[Msg], request: Any = None, **_: Any) -> As
 async def was_left(session: str) -> dict[str, bool]:
     await left[session].wait()
     return {"left": True}
+
+
+@app.post("/stop")
+async def stop(request: dict[str, Any]) -> dict[str, str]:
+    await app.stop_chat(user_id=request.get("user_id"), session_id=request.get("session_id"))
+    return {"status": "success", "message": "Interrupt signal broadcasted."}
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from tests.dialects.ag_ui.helpers import check as check_ag_ui
 from tests.dialects.agentscope.frontends import WebFrontend, python_client
 from tests.docs.helpers import ROOT, Server, server
 from tests.pairs.clients import TOOL, Call, Seen, openai_client
-from tests.server.harness import post, serving
+from tests.server.harness import ask, post, serving
 
 pytestmark = pytest.mark.interop
 
@@ -241,11 +241,16 @@ async def test_a_session_that_is_busy_is_an_error_and_not_an_empty_answer(agent:
     first = {**body, "session_id": "busy"}
     async with (
         bridge(agent) as base,
+        bridge(agent, "agentscope") as other,
         aiohttp.ClientSession() as http,
         http.post(base + path, json=first) as response,
     ):
         await _until(response, b"waiting")
-        seen = await scope(base, "hello", "busy")
+        refused = await post(base + path, first)
+        told = (await post(f"{agent.url}/process", first)).body
+        assert refused.status == 409
+        assert refused.json["detail"][0]["msg"] == json.loads(told[6:])["error"], "in the words of the real server"
+        seen = await scope(other, "hello", "busy")
         assert seen.error is not None
         assert "already in RUNNING state" in seen.error
         with pytest.raises(openai.APIError, match="already in RUNNING state"):
@@ -264,6 +269,91 @@ async def _whole(base: str, session: str) -> None:
         await client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": "hello"}], metadata={"session_id": session}
         )
+
+
+# ---------------------------------------------------------------------- beside the chat
+
+
+def durable(agent: Server, folder: Path, **options: Any) -> dict[str, Any]:
+    return {
+        "backends": {"agent": {"dialect": "agentscope", "url": agent.url, "options": options}},
+        "routes": [{"dialect": "agentscope", "path": "/scope", "backend": "agent", "durable": True}],
+        "stores": {"runs": f"sqlite:///{folder}/runs.db"},
+    }
+
+
+def asks(text: str, session: str, **more: Any) -> dict[str, Any]:
+    content = [{"type": "text", "text": text}]
+    return {"input": [{"role": "user", "type": "message", "content": content}], "session_id": session, **more}
+
+
+async def _task(base: str, body: dict[str, Any]) -> list[Any]:
+    """What a client is told of a task: when it hands it over, while it runs, at its end. Without id and times."""
+    submitted = (await post(f"{base}/process/task", body)).json
+    task_id = submitted.pop("task_id")
+    assert task_id
+    states: list[Any] = [submitted]
+    async with asyncio.timeout(30):
+        while states[-1].get("status") not in ("finished", "error"):
+            state = (await ask("GET", f"{base}/process/task/{task_id}")).json
+            if state.get("status") == "running":
+                assert state.pop("started_at") > 0
+            if state.get("status") != "pending" and state != states[-1]:
+                states.append(state)
+            await asyncio.sleep(0.01)
+    return states
+
+
+def _bare(value: Any) -> Any:
+    """The shape of a result: what differs from run to run, and where the two are known to differ, is taken out."""
+    known = {"id", "created_at", "completed_at", "msg_id", "sequence_number", "delta", "metadata", "index"}
+    if isinstance(value, dict):
+        return {k: None if k in known else _bare(v) for k, v in value.items()}
+    return [_bare(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("scene", ["hello", "error", "think"])
+async def test_a_task_as_the_real_server_answers_it(agent: Server, tmp_path: Path, scene: str) -> None:
+    async with serving(durable(agent, tmp_path)) as base:
+        ours = await _task(f"{base}/scope", asks(scene, f"task-{scene}"))
+        real = await _task(agent.url, asks(scene, f"task-{scene}"))
+    ends = [_bare(states[-1]) for states in (ours, real)]
+    assert ours[0] == real[0]
+    assert list(ours[-1]) == list(real[-1])
+    assert list(ends[0]["result"]) == list(ends[1]["result"])
+    if scene == "error":
+        # Ours keeps the half answer, and says nothing of itself beside it (section 10).
+        for end in ends:
+            end["result"]["output"] = None
+    assert ends[0] == ends[1]
+
+
+async def test_a_task_out_of_time_and_one_that_is_not_there(agent: Server, tmp_path: Path) -> None:
+    async with serving(durable(agent, tmp_path)) as base:
+        for url in (f"{base}/scope", agent.url):
+            states = await _task(url, asks("wait", "task-late", timeout=0.3))
+            assert states[1:] == [
+                {"status": "running", "result": None},
+                {"status": "error", "result": "Task exceeded timeout of 0.3s"},
+            ]
+            unknown = await ask("GET", f"{url}/process/task/nope")
+            assert (unknown.status, unknown.body) == (200, b'{"error":"Task nope not found"}')
+
+
+async def test_the_real_server_is_told_to_stop(agent: Server, tmp_path: Path) -> None:
+    """Its own stream just ends; the client of ours is told how it ended."""
+    body = asks("wait", "stop-me", user_id="u")
+    async with serving(durable(agent, tmp_path, stop_path="/stop")) as base, aiohttp.ClientSession() as http:
+        async with http.post(f"{base}/scope/process", json=body) as response:
+            await _until(response, b"waiting")
+            # Not the session that runs: that one is for the bridge to stop.
+            real = await post(f"{agent.url}/stop", {"input": [], "session_id": "nobody", "user_id": "u"})
+            ours = await post(f"{base}/scope/stop", {"input": [], "session_id": "stop-me", "user_id": "u"})
+            assert (ours.status, ours.json) == (real.status, real.json)
+            rest = await response.read()
+        assert json.loads(rest.rstrip().rpartition(b"data: ")[2])["status"] == "canceled"
+        async with asyncio.timeout(20), http.get(f"{agent.url}/left/stop-me") as left:
+            assert await left.json() == {"left": True}
 
 
 async def test_an_answer_in_one_piece(agent: Server) -> None:

@@ -37,7 +37,8 @@ def configuration(folder: Path) -> Path:
     http = [name for name in registry.names() if not registry.get(name).over_grpc]
     file = folder / "config.yaml"
     routes: list[dict[str, Any]] = [{"dialect": name, "path": f"/{name}", "backend": "demo"} for name in http]
-    routes.append({"dialect": "openai-chat", "path": "/durable", "backend": "demo", "durable": True})
+    for name in ("openai-chat", "agentscope"):
+        routes.append({"dialect": name, "path": f"/durable/{name}", "backend": "demo", "durable": True})
     file.write_text(yaml.safe_dump({"backends": {"demo": {"dialect": "demo"}}, "routes": routes}), encoding="utf-8")
     return file
 

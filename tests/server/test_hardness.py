@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bridge import Bridge, Message, Request, RunFinished, Text, TextDelta
+from bridge.codec.objects import ObjectEncoder
 from bridge.model import Event, verify
 from tests.server.harness import Exchange, ask, fake_backend, post, serving
 from tests.server.test_server import END, SAID, config
@@ -88,14 +89,12 @@ async def test_a_stage_that_breaks_ends_the_run_well(parts: types.ModuleType, wh
 
 
 async def test_an_encoder_that_breaks_cuts_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    import dialect_toy
-
     def encode(self: object, events: list[Event]) -> list[bytes]:
         if any(isinstance(e, RunFinished) for e in events):
             raise ValueError("secret")
         return [b'{"say":"x"}']
 
-    monkeypatch.setattr(dialect_toy.ToyEncoder, "encode", encode)
+    monkeypatch.setattr(ObjectEncoder, "encode", encode)
     async with fake_backend() as backend, serving(config(backend.url)) as base:
 
         async def script(exchange: Exchange) -> None:

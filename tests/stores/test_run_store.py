@@ -20,6 +20,7 @@ from bridge.stores import (
     RunState,
     RunStore,
     StoreConflict,
+    ThreadBusy,
     open_runs,
     redis_runs,
     sqlite_runs,
@@ -61,7 +62,7 @@ async def test_nothing_is_there_at_first(run_store: RunStore) -> None:
     assert await run_store.acquire(key(), "me", 1) is None
     assert await run_store.lost() == []
     assert await run_store.renew([], "me", 1) == await run_store.renew([key()], "me", 1) == set()
-    assert await run_store.canceled([]) == await run_store.canceled([key()]) == set()
+    assert await run_store.canceled([]) == await run_store.canceled([key()]) == {}
     assert await run_store.delete(key()) is False
     assert await run_store.sweep(0, 0) == 0
     assert await run_store.thread("o", "s", "t") is Ownership.NONE
@@ -185,7 +186,7 @@ async def test_ids_may_be_anything(run_store: RunStore, pieces: list[str]) -> No
     await run_store.acquire(run, "me", 0)
     assert run in await run_store.lost()
     await run_store.cancel(run)
-    assert await run_store.canceled([run, other]) == {run}
+    assert await run_store.canceled([run, other]) == {run: ""}
     await run_store.append(run, "me", 0, ["x\u2028é"], end=True)
     assert (await there(run_store, run)).key == run
     assert await bodies(run_store, run) == ["x\u2028é"]
@@ -354,13 +355,61 @@ async def test_a_released_lease(run_store: RunStore) -> None:
 # ---------------------------------------------------------------------- cancels, places, threads
 
 
+async def test_alone_in_its_thread(run_engine: RunEngine) -> None:
+    one, two = run_engine.store(), run_engine.store()
+    assert await one.latest("o", "s", "t") is None
+    await one.create(key("a"), "f", "plan", alone=True)
+    with pytest.raises(ThreadBusy):
+        await two.create(key("b"), "f", "plan", alone=True)
+    assert await two.get(key("b")) is None, "a run that was refused is not there"
+    again = await two.create(key("a"), "f", "plan", alone=True)
+    assert (again.new, again.record.key) == (False, key("a"))
+    with pytest.raises(StoreConflict, match="something else"):
+        await two.create(key("a"), "g", "plan", alone=True)
+    for other in (key("b", thread="u"), key("b", owner="you"), key("b", scope="z")):
+        assert (await two.create(other, "f", "plan", alone=True)).new
+    record = await two.acquire(key("a"), "me", 30)
+    assert record is not None
+    with pytest.raises(ThreadBusy):
+        await one.create(key("b"), "f", "plan", alone=True)
+    await two.append(key("a"), "me", 0, ["x"], end=True)
+    assert (await one.create(key("b"), "f", "plan", alone=True)).new
+    assert (await one.create(key("c"), "f", "plan")).new, "who need not be alone is not"
+    latest = await two.latest("o", "s", "t")
+    assert latest is not None
+    assert (latest.key, latest.state) == (key("c"), RunState.QUEUED)
+
+
+async def test_two_processes_want_to_be_alone_at_once(run_engine: RunEngine) -> None:
+    stores = [run_engine.store() for _ in range(4)]
+    tries = (store.create(key(f"r{n}"), "f", "plan", alone=True) for n, store in enumerate(stores))
+    came = await asyncio.gather(*tries, return_exceptions=True)
+    assert sorted(type(each).__name__ for each in came) == ["Created", *["ThreadBusy"] * 3]
+
+
+async def test_the_latest_run_is_deleted(run_store: RunStore) -> None:
+    await begun(run_store, key())
+    await run_store.append(key(), "me", 0, ["x"], end=True)
+    assert await run_store.delete(key())
+    assert await run_store.latest("o", "s", "t") is None
+    assert (await run_store.create(key("b"), "f", "plan", alone=True)).new
+
+
+async def test_why_a_run_is_cancelled(run_store: RunStore) -> None:
+    await run_store.cancel(key(), "first")
+    await run_store.cancel(key("b"))
+    assert await run_store.canceled([key(), key("b"), key("c")]) == {key(): "first", key("b"): ""}
+    await run_store.cancel(key(), "then")
+    assert await run_store.canceled([key()]) == {key(): "then"}
+
+
 async def test_cancels(run_store: RunStore, run_engine: RunEngine) -> None:
     await run_store.cancel(key("unknown"))
     await run_store.cancel(key("unknown"))
-    assert await run_store.canceled([key("unknown"), key("other")]) == {key("unknown")}
-    assert await run_store.canceled([key("unknown", owner="you")]) == set()
+    assert await run_store.canceled([key("unknown"), key("other")]) == {key("unknown"): ""}
+    assert await run_store.canceled([key("unknown", owner="you")]) == {}
     await run_engine.backdate("cancels", CANCEL_KEPT - 60)
-    assert await run_store.canceled([key("unknown")]) == {key("unknown")}
+    assert await run_store.canceled([key("unknown")]) == {key("unknown"): ""}
     await run_engine.backdate("cancels", 61)
     while await run_store.canceled([key("unknown")]):
         await asyncio.sleep(0.01)

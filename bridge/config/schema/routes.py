@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
-from bridge.codec import Endpoint, Options, registry
+from bridge.codec import Endpoint, Options, registry, served
 from bridge.config.kinds import (
     Address,
     BackendChoice,
@@ -112,4 +112,5 @@ class Route(Section):
         if self.path is None:
             return []
         mount = "" if self.path == "/" else self.path
-        return [(mount + endpoint.path or "/", endpoint) for endpoint in registry.get(self.dialect).surface]
+        surface = served(registry.get(self.dialect).surface, self.durable)
+        return [(mount + endpoint.path or "/", endpoint) for endpoint in surface]

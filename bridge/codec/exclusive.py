@@ -1,0 +1,66 @@
+"""What a dialect says besides in which a session has one run at a time: whose run it is, ending it, coming back to it.
+
+The server refuses a second run of a session, or lets it take the place of the first; `bridge.server.exclusive`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import Field
+
+from bridge.codec.dialect import Dialect, Options
+from bridge.codec.jsontext import dumps
+from bridge.codec.wire import WireRequest, WireResponse
+from bridge.model.request import Request
+
+
+class ExclusiveOptions(Options):
+    """What the server wants to know of a route of such a dialect; dialects add their own."""
+
+    supersede: bool = Field(
+        False, description="A request for a session that is running ends that run and takes its place; false: refused."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionNamed:
+    """A session as requests name it. Two users' sessions of the same id are two."""
+
+    session_id: str
+    user_id: str | None = None
+
+    @property
+    def key(self) -> str:
+        """One text for both."""
+        return self.session_id if self.user_id is None else dumps([self.user_id, self.session_id]).decode()
+
+
+class ExclusiveDialect(Dialect):
+    """A dialect whose surface has `STOP`. Its `front_options` are `ExclusiveOptions`."""
+
+    front_options: ClassVar[type[Options]] = ExclusiveOptions
+
+    def session_of(self, request: Request) -> SessionNamed | None:
+        """The session that a request names; None: it has one of its own, which no other can be in."""
+        return SessionNamed(request.thread_id, request.user_id) if request.thread_id else None
+
+    def busy(self, session: SessionNamed) -> str:
+        """What a client is told whose session has a run already."""
+        raise NotImplementedError
+
+    def decode_stop(self, wire: WireRequest) -> SessionNamed:
+        """The session whose run shall end. Raises `RequestError`."""
+        raise NotImplementedError
+
+    def encode_stopped(self, wire: WireRequest, stopped: bool) -> WireResponse:
+        """The answer to that request. `stopped`: something was running."""
+        raise NotImplementedError
+
+    def decode_reconnect(self, wire: WireRequest) -> SessionNamed | None:
+        """The session to whose run the client wants to come back; None for a request for a new run.
+
+        Raises `RequestError` for one that wants to come back and does not say to what.
+        """
+        return None

@@ -1,0 +1,127 @@
+"""Dialects whose frames are JSON objects that each stand for themselves: what such a one has to say, and no more.
+
+For wires of few words. One whose objects belong together, or whose frames are many and small, has an encoder and a
+decoder of its own: here each frame is an object on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bridge.codec.check import Node
+from bridge.codec.context import Context
+from bridge.codec.dialect import Decoder, Dialect, Encoder
+from bridge.codec.jsontext import dumps, read_body
+from bridge.codec.wire import KEEPALIVE, FrameLike, WireResponse, json_response
+from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure, RequestError
+from bridge.model.builder import Builder
+from bridge.model.events import Event, Heartbeat, RunFailed
+
+_PLAIN = (401, 403, 429)
+Say = Callable[[Event], Mapping[str, Any] | None]
+Hear = Callable[[Node, Builder], None]
+
+
+class ObjectDialect(Dialect):
+    """Subclasses say what an event is on the wire (`say`) and what an object of it means (`hear`).
+
+    An answer in one piece is one such object (`whole`). So is the body of an error: what `say` makes of `RunFailed`.
+    """
+
+    def say(self, event: Event) -> Mapping[str, Any] | None:
+        """The object of an event; None for one that this wire has no word for."""
+        raise NotImplementedError
+
+    def hear(self, said: Node, builder: Builder) -> None:
+        """Tells the builder what an object means. Its mistakes are `RequestError`s, as readers of `Node` raise them."""
+        raise NotImplementedError
+
+    def whole(self, events: Sequence[Event]) -> Mapping[str, Any]:
+        """The object of a run that did not fail."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------- as the front
+
+    def encoder(self, context: Context) -> Encoder:
+        """One that writes each event by itself."""
+        return ObjectEncoder(self.say)
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        """The one object of the whole answer; a failed run is its error response."""
+        last = events[-1]
+        if isinstance(last, RunFailed):
+            return self.encode_error(last.error)
+        return json_response(dumps(self.whole(events)))
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        """What the stream says of a failure, with its status."""
+        return json_response(dumps(self.say(RunFailed(failure))), failure.http_status, dict(failure.headers))
+
+    def encode_health(self, alive: bool) -> WireResponse:
+        """`{"alive": true}`, or false with status 503."""
+        return json_response(dumps({"alive": alive}), 200 if alive else 503)
+
+    # ------------------------------------------------------------- as the back
+
+    def decoder(self, context: Context) -> Decoder:
+        """One that reads each object by itself."""
+        return ObjectDecoder(self.hear, context.builder())
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        """The whole answer, read as one object of a stream."""
+        decoder = self.decoder(context)
+        if wire.status >= 400:
+            return decoder.close(self.decode_error(wire))
+        return [*decoder.feed([wire.body]), *decoder.close()]
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        """By the status alone: what a backend says of an error may hold what is nobody's business.
+
+        Only what any server means alike is told apart: of a 404 nobody knows whether address or request is wrong.
+        """
+        code = BY_STATUS[wire.status] if wire.status in _PLAIN else ErrorCode.BACKEND_ERROR
+        headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+        if code is ErrorCode.BACKEND_AUTH:
+            return Failure(code, KEY_REFUSED, headers=headers)
+        return Failure(code, f"The backend answered with HTTP status {wire.status}.", headers=headers)
+
+
+class ObjectEncoder:
+    """Each event by itself."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        frames: list[FrameLike] = []
+        for event in events:
+            if isinstance(event, Heartbeat):
+                frames.append(KEEPALIVE)
+            elif (said := self._say(event)) is not None:
+                frames.append(dumps(said))
+        return frames
+
+    def close(self) -> list[FrameLike]:
+        return []
+
+
+class ObjectDecoder:
+    """Each object by itself; what is none, or not as it should be, fails the run."""
+
+    def __init__(self, hear: Hear, builder: Builder) -> None:
+        self._hear = hear
+        self._builder = builder
+
+    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
+        for frame in frames:
+            try:
+                self._hear(Node(read_body(frame if isinstance(frame, bytes) else frame.data)), self._builder)
+            except RequestError as error:
+                text = f"The backend sent something ill-formed: {error.message}"
+                self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+        return self._builder.take()
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        self._builder.close(failure)
+        return self._builder.take()

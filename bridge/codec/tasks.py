@@ -1,0 +1,55 @@
+"""What a dialect says besides whose clients hand over a run as a task, and ask later what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bridge.codec.context import Context
+from bridge.codec.dialect import Dialect
+from bridge.codec.wire import WireRequest, WireResponse
+from bridge.model.events import Event
+from bridge.model.request import Request
+
+
+class TaskState(StrEnum):
+    """How far a task is; however it came out, one that is over has ended."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAsked:
+    """A run to be done. `limit`: seconds after which it is given up; None = the backend's timeouts alone."""
+
+    request: Request
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSeen:
+    """How a task stands. `since` is when it was handed over, in Unix seconds; `events` is the whole run when ended."""
+
+    state: TaskState
+    since: float
+    context: Context
+    events: Sequence[Event] = ()
+
+
+class TaskDialect(Dialect):
+    """A dialect whose surface has `START` and `STATUS`, the latter with the piece `{task_id}` in its path."""
+
+    def decode_task(self, wire: WireRequest, context: Context) -> TaskAsked:
+        """Raises `RequestError`."""
+        return TaskAsked(self.decode_request(wire, context))
+
+    def encode_submitted(self, task_id: str) -> WireResponse:
+        """The task was taken."""
+        raise NotImplementedError
+
+    def encode_task(self, task_id: str, seen: TaskSeen | None) -> WireResponse:
+        """How a task stands. None: there is no such task, not any more, or not of this user."""
+        raise NotImplementedError
