@@ -69,7 +69,9 @@ async def openai_client(
 ) -> Seen:
     """Through the real `openai` package. `messages` have the shape of chat completions."""
     seen = seen or Seen()
-    async with openai.AsyncOpenAI(base_url=f"{base}/chat/v1", api_key="client-key", max_retries=0) as client:
+    async with openai.AsyncOpenAI(
+        base_url=f"{base}/chat/v1", api_key="client-key", max_retries=0, timeout=60
+    ) as client:
         try:
             if stream:
                 await _openai_stream(client, messages, seen, more)
@@ -383,7 +385,9 @@ async def responses_client(
     asked: dict[str, Any] = {"model": "m", "input": responses_input(messages), **more}
     if "tools" in more:
         asked["tools"] = [{"type": "function", "strict": False, **t["function"]} for t in more["tools"]]
-    async with openai.AsyncOpenAI(base_url=f"{base}/responses/v1", api_key="client-key", max_retries=0) as client:
+    async with openai.AsyncOpenAI(
+        base_url=f"{base}/responses/v1", api_key="client-key", max_retries=0, timeout=60
+    ) as client:
         try:
             if stream:
                 await _responses_stream(client, asked, seen)
