@@ -10,6 +10,7 @@ from bridge.codec.naming import ModelNames
 from bridge.engine import Route
 from bridge.errors import ConfigError
 from bridge.pipeline import Backend, Breaker, Group, Retry, StageFactory, Timeouts
+from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import load as load_stage
 from bridge.pipeline.stages import load_object
@@ -135,6 +136,16 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     from bridge.stores import open_history
 
     return Memory(open_history(config.stores.history, lease=config.stores.lease))
+
+
+def fetchers_for(config: cfg.Config) -> dict[str, Fetches]:
+    """What fetches media for the backends that name hosts for it, by the backends' names."""
+    wanted = {name: section.fetch_urls for name, section in config.backends.items() if section.fetch_urls}
+    if not wanted:
+        return {}
+    from bridge.transports.fetch import Fetcher
+
+    return {name: Fetcher(hosts) for name, hosts in wanted.items()}
 
 
 def store_for(routes: list[Route], config: cfg.Config) -> RunStore | None:

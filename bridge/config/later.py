@@ -30,7 +30,6 @@ class Later:
 
 
 LATER: tuple[Later, ...] = (
-    Later(("backends", "*", "fetch_urls"), True, "nothing would be fetched"),
     Later(("server", "page"), False, "there is no page at /"),
     Later(("server", "metrics"), False, "no metrics are served"),
 )

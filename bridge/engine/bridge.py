@@ -18,6 +18,7 @@ from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.pipeline import Backend, CallInfo, Group, Run, Way, kept
 from bridge.pipeline.answers import Answers
 from bridge.pipeline.attached import Attached
+from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, Turn
 from bridge.pipeline.tools import with_tools
 from bridge.pipeline.tries import may_ask_elsewhere
@@ -41,13 +42,16 @@ class Bridge:
         store: RunStore | None = None,
         attachments: Attachments | None = None,
         speech: Speech | None = None,
+        fetchers: Mapping[str, Fetches] | None = None,
     ) -> None:
+        """`fetchers`: of backends by name, for those whose media may be fetched here."""
         self.routes = list(routes)
         self.config = config
         self._memory = memory
         self._store = store
         self._attachments = attachments
         self.speech = speech
+        self._fetchers = dict(fetchers or {})
         self._runs: Runs | None = None
         self._open: AsyncExitStack | None = None
 
@@ -61,12 +65,13 @@ class Bridge:
     @classmethod
     def of(cls, config: Config) -> Bridge:
         """A bridge from a checked configuration. Raises `ConfigError` for a target that cannot be imported."""
-        from bridge.assembly import assemble, attachments_for, memory_for, speech_for, store_for
+        from bridge.assembly import assemble, attachments_for, fetchers_for, memory_for, speech_for, store_for
 
         routes = assemble(config)
         files = attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None
         speech = speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None
-        return cls(routes, config, memory_for(routes, config), store_for(routes, config), files, speech)
+        stores = memory_for(routes, config), store_for(routes, config), files
+        return cls(routes, config, *stores, speech, fetchers_for(config))
 
     # ------------------------------------------------------------------ life
 
@@ -78,6 +83,9 @@ class Bridge:
             for backend in {b.name: b for route in self.routes for b in route.opened}.values():
                 stack.push_async_callback(backend.close)
                 await backend.start()
+            for fetcher in self._fetchers.values():
+                stack.push_async_callback(fetcher.close)
+                await fetcher.start()
             if self._memory is not None:
                 stack.push_async_callback(self._memory.close)
                 self._memory.start(self.config.stores.retention.history)
@@ -196,6 +204,9 @@ class Bridge:
             if self._attachments is not None and route.serves(Operation.ATTACH):
                 files = Attached(self._attachments, caller.owner, self._files_base(route))
                 request = await files.request(request)
+            fetcher = self._fetchers.get(backend.name)
+            if fetcher is not None and not route.passthrough:
+                request = await fetcher.request(request, backend.card)
             return Way(
                 request,
                 backend,

@@ -95,6 +95,18 @@ class Reply:
         pass
 
 
+class Fetches(Protocol):
+    """Puts bytes in the place of URLs, for one backend."""
+
+    async def start(self) -> None: ...
+
+    async def request(self, request: Request, card: Card) -> Request:
+        """The request as a backend of this card can take it. Raises `RequestError` for what cannot be had."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class Backend(Protocol):
     """A configured backend."""
 

@@ -7,6 +7,7 @@ import base64
 import ipaddress
 import socket
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from bridge.codec import registry
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import Inline, Media, MediaKind, Message, Request, Text, ToolResult, Url
 from bridge.transports.fetch import Fetcher, is_public
-from tests.server.harness import bound_socket
+from tests.pairs.agents import Chat
+from tests.server.harness import bound_socket, fake_backend, post, serving
 
 CARD = registry.get("openai-chat").card
 BYTES = b"ID3\x00audio"
@@ -218,3 +220,30 @@ async def test_a_name_that_does_not_exist() -> None:
     with pytest.raises(RequestError, match="its server could not be reached") as caught:
         await fetched(asking("http://files.example/a"), "files.example", names=Names())
     assert "no such host" not in caught.value.message
+
+
+async def test_a_backend_is_sent_the_bytes_and_a_private_address_is_not_called(
+    site: tuple[int, list[web.Request]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, seen = site
+    audio = {"type": "input_file", "file_url": f"http://localhost:{port}/sound"}
+    body = {"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "hear"}, audio]}]}
+    async with fake_backend() as backend:
+        Chat(backend)
+        config = {
+            "backends": {
+                "llm": {"dialect": "openai-chat", "url": f"{backend.url}/v1", "fetch_urls": [f"localhost:{port}"]}
+            },
+            "routes": [{"dialect": "openai-responses", "path": "/v1", "backend": "llm"}],
+            "stores": {"history": "off"},
+        }
+        async with serving(config) as base:
+            refused = await post(f"{base}/v1/responses", body)
+        assert refused.status == 400
+        assert "its address is not public" in refused.body.decode()
+        assert (seen, backend.seen) == ([], [])
+        monkeypatch.setattr("bridge.transports.fetch.Fetcher", partial(Fetcher, permit=loopback_too))
+        async with serving(config) as base:
+            assert (await post(f"{base}/v1/responses", body)).status == 200
+        (asked,) = backend.seen
+        assert base64.b64encode(BYTES).decode() in asked.body.decode()

@@ -529,7 +529,7 @@ def test_mistakes_in_server(tmp_path: Path, server: str, lines: list[str]) -> No
         ("{dialect: demo, breaker: {failures: 0}}", ["backends.it.breaker.failures: expected 1 or more, got 0"]),
         ("{dialect: demo, retry: {budget: 2}}", ["backends.it.retry.budget: expected 1.0 or less, got 2"]),
         ("{dialect: demo, fetch_urls: [a.example]}", [
-            "backends.it.fetch_urls: not available in this version: nothing would be fetched"]),
+            "backends.it.fetch_urls: dialect demo takes media by URL"]),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -> None:
@@ -931,8 +931,6 @@ def test_the_json_schema_knows_the_dialects() -> None:
 
 def test_the_json_schema_says_what_this_version_does_not_serve() -> None:
     definitions = json_schema()["$defs"]
-    fetched = definitions["Backend"]["properties"]["fetch_urls"]["description"]
-    assert fetched.endswith("Not available in this version: nothing would be fetched")
     assert definitions["Server"]["properties"]["page"]["description"].endswith("there is no page at /")
 
 

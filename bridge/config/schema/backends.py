@@ -67,7 +67,10 @@ class Backend(Section):
     )
     headers: Headers = Field(default_factory=dict, description="headers sent always", repr=False)
     forward_headers: tuple[HeaderName, ...] = Field(default=(), description="client headers let through")
-    fetch_urls: tuple[str, ...] = Field(default=(), description="hosts from which parts may be fetched as bytes")
+    fetch_urls: tuple[Text, ...] = Field(
+        default=(),
+        description="hosts (name, *.name, name:port) from which media are fetched where this backend takes bytes only",
+    )
     max_event: Size = Field(default=64 * 2**20, description="largest event of a stream, or answer in one piece")
     timeouts: Timeouts = Field(default_factory=Timeouts, description="how long to wait")
     retry: Retry = Field(default_factory=Retry, description="when and how often to try again")
@@ -88,6 +91,8 @@ class Backend(Section):
     def _reachable(self) -> Self:
         if self.dialect in BUILT_IN and self.url is not None:
             raise at(("url",), wrong(f"dialect {self.dialect} runs inside the bridge and takes no url"))
+        if self.dialect in BUILT_IN and self.fetch_urls:
+            raise at(("fetch_urls",), wrong(f"dialect {self.dialect} takes media by URL"))
         if self.dialect not in BUILT_IN and self.url is None:
             raise at(("url",), wrong("missing; every dialect but demo and python needs one"))
         if self.dialect == PYTHON and self.target is None:
