@@ -259,3 +259,10 @@ def test_a_message_without_a_stop_reason_is_over_all_the_same() -> None:
 
 def test_a_failed_response_is_a_failed_run() -> None:
     assert parse(b"{}", 529).failure.code is ErrorCode.OVERLOADED
+
+
+def test_counts_that_are_missing_are_none_and_not_one() -> None:
+    begun = {"type": "message_start", "message": {**START["message"], "usage": {}}}
+    found = answer(decode_events(begun, block(0, "text"), delta(0, "text_delta", text="x"), stop(0), ended(), STOP))
+    assert found.usage is not None
+    assert (found.usage.input, found.usage.output) == (0, 3)

@@ -10,7 +10,7 @@ import pytest
 from adapters.openai_responses import dialect
 from bridge.codec import Frame
 from bridge.errors import ErrorCode
-from bridge.model import Event, FinishReason, Raw, Reasoning, Text, fold
+from bridge.model import Event, FinishReason, PartKind, PartStarted, Raw, Reasoning, RunStarted, Text, fold
 
 from .helpers import back, decode, decode_events, frames, parse
 
@@ -261,3 +261,22 @@ def test_after_the_end_nothing_comes() -> None:
     assert decoder.feed([json.dumps(COMPLETED).encode()])
     assert decoder.feed([json.dumps(text("x")).encode()]) == []
     assert decoder.close() == []
+
+
+def test_a_part_begins_when_it_is_announced() -> None:
+    """Not only with its first words: a client may show that something comes."""
+    decoder = dialect.decoder(back())
+    part = {"type": "response.content_part.added", "output_index": 0, "content_index": 0}
+    opening = [added(item("message", content=[])), {**part, "part": {"type": "output_text", "text": ""}}]
+    events = decoder.feed([json.dumps(event).encode() for event in opening])
+    assert [e.kind for e in events if isinstance(e, PartStarted)] == [PartKind.TEXT]
+
+
+def test_an_answer_whose_beginning_was_missed() -> None:
+    """The last event has the whole answer, the names of its model and run included."""
+    told = item("message", content=[{"type": "output_text", "text": "Hello"}])
+    response = {"id": "resp_9", "model": "m-9", "created_at": 1700000009, "status": "completed", "output": [told]}
+    events = decode_events({"type": "response.completed", "response": response})
+    (head,) = [e for e in events if isinstance(e, RunStarted)]
+    assert (head.model, head.created_at) == ("m-9", 1700000009.0)
+    assert fold(events).text == "Hello"

@@ -518,3 +518,10 @@ def test_items_of_built_in_tools_break_no_other_dialect(name: str) -> None:
         RICH["input"][10],
     ]
     assert registry.get(name).encode_request(request(asked(talk)), back()).body
+
+
+def test_a_body_that_says_it_is_no_json() -> None:
+    wire = WireRequest(headers={"content-type": "text/plain"}, body=json.dumps(asked()).encode())
+    with pytest.raises(RequestError) as refused:
+        dialect.decode_request(wire, front())
+    assert refused.value.failure.status == 415
