@@ -15,9 +15,9 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -152,9 +152,7 @@ class _Lane:
         nothing has happened.
         """
         try:
-            db = self._connected()
-            db.execute(self._begin)
-            try:
+            with self._transaction() as db:
                 for job in jobs:
                     db.execute("SAVEPOINT job")
                     try:
@@ -165,12 +163,7 @@ class _Lane:
                         job.error = error
                         db.execute("ROLLBACK TO job")
                     db.execute("RELEASE job")
-                db.execute("COMMIT")
-                return True
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    db.execute("ROLLBACK")
-                raise
+            return True
         except (sqlite3.Error, OSError):
             for job in jobs:
                 job.result = job.error = None
@@ -184,22 +177,26 @@ class _Lane:
 
     def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
-            db = self._connected()
-            db.execute(self._begin)
-            try:
-                result = work(db)
-                db.execute("COMMIT")
-                return result
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    db.execute("ROLLBACK")
-                raise
+            with self._transaction() as db:
+                return work(db)
         except (sqlite3.Error, OSError) as error:
             reason = getattr(error, "sqlite_errorname", None) or type(error).__name__
             if reason != "SQLITE_BUSY" and self._path != MEMORY:
                 self._disconnect()
         # Outside of the handler: the engine's own text may name files and values.
         raise unavailable("sqlite", reason, self._room.name)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        db = self._connected()
+        db.execute(self._begin)
+        try:
+            yield db
+            db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+            raise
 
     def _connected(self) -> sqlite3.Connection:
         if self._db is not None:

@@ -1,0 +1,128 @@
+"""What waits for the SQLite file is done in one transaction, and each piece as if it were alone."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.errors import BridgeError, ErrorCode
+from bridge.stores import schema
+from bridge.stores.sqlite_file import SQLiteFile
+
+TABLE = "CREATE TABLE t (n INTEGER PRIMARY KEY)"
+
+
+@pytest.fixture
+async def file(tmp_path: Path) -> AsyncIterator[SQLiteFile]:
+    file = SQLiteFile(str(tmp_path / "f.db"), schema.HISTORY, 5.0)
+    await file.open()
+    await file.write(lambda db: db.execute(TABLE))
+    yield file
+    await file.close()
+
+
+def adds(number: int) -> Any:
+    def work(db: sqlite3.Connection) -> int:
+        db.execute("INSERT INTO t VALUES (?)", (number,))
+        return number
+
+    return work
+
+
+async def numbers(file: SQLiteFile) -> list[int]:
+    return await file.read(lambda db: [n for (n,) in db.execute("SELECT n FROM t ORDER BY n")])
+
+
+class Held:
+    """Keeps the thread of the file busy until `release`, so that what comes meanwhile waits together."""
+
+    def __init__(self, file: SQLiteFile) -> None:
+        self._go_on = threading.Event()
+        self.task = asyncio.create_task(file.write(lambda _: self._go_on.wait(20)))
+
+    async def release(self) -> None:
+        self._go_on.set()
+        await self.task
+
+
+async def waiting(file: SQLiteFile, *works: Any) -> tuple[Held, list[asyncio.Task[Any]]]:
+    held = Held(file)
+    await asyncio.sleep(0)
+    tasks = [asyncio.create_task(file.write(work)) for work in works]
+    await asyncio.sleep(0)
+    return held, tasks
+
+
+async def test_what_waits_shares_a_transaction(file: SQLiteFile) -> None:
+    counts = []
+
+    def noting(number: int) -> Any:
+        def work(db: sqlite3.Connection) -> int:
+            counts.append(db.total_changes)
+            return int(adds(number)(db))
+
+        return work
+
+    begun: list[str] = []
+    await file.write(lambda db: db.set_trace_callback(begun.append))
+    held, tasks = await waiting(file, *(noting(n) for n in range(20)))
+    begun.clear()
+    await held.release()
+    assert await asyncio.gather(*tasks) == list(range(20))
+    assert await numbers(file) == list(range(20))
+    assert begun.count("BEGIN IMMEDIATE") == 1
+    assert len(counts) == 20
+
+
+async def test_who_raises_undoes_only_his_own(file: SQLiteFile) -> None:
+    def refuses(db: sqlite3.Connection) -> None:
+        adds(7)(db)
+        raise ValueError("no")
+
+    held, tasks = await waiting(file, adds(1), refuses, adds(2))
+    await held.release()
+    first, refused, second = await asyncio.gather(*tasks, return_exceptions=True)
+    assert (first, second) == (1, 2)
+    assert isinstance(refused, ValueError)
+    assert await numbers(file) == [1, 2]
+
+
+async def test_an_error_of_the_engine_fails_nobody_else(file: SQLiteFile) -> None:
+    held, tasks = await waiting(file, adds(1), adds(1), adds(2))
+    await held.release()
+    first, twice, second = await asyncio.gather(*tasks, return_exceptions=True)
+    assert (first, second) == (1, 2)
+    assert isinstance(twice, BridgeError)
+    assert twice.code is ErrorCode.STORE_UNAVAILABLE
+    assert await numbers(file) == [1, 2]
+
+
+async def test_who_was_cancelled_before_his_turn_does_nothing(file: SQLiteFile) -> None:
+    held, tasks = await waiting(file, adds(1), adds(2))
+    tasks[0].cancel()
+    await asyncio.sleep(0)
+    await held.release()
+    assert await tasks[1] == 2
+    assert await numbers(file) == [2]
+
+
+async def test_what_waits_is_done_before_the_file_is_closed(tmp_path: Path) -> None:
+    path = str(tmp_path / "closed.db")
+    file = SQLiteFile(path, schema.HISTORY, 5.0)
+    await file.open()
+    await file.write(lambda db: db.execute(TABLE))
+    held, tasks = await waiting(file, *(adds(n) for n in range(200)))
+    closing = asyncio.create_task(file.close())
+    await asyncio.sleep(0)
+    await held.release()
+    await closing
+    assert await asyncio.gather(*tasks) == list(range(200))
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM t").fetchone() == (200,)
+    db.close()
