@@ -23,8 +23,6 @@ from pathlib import Path
 from bridge.codec import registry
 
 ROOT = Path(__file__).parents[1]
-_LIMIT = 300.0
-"""Seconds: a mutant that never ends counts as found."""
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -87,23 +85,23 @@ def _change(node: ast.AST) -> bool:
     return True
 
 
-def survives(mutant: Mutant, folder: Path, tests: list[str]) -> bool:
+def survives(mutant: Mutant, folder: Path, tests: list[str], limit: float) -> bool:
     """Whether all tests pass with the mutant in place, which is taken out again."""
     place = folder / mutant.path.relative_to(ROOT)
     original = place.read_text(encoding="utf-8")
     place.write_text(mutant.source, encoding="utf-8")
     try:
-        return passes(folder, tests)
+        return passes(folder, tests, limit)
     finally:
         place.write_text(original, encoding="utf-8")
 
 
-def passes(folder: Path, tests: list[str]) -> bool:
+def passes(folder: Path, tests: list[str], limit: float) -> bool:
     """Whether the tests pass in this copy. The same generated examples come each time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=_LIMIT, check=False)
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0
@@ -123,6 +121,7 @@ def main() -> None:
     parser.add_argument("adapter", help="a folder of adapters/")
     parser.add_argument("--count", type=int, default=60, help="how many mutants are tried")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds; a mutant that never ends counts as found")
     args = parser.parse_args()
     every = [p for path in sorted((ROOT / "adapters" / args.adapter).glob("*.py")) for p in places(path)]
     chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
@@ -131,11 +130,11 @@ def main() -> None:
         folder = Path(name)
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
-        if not passes(folder, tests):
+        if not passes(folder, tests, args.limit):
             raise SystemExit("the tests fail without a mutant")
         alive = []
         for mutant in (mutant_at(*place) for place in chosen):
-            if survives(mutant, folder, tests):
+            if survives(mutant, folder, tests, args.limit):
                 alive.append(mutant)
                 where = mutant.path.relative_to(ROOT)
                 print(f"{where}:{mutant.line}\n  - {_first(mutant.before)}\n  + {_first(mutant.after)}", flush=True)
