@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, fields, is_dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -17,7 +16,8 @@ from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.library import Translator
 from bridge.library.reading import Reading
-from bridge.model import Request, pretty
+from bridge.model import pretty
+from bridge.model.pretty import pretty_request
 
 _RUN = "run"
 """The same run id each time: two reports of one recording can be compared."""
@@ -67,7 +67,7 @@ class Explanation:
         made = self._tried(lambda: self._translator.request(data, client=self._source))
         sent, asked = self._translator.sent, self._translator.asked
         line = f"{sent.method} {sent.path}\n" if sent is not None else ""
-        yield _wire(data), "\n".join(_asked(asked)) if asked is not None else "", line + made
+        yield _wire(data), pretty_request(asked) if asked is not None else "", line + made
 
     def _response(self, data: bytes) -> Iterator[Row]:
         reading = self._reading()
@@ -105,21 +105,6 @@ def _wire(data: bytes) -> str:
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}... ({len(text)} characters)"
     return text
-
-
-def _asked(request: Request) -> Iterator[str]:
-    """A request as lines: what it says, and each message and tool in one of its own."""
-    for field in fields(request):
-        value = getattr(request, field.name)
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        if isinstance(value, list) and value and all(map(is_dataclass, value)):
-            yield from (f"{field.name}[{n}] {_said(item)}" for n, item in enumerate(value))
-        elif value != default:
-            yield f"{field.name} {_said(value) if is_dataclass(value) else repr(value)}"
-
-
-def _said(value: Any) -> str:
-    return pretty(value).strip()
 
 
 # ---------------------------------------------------------------------- columns

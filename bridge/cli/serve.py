@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import json
 import os
-import re
 import shlex
 import sys
 from functools import partial
@@ -16,7 +15,6 @@ from bridge.cli import logs
 from bridge.cli.handover import Handover
 from bridge.cli.workers import Parent
 from bridge.codec import Operation, WireRequest
-from bridge.codec.naming import pick
 from bridge.config import Config, load, read
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, Unsupported
@@ -137,18 +135,9 @@ def _curl(base: str, route: Route, keyed: bool) -> str | None:
     body = wire.body.decode()
     sent = json.loads(body)
     if "model" in sent or route.models is not None:
-        model = _some_model(route)
+        model = route.some_model
         if model is None:
             return None
         body = json.dumps({**sent, "model": model}, ensure_ascii=False)
     pieces += ["-d", body]
     return shlex.join(pieces)
-
-
-def _some_model(route: Route) -> str | None:
-    """A model name that this route serves; None when its patterns are beyond guessing."""
-    if route.models is None:
-        backend = route.backends[0]
-        return next(iter(backend.names.listed), backend.name)
-    guesses = (re.sub(r"\[(.).*?\]", r"\1", name).replace("*", "x").replace("?", "x") for name in route.models)
-    return next((guess for guess in sorted(guesses, key=len) if pick(route.models, guess) is not None), None)

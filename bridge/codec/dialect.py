@@ -208,7 +208,7 @@ class Dialect:
         raise Unsupported(f"{self.name} has no health endpoint.")
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
-        """A request that says `text`: what the start page, `chat` and the documentation send."""
+        """A request that says `text`: what `serve` prints and the documentation sends."""
         raise Unsupported(f"{self.name} cannot be called.")
 
     # ------------------------------------------------------------- as the back

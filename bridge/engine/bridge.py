@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -52,6 +52,8 @@ class Bridge:
         self._attachments = attachments
         self.speech = speech
         self._fetchers = dict(fetchers or {})
+        self.around: dict[str, Callable[[Backend], Backend]] = {}
+        """What is put around the backend of a run, by the run's id, for whoever watches it."""
         self._runs: Runs | None = None
         self._open: AsyncExitStack | None = None
 
@@ -196,6 +198,8 @@ class Bridge:
     async def _way(self, asked: _Asked, group: Group, backend: Backend) -> Way:
         """One backend's side of the run: its turn in the conversation is begun, its request encoded."""
         route, caller = asked.route, asked.caller
+        if (around := self.around.get(asked.run_id)) is not None:
+            backend = around(backend)
         if route.tools is not None:
             backend = await with_tools(backend, route.tools, route.max_tool_rounds, asked.lost)
         turn = await self._turn(asked, backend, group)

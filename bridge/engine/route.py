@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -110,6 +111,15 @@ class Route:
     def in_background(self) -> bool:
         """Whether kept answers may be made while their clients are away."""
         return self.keeps_answers and self.serves(Operation.CANCEL)
+
+    @property
+    def some_model(self) -> str | None:
+        """A model name that this route serves; None when its patterns are beyond guessing."""
+        if self.models is None:
+            backend = self.backends[0]
+            return next(iter(backend.names.listed), backend.name)
+        guesses = (re.sub(r"\[(.).*?\]", r"\1", name).replace("*", "x").replace("?", "x") for name in self.models)
+        return next((guess for guess in sorted(guesses, key=len) if pick(self.models, guess) is not None), None)
 
     async def list_models(self) -> list[ModelInfo]:
         """The configured models, and the backend's own when one backend serves the route.

@@ -1,4 +1,4 @@
-"""Events as lines for people: what `print` of a stream should have shown. `dump` is the form for machines."""
+"""Events and requests as lines for people: what `print` of them should have shown. `dump` is the form for machines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from bridge.model import events as ev
 from bridge.model.events import Event
+from bridge.model.request import Request
 
 _LONG = 60
 _DEPTHS: dict[type, int] = {
@@ -26,6 +27,20 @@ def pretty(events: Event | Iterable[Event]) -> str:
           TextDelta 'p-1' 'Hello'
     """
     return "\n".join(_lines(events if isinstance(events, Iterable) else (events,)))
+
+
+def pretty_request(request: Request) -> str:
+    """A request as lines: what it says, and each message and tool in one of its own."""
+    return "\n".join(_asked(request))
+
+
+def _asked(request: Request) -> Iterator[str]:
+    for field in fields(request):
+        value = getattr(request, field.name)
+        if isinstance(value, list) and value and all(map(is_dataclass, value)):
+            yield from (f"{field.name}[{n}] {_shown(item)}" for n, item in enumerate(value))
+        elif value != _default(field):
+            yield f"{field.name} {_shown(value) if is_dataclass(value) else repr(value)}"
 
 
 def _lines(events: Iterable[Event]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, WireResponse
+from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
 from bridge.codec.naming import ModelNames
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
@@ -55,6 +55,11 @@ class Call(Protocol):
     wire_ended: bool
     """Whether the terminal event stood on the wire; False when it was made for an answer that broke off."""
 
+    @property
+    def sent(self) -> WireRequest | None:
+        """What the backend is asked; its headers may hold keys. None where nothing goes over a wire."""
+        ...
+
     async def open(self) -> None:
         """Sends the request and waits for the head of the answer. Raises `BackendError`."""
         ...
@@ -80,6 +85,7 @@ class Reply:
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
         self.wire_ended = False
+        self.sent: WireRequest | None = None
         self._events = events
 
     async def open(self) -> None:
@@ -139,6 +145,10 @@ class Backend(Protocol):
 
         Raises `BackendError`, and `Unsupported` when the dialect cannot say the request.
         """
+        ...
+
+    async def check(self) -> None:
+        """Whether it can be called now, by the cheapest way to learn it. Raises `BackendError`."""
         ...
 
     async def start(self) -> None: ...

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from bridge.codec import FrameLike, Losses
+from bridge.codec import FrameLike, Losses, WireRequest
 from bridge.codec import WireResponse as Wire
 from bridge.codec.tools import OfferedTool
 from bridge.errors import ErrorCode, Failure
@@ -91,6 +91,10 @@ class Rounds:
     @wire_ended.setter
     def wire_ended(self, value: bool) -> None:
         self._call.wire_ended = value
+
+    @property
+    def sent(self) -> WireRequest | None:
+        return self._call.sent
 
     async def open(self) -> None:
         await self._call.open()

@@ -117,6 +117,9 @@ class WithTools:
     async def count(self, request: Request, info: CallInfo) -> int | None:
         return await self.backend.count(request, info)
 
+    async def check(self) -> None:
+        await self.backend.check()
+
     async def start(self) -> None:
         await self.backend.start()
 

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, Options, WireResponse
+from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, Options, WireRequest, WireResponse
 from bridge.codec.naming import ModelNames
 from bridge.codec.session import CallerSession, Channel
 from bridge.errors import BackendError, ErrorCode, Failure
@@ -176,6 +176,14 @@ class GrpcBackend:
             raise
         return self.dialect.decode_models(WireResponse(200, {"content-type": self.dialect.content_type}, body))
 
+    async def check(self) -> None:
+        try:
+            async with asyncio.timeout(self.timeouts.connect):
+                await self.channel.channel_ready()
+        except TimeoutError:
+            text = "The backend could not be reached in time."
+            raise BackendError(text, code=ErrorCode.BACKEND_TIMEOUT) from None
+
     async def count(self, request: Request, info: CallInfo) -> int | None:
         return None
 
@@ -265,6 +273,10 @@ class GrpcCall:
         self._messages = messages
         self._key = key
         self._over = False
+
+    @property
+    def sent(self) -> WireRequest:
+        return WireRequest("gRPC", self._machine.path, body=b"\n".join(self._messages))
 
     async def open(self) -> None:
         session = self._session

@@ -40,6 +40,8 @@ _STOP_SECONDS = 2.0
 _VERSION = re.compile(r"/v\d+(?=/)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
+_SHUT = frozenset({401, 403, 407})
+"""Statuses of a server that does not take our key."""
 _FEW = 64  # paths of a dialect; those with ids in them are not worth remembering
 
 
@@ -194,6 +196,25 @@ class HttpBackend:
             raise BackendError.of(self.dialect.decode_error(answer))
         return self.dialect.decode_models(answer)
 
+    async def check(self) -> None:
+        """Asks for its models, which also shows whether the key is taken; else whether its port is open."""
+        wire = self.dialect.models_request()
+        if wire is None:
+            await self._reach()
+            return
+        wire.headers = {**wire.headers, **self._headers}
+        answer = await self.whole_answer(wire, self.timeouts.first_event)
+        if answer.status in _SHUT or answer.status >= 500:
+            raise BackendError.of(self.dialect.decode_error(answer))
+
+    async def _reach(self) -> None:
+        try:
+            async with asyncio.timeout(self.timeouts.connect):
+                _, writer = await asyncio.open_connection(self.url.host, self.url.port)
+        except (OSError, TimeoutError) as error:
+            raise BackendError.of(failure_of(error)) from None
+        writer.close()
+
     async def count(self, request: Request, info: CallInfo) -> int | None:
         wire = self.dialect.count_request(request, self._context(request, info, Losses()))
         if wire is None:
@@ -264,7 +285,7 @@ class HttpCall:
         self.whole: WireResponse | None = None
         self.wire_ended = False
         self._backend = backend
-        self._wire = wire
+        self.sent = wire
         self._decoder = backend.dialect.decoder(context)
         self._splitter = sse.Splitter(backend.max_event)
         self._response: aiohttp.ClientResponse | None = None
@@ -276,7 +297,7 @@ class HttpCall:
     async def open(self) -> None:
         self._asked = True
         try:
-            response = await self._backend.ask(self._wire)
+            response = await self._backend.ask(self.sent)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._asked = False
             raise BackendError.of(failure_of(error)) from None
@@ -365,7 +386,7 @@ class HttpCall:
         wire = backend.dialect.stop_request(request, self.context) if asked and request is not None else None
         if wire is None:
             return
-        wire.headers = {**self._wire.headers, **wire.headers}
+        wire.headers = {**self.sent.headers, **wire.headers}
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 (await backend.ask(wire)).release()

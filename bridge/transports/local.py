@@ -26,6 +26,7 @@ from bridge.codec import (
     Losses,
     ModelInfo,
     RunsTools,
+    WireRequest,
     WireResponse,
     entries,
 )
@@ -91,6 +92,9 @@ class LocalBackend:
     async def models(self) -> list[ModelInfo]:
         return [ModelInfo(self.name)]
 
+    async def check(self) -> None:
+        """It is in this process."""
+
     async def count(self, request: Request, info: CallInfo) -> int | None:
         return None
 
@@ -109,6 +113,7 @@ class LocalCall:
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
         self.wire_ended = False
+        self.sent: WireRequest | None = None
         self._agent = agent
         self._request = request
         self._items: AsyncIterator[Yielded] | None = None

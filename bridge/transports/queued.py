@@ -41,6 +41,7 @@ class QueuedCall:
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
         self.wire_ended = False
+        self.sent: WireRequest | None = None
         self._backend = backend
         self._run = run
         self._info = info
@@ -64,7 +65,7 @@ class QueuedCall:
         uploaded = [await self._ask(wire, limit) for wire in self._run.uploads]
         start = self._run.start(uuid.uuid4().hex, uploaded)
         # From here on there may be a run, whatever becomes of the answer.
-        self._started = True
+        self._started, self.sent = True, start
         try:
             # A part of the time in which content has to come: a request that got lost is sent again.
             await self._ask(start, limit / 4 if limit else None)
