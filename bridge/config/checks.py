@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any
 
 from bridge.codec import Operation, offers, served
@@ -16,6 +17,9 @@ from bridge.config.schema import ApiKey, Config
 
 Show = Callable[[Path, Any], str]
 
+PAGE = "/"
+PAGE_USER = "page"
+"""Where the page is, and as whom its key calls."""
 _HEALTH = ("server.health.live", "server.health.ready")
 _VARIABLE = re.compile(r"\{\w+")
 
@@ -28,6 +32,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_per_key(config),
         *_key_names(config, show),
         *_key_routes(config, show),
+        *_page_key(config),
         *_health(config),
         *_collisions(config, show),
         *_passthrough(config, show),
@@ -105,6 +110,21 @@ def _key_routes(config: Config, show: Show) -> Iterator[Problem]:
                 yield Problem(path, f"no route is mounted at {show(path, route)}{nearest(route, mounts)}")
 
 
+def _page_key(config: Config) -> Iterator[Problem]:
+    """Whoever has the page's key is the user of this name, who must be nobody else."""
+    path: Path = ("server", "page_key")
+    given = config.server.page_key
+    if given is None:
+        return
+    if config.server.page is False:
+        yield Problem(path, "there is no page that it could open; page is false")
+    for index, key in enumerate(_keys(config)):
+        if key.name == PAGE_USER:
+            yield Problem(path, f"its user is called {PAGE_USER}, which is the name of auth.keys[{index}]")
+        if key.digest == sha256(given.get_secret_value().encode()).hexdigest():
+            yield Problem(path, f"the same key as auth.keys[{index}]; its user could not be told")
+
+
 def _health(config: Config) -> Iterator[Problem]:
     if config.server.health.live == config.server.health.ready:
         yield Problem(("server", "health", "ready"), "the same path as live")
@@ -117,6 +137,8 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
         ("GET", health.live, ""): (_HEALTH[0], False),
         ("GET", health.ready, ""): (_HEALTH[1], False),
     }
+    if config.server.has_page:
+        owners["GET", PAGE, ""] = ("server.page", False)
     for index, route in enumerate(config.routes):
         told: set[str] = set()
         mine = f"routes[{index}] ({route.dialect})"

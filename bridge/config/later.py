@@ -30,7 +30,6 @@ class Later:
 
 
 LATER: tuple[Later, ...] = (
-    Later(("server", "page"), False, "there is no page at /"),
     Later(("server", "metrics"), False, "no metrics are served"),
 )
 

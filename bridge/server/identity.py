@@ -103,11 +103,15 @@ class Identity:
         self._open = open
 
     @classmethod
-    def of(cls, auth: Auth | None) -> Identity:
-        """What `server.auth` says. Raises `ConfigError` for a token method whose packages are not installed."""
+    def of(cls, auth: Auth | None, page_key: Key | None = None) -> Identity:
+        """What `server.auth` says; the key of the page is one more where keys are asked for.
+
+        Raises `ConfigError` for a token method whose packages are not installed.
+        """
         if auth is None or auth.is_none:
             return cls(open=True)
         keys = [Key(k.name, bytes.fromhex(k.digest), frozenset(k.routes)) for k in auth.keys or ()]
+        keys += [page_key] if page_key is not None else []
         proxy = Proxy(auth.trusted_header, auth.trusted_proxies) if auth.trusted_header else None
         return cls(keys, tokens=_tokens(auth.jwt) if auth.jwt else None, proxy=proxy)
 

@@ -114,11 +114,11 @@ def test_check_without_a_file_says_so(tmp_path: Path) -> None:
 
 
 def test_check_tells_keys_that_are_not_used(tmp_path: Path) -> None:
-    good = BAD.replace("bakend", "backend") + "server: {page: true}\n"
+    good = BAD.replace("bakend", "backend") + "server: {metrics: {path: /m}}\n"
     (tmp_path / "some.yaml").write_text(good)
     code, out, _ = bridge("check", "some.yaml", cwd=tmp_path)
     assert code == 0
-    assert "note: server.page: not used by this version" in out
+    assert "note: server.metrics: not used by this version" in out
 
 
 def test_check_finds_agents_from_the_working_directory(tmp_path: Path) -> None:

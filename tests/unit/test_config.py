@@ -228,10 +228,9 @@ def test_the_example_of_the_interface(tmp_path: Path) -> None:
 def test_what_is_not_used_by_this_version_is_named(tmp_path: Path) -> None:
     config = written(tmp_path, GOOD, {"WEB_KEY": "foo"})
     assert config.notices == [
-        "server.page: not used by this version; there is no page at /",
         "server.metrics: not used by this version; no metrics are served",
     ]
-    assert parse(mapping(server={"page": False, "metrics": "off"})).notices == []
+    assert parse(mapping(server={"metrics": "off"})).notices == []
 
 
 def test_the_defaults() -> None:
@@ -251,7 +250,8 @@ def test_the_defaults() -> None:
         "public_url": None,
         "secret": None,
         "time_zone": "UTC",
-        "page": True,
+        "page": None,
+        "page_key": None,
         "metrics": {"path": "/metrics"},
         "health": {"live": "/healthz", "ready": "/readyz"},
     }
@@ -679,7 +679,7 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path)
     """
     known = (
         "host, port, workers, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, public_url, "
-        "secret, time_zone, page, "
+        "secret, time_zone, page, page_key, "
         "metrics, health"
     )
     assert mistakes(tmp_path, text) == [
@@ -931,7 +931,8 @@ def test_the_json_schema_knows_the_dialects() -> None:
 
 def test_the_json_schema_says_what_this_version_does_not_serve() -> None:
     definitions = json_schema()["$defs"]
-    assert definitions["Server"]["properties"]["page"]["description"].endswith("there is no page at /")
+    metrics = definitions["Server"]["properties"]["metrics"]["description"]
+    assert metrics.endswith("Not used in this version: no metrics are served")
 
 
 def test_the_json_schema_has_words_and_variables() -> None:

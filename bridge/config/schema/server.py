@@ -204,7 +204,14 @@ class Server(Section):
     public_url: OptionalUrl = Field(default=None, description="how clients reach us, for signed URLs")
     secret: OptionalSecret = Field(default=None, description="signs URLs; made and kept beside the data when empty")
     time_zone: TimeZone = Field(default="UTC", description="time zone of times that people read")
-    page: bool = Field(default=True, description="the page at /")
+    page: bool | None = Field(
+        default=None, description="the page at /; absent = where everybody may call, or page_key is set"
+    )
+    page_key: OptionalSecret = Field(
+        default=None,
+        description="the key that opens the page, and from it all routes, as the user `page`; "
+        "absent = whoever may call may use it",
+    )
     metrics: Annotated[Metrics | None, OrOff] = Field(
         default_factory=Metrics, description="metrics; off = none", json_schema_extra=or_off_word
     )
@@ -220,3 +227,8 @@ class Server(Section):
     def is_open(self) -> bool:
         """Whether everybody may call: by `auth: none`, or on loopback with nothing said."""
         return self.auth is None or self.auth.is_none
+
+    @property
+    def has_page(self) -> bool:
+        """Whether the page is served."""
+        return self.page if self.page is not None else self.is_open or self.page_key is not None
