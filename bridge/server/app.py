@@ -31,12 +31,14 @@ from bridge.server.durable import DurableHandler
 from bridge.server.exclusive import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
 from bridge.server.identity import Identity, visit_of
 from bridge.server.limits import Door, Limits
+from bridge.server.page import Page
+from bridge.server.page.site import key_of
 from bridge.server.queued import CancelHandler, StartHandler, SubscribeHandler
 from bridge.server.runs import Rules, RunHandler
 from bridge.server.talks import HistoryHandler
 from bridge.server.tasks import TaskHandler, TaskStatusHandler
 from bridge.server.uploads import UploadHandlers, files_of
-from bridge.server.wire import USER, WHERE, error_of, read_request, request_id, response_of
+from bridge.server.wire import OWN_PAGE, USER, WHERE, error_of, read_request, request_id, response_of
 
 log = logging.getLogger("bridge.server")
 
@@ -65,6 +67,7 @@ class State:
     identity: Identity
     limits: Limits
     origins: frozenset[str]
+    page: Page | None = None
     handlers: list[RunHandler] = field(default_factory=list)
     draining: bool = False
     retired: bool = False
@@ -111,12 +114,16 @@ def make_app(bridge: Bridge) -> web.Application:
     """An application that serves all routes of `bridge`; it opens and closes the bridge with itself."""
     server = bridge.config.server
     origins = server.cors.origins if server.cors else ()
-    state = State(bridge, Identity.of(server.auth), Limits.of(bridge.config), frozenset(origins))
+    identity = Identity.of(server.auth, key_of(bridge))
+    page = Page(bridge, identity) if server.has_page else None
+    state = State(bridge, identity, Limits.of(bridge.config), frozenset(origins), page)
     app = web.Application(client_max_size=server.max_body, middlewares=[_shape_errors])
     app[STATE] = state
     app[CANCELS] = False
     app.on_response_prepare.append(_common_headers)
     app.cleanup_ctx.append(_bridge_life)
+    if page is not None:
+        page.mount(app)
     _mount(app, bridge, state)
     app.router.add_get(server.health.live, _live)
     app.router.add_get(server.health.ready, _ready)
@@ -195,6 +202,7 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
             server = state.bridge.config.server
             rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
             handler = kind(state.bridge, route, state.limits.at(route.limits), rules)
+            handler.traces = state.page.traces if state.page is not None else None
             state.handlers.append(handler)
             return handler
 
@@ -380,7 +388,7 @@ async def _common_headers(http: web.Request, response: web.StreamResponse) -> No
         headers["connection"] = "close"
         response.force_close()
     origin = http.headers.get("origin")
-    if origin is None:
+    if origin is None or OWN_PAGE in http:
         return
     origins = http.app[STATE].origins
     if "*" not in origins and origin not in origins:

@@ -24,6 +24,7 @@ from bridge.framing import sse
 from bridge.model import Event, Heartbeat, Request, UsageReported
 from bridge.pipeline import Run, failed_at_once, trouble
 from bridge.server.limits import Door
+from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, request_id, response_of
 
 access = logging.getLogger("bridge.access")
@@ -100,8 +101,8 @@ class Rules:
 class RunHandler:
     """Serves the `run` endpoints of one route.
 
-    `watch`: look for vanished clients, where the server does not cancel handlers by itself. `active`: the tasks of the
-    requests that are open, waiting ones included.
+    `watch`: look for vanished clients, where the server does not cancel handlers by itself. `traces`: the runs that a
+    page watches, where there is one. `active`: the tasks of the requests that are open, waiting ones included.
     """
 
     def __init__(self, bridge: Bridge, route: Route, door: Door, rules: Rules) -> None:
@@ -110,6 +111,7 @@ class RunHandler:
         self._door = door
         self._rules = rules
         self.watch = True
+        self.traces: Traces | None = None
         self.active: set[asyncio.Task[object]] = set()
         self._cutting = False
 
@@ -139,6 +141,7 @@ class RunHandler:
         run_id = uuid.uuid4().hex
         report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id)
         context = Context(run_id, None, time.time(), route.options, lost=Losses())
+        trace = self._trace(http, run_id)
         try:
             response = await self._answer(http, context, report)
         except BridgeError as error:
@@ -160,7 +163,15 @@ class RunHandler:
             response = self._refused(_internal(), context)
         finally:
             report.write()
+            if trace is not None:
+                trace.lost(context.lost.details or dict.fromkeys(report.lost, ""))
+                trace.say("end", status=report.status, http=report.http, run_id=run_id, backend=report.back)
         return response
+
+    def _trace(self, http: web.Request, run_id: str) -> Trace | None:
+        """Where this run is told, when its client's page asks for it and reads it already."""
+        token = http.headers.get(HEADER) if self.traces is not None else None
+        return self.traces.watch(token, http.get(USER, ""), run_id) if self.traces and token else None
 
     def _refused(self, failure: Failure, context: Context) -> web.Response:
         """The failure as a response of its own; how it looks may depend on the request."""

@@ -1,0 +1,5 @@
+"""The page at `/`: routes and backends, a chat in every dialect, and what crossed the wires while it ran."""
+
+from bridge.server.page.site import Page
+
+__all__ = ["Page"]

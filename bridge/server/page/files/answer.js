@@ -1,0 +1,104 @@
+// An answer in the talk: what a dialect's reader says of it, shown as it comes. Everything is put in as text.
+import { el } from "./dom.js";
+import { t } from "./words.js";
+
+export class Turn {
+  constructor(log, run) {
+    this.run = run;
+    this.said = ""; // the text, for the history that dialects without one send again
+    this._blocks = new Map();
+    this._body = el("div", { class: "body" });
+    this.node = el("article", { class: "turn answer", "aria-label": t("answer") }, this._body);
+    log.append(this.node);
+  }
+
+  text(id, piece) {
+    if (!piece) return;
+    this.run.mark("text");
+    this.said += piece;
+    this._block(id, () => el("p", { class: "text" })).append(piece);
+  }
+
+  reasoning(id, piece) {
+    if (!piece) return;
+    this.run.mark("reasoning");
+    const inner = () => {
+      const text = el("p");
+      this._body.append(el("details", { class: "reasoning", open: true }, el("summary", {}, t("reasoning")), text));
+      return text;
+    };
+    this._block(id, inner, true).append(piece);
+  }
+
+  call(id, name) {
+    this.run.mark("call");
+    const inner = () => {
+      const args = el("code");
+      this._body.append(el("div", { class: "call" }, el("span", { class: "tag" }, t("call")), el("b", {}, name), args));
+      return args;
+    };
+    this._block(`call ${id}`, inner, true);
+  }
+
+  args(id, piece) {
+    if (!piece) return;
+    this.run.mark("args");
+    this._blocks.get(`call ${id}`)?.append(piece);
+  }
+
+  result(id, value) {
+    this.run.mark("result");
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    const shown = el("div", { class: "call result" }, el("span", { class: "tag" }, t("result")), el("code", {}, text));
+    const call = this._blocks.get(`call ${id}`)?.parentElement;
+    if (call) call.after(shown);
+    else this._body.append(shown);
+  }
+
+  media(kind, url) {
+    this.run.mark("text");
+    if (/^data:image\/(png|jpeg|gif|webp);/.test(url ?? "")) this._body.append(el("img", { src: url, alt: kind }));
+    else this.note(kind, url);
+  }
+
+  note(name, value) {
+    this.run.mark("note");
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    this._body.append(el("div", { class: "call" }, el("span", { class: "tag" }, t(name)), el("code", {}, text ?? "")));
+  }
+
+  usage(input, output) {
+    if (Number.isFinite(input) || Number.isFinite(output)) this.run.usage = { input, output };
+  }
+
+  over(reason) {
+    if (reason) this.run.reason = reason;
+  }
+
+  fail(message, code) {
+    this.run.state = "failed";
+    this.run.mark("error");
+    const shown = [code, message].filter(Boolean).join(": ") || t("failed");
+    this._body.append(el("p", { class: "error" }, shown));
+  }
+
+  unread() {
+    this.note(t("broken"), "");
+  }
+
+  end() {
+    this.node.dataset.state = this.run.state;
+    if (!this._body.childNodes.length && this.run.state === "done") this._body.append(el("p", { class: "faint" }, t("nothing")));
+    if (this.run.state === "stopped") this._body.append(el("p", { class: "faint" }, t("stopped")));
+  }
+
+  _block(id, make, placed = false) {
+    let block = this._blocks.get(id);
+    if (!block) {
+      block = make();
+      if (!placed) this._body.append(block);
+      this._blocks.set(id, block);
+    }
+    return block;
+  }
+}

@@ -1,0 +1,237 @@
+// The page: which route, what was said, which run is looked at.
+import { Turn } from "./answer.js";
+import { Columns, capture, curl } from "./columns.js";
+import { $, atEnd, el, milliseconds } from "./dom.js";
+import { draw, isToken } from "./picture.js";
+import { Run } from "./run.js";
+import { key, own, token } from "./server.js";
+import { putWords, t } from "./words.js";
+
+const TICK = 100; // milliseconds between two pictures of a run that is silent
+const SCENES = ["help", "reasoning", "tool", "server tool", "image", "slow", "error late"];
+
+const page = { state: null, route: null, run: null, latest: null, follows: true, busy: null, messages: [], thread: token() };
+let columns;
+let drawing = false;
+
+// ---------------------------------------------------------------------- routes and backends
+
+async function load() {
+  try {
+    page.state = await own("state");
+    $("problem").hidden = true;
+  } catch (error) {
+    $("key-open").hidden = ![401, 403].includes(error.status);
+    if (error.status === 401) return askForKey(true);
+    return problem(error.status ? error.message : t("unreachable"));
+  }
+  $("version").textContent = page.state.version;
+  $("key-open").hidden = !page.state.keyed;
+  $("routes").replaceChildren(...page.state.routes.map(card));
+  $("backends").replaceChildren(...Object.entries(page.state.backends).map(backend));
+  const first = page.state.routes.find((route) => route.speaks);
+  if (first) choose(first);
+  // Where a keyboard would cover half of the page it comes when it is asked for.
+  if (matchMedia("(pointer: fine)").matches) $("say").focus();
+  health();
+}
+
+function problem(text) {
+  $("problem").textContent = text;
+  $("problem").hidden = false;
+}
+
+function card(route, number) {
+  const id = `route-${number}`;
+  const radio = el("input", { type: "radio", name: "route", id, disabled: !route.speaks, onchange: () => choose(route) });
+  const why = route.speaks ? null : el("span", { class: "faint" }, t(route.path.startsWith("grpc:") ? "grpc" : "unspoken"));
+  const ways = el("span", { class: "way" }, `${route.path} → ${route.backends.join(", ")}`);
+  route.radio = radio;
+  return el("div", { class: "card" }, radio, el("label", { htmlFor: id }, el("b", {}, route.dialect), ways, why));
+}
+
+function backend([name, dialect]) {
+  const dot = el("span", { class: "dot", "aria-hidden": "true" });
+  const said = el("span", { class: "said" }, t("checking"));
+  return el("li", { id: `backend-${name}` }, dot, el("b", {}, name), el("span", { class: "faint" }, dialect === name ? "" : (dialect ?? "")), said);
+}
+
+async function health() {
+  let found;
+  try {
+    found = await own("health");
+  } catch {
+    return; // what matters more tells it
+  }
+  for (const [name, { state, message }] of Object.entries(found)) {
+    const row = $(`backend-${name}`);
+    row.querySelector(".dot").className = `dot ${state}`;
+    row.querySelector(".said").textContent = row.title = message ?? t(state);
+  }
+}
+
+function choose(route) {
+  if (page.route !== route) anew();
+  page.route = route;
+  route.radio.checked = true;
+  route.radio.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
+  $("model").value = route.model ?? "";
+  $("model-named").hidden = true;
+  import(`./dialects/${route.dialect}.js`).then((script) => {
+    if (page.route === route) $("model-named").hidden = !script.namesModel;
+  }, () => problem(t("unreachable")));
+  $("models").replaceChildren(...route.models.map((name) => el("option", { value: name })));
+  const demo = route.backends.some((name) => page.state.backends[name] === "demo");
+  $("hints").replaceChildren(...(demo ? SCENES : []).map((scene) => el("button", { type: "button", class: "hint", onclick: () => say(scene) }, scene)));
+}
+
+// ---------------------------------------------------------------------- the talk
+
+function anew() {
+  page.busy?.stop();
+  page.messages = [];
+  page.thread = token();
+  $("log").replaceChildren(el("p", { class: "faint empty" }, t("empty")));
+}
+
+async function say(text) {
+  if (!text || page.busy || !page.route) return;
+  const log = $("log");
+  log.querySelector(".empty")?.remove();
+  const { route, messages, thread } = page;
+  messages.push({ id: token(), role: "user", text });
+  const talk = { dialect: route.dialect, model: $("model").value.trim() || "default", messages: [...messages], thread, run: token() };
+  const run = new Run(route, page.state.backends, talk, changed);
+  log.append(el("article", { class: "turn you", "aria-label": t("you") }, el("div", { class: "body" }, el("p", { class: "text" }, text))));
+  const turn = new Turn(log, run);
+  turn.node.append(el("button", { type: "button", class: "quiet show", onclick: () => show(run) }, t("showRun")));
+  page.latest = run;
+  page.follows = true;
+  busy(run);
+  show(run);
+  await run.go(turn);
+  turn.end();
+  // Only what was said goes on: a call that nobody answered would make the talk one that models refuse.
+  if (turn.said) messages.push({ id: token(), role: "assistant", text: turn.said });
+  busy(null);
+  if (run.state === "failed") health();
+}
+
+function busy(run) {
+  page.busy = run;
+  $("log").setAttribute("aria-busy", run ? "true" : "false");
+  $("stop").hidden = !run;
+  $("send").disabled = Boolean(run);
+  if (!run && document.activeElement === document.body) $("say").focus();
+}
+
+// ---------------------------------------------------------------------- the run that is looked at
+
+function show(run) {
+  page.run = run;
+  $("copy-curl").disabled = $("copy-capture").disabled = false;
+  changed(run);
+}
+
+// Whatever comes within one frame of the screen is drawn at once.
+function changed(run) {
+  if (run !== page.run || drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    render();
+  });
+}
+
+function render() {
+  const { run } = page;
+  const log = $("log");
+  columns.show(run);
+  draw($("picture"), run);
+  const first = run.marks.find(isToken);
+  const facts = [
+    first ? `${t("firstToken")} ${milliseconds(first.t)}` : null,
+    run.open ? null : `${t("total")} ${milliseconds(run.ended)}`,
+    `${run.bytes.toLocaleString()} ${t("bytes")}`,
+    run.usage ? `${run.usage.input ?? "?"} / ${run.usage.output ?? "?"} ${t("tokens")}` : null,
+    run.reason ?? null,
+  ];
+  $("facts").textContent = facts.filter(Boolean).join(" · ");
+  const lost = [...run.lost].map(([name, detail]) => el("li", {}, el("b", {}, name), detail ? ` ${detail}` : ""));
+  const told = run.open ? null : el("span", { class: "faint" }, t("lostNothing"));
+  $("lost").replaceChildren(...(lost.length ? [el("span", {}, t("lost")), el("ul", {}, ...lost)] : told ? [told] : []));
+  $("status").textContent = t(run.state);
+  $("status").className = run.state;
+  if (run === page.latest && page.follows) log.scrollTop = log.scrollHeight;
+  if (run.open) {
+    // Time goes on where nothing comes.
+    setTimeout(changed, TICK, run);
+  }
+}
+
+async function copy(button, text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = t("copied");
+    setTimeout(() => (button.textContent = t(button.dataset.t)), 1500);
+  } catch {
+    // Without https the clipboard is closed to pages.
+    $("copy-text").value = text;
+    $("copy-dialog").showModal();
+    $("copy-text").select();
+  }
+}
+
+function askForKey(refused) {
+  $("key-open").hidden = false;
+  $("key").value = key.get();
+  $("key-why").textContent = t(refused && key.get() ? "keyWrong" : "keyWhy");
+  if (!$("key-dialog").open) $("key-dialog").showModal();
+}
+
+// ---------------------------------------------------------------------- the page itself
+
+function fit(field) {
+  field.style.height = "auto";
+  field.style.height = `${Math.min(field.scrollHeight, 180)}px`;
+}
+
+function begin() {
+  putWords(document);
+  columns = new Columns($("columns"));
+  const field = $("say");
+  const send = () => {
+    if (page.busy) return;
+    say(field.value.trim());
+    field.value = "";
+    fit(field);
+  };
+  $("form").addEventListener("submit", (event) => (event.preventDefault(), send()));
+  field.addEventListener("input", () => fit(field));
+  field.addEventListener("keydown", (event) => {
+    // While an input method is choosing characters, Enter belongs to it.
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    send();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && page.busy && !document.querySelector("dialog[open]")) page.busy.stop();
+  });
+  let top = 0;
+  $("log").addEventListener("scroll", ({ target }) => {
+    // Who reads further up is left there; what came meanwhile is no scrolling.
+    page.follows = atEnd(target) || (page.follows && target.scrollTop >= top);
+    top = target.scrollTop;
+  });
+  $("stop").addEventListener("click", () => page.busy?.stop());
+  $("anew").addEventListener("click", () => (anew(), field.focus()));
+  $("copy-curl").addEventListener("click", (event) => copy(event.target, curl(page.run, page.state.keyed)));
+  $("copy-capture").addEventListener("click", (event) => copy(event.target, capture(page.run, page.state.version)));
+  $("key-open").addEventListener("click", () => askForKey(false));
+  $("key-form").addEventListener("submit", () => (key.set($("key").value.trim()), load()));
+  new ResizeObserver(() => page.run && draw($("picture"), page.run)).observe($("picture"));
+  $("picture").append(el("p", { class: "faint" }, t("emptyRun")));
+  load();
+}
+
+begin();

@@ -1,0 +1,227 @@
+"""The endpoints of the page: its files, which are the same for everybody, and what only those may see who may call."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Coroutine
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from aiohttp import web
+
+from bridge import __version__
+from bridge.codec import Dialect, Operation, registry
+from bridge.engine import Bridge, Route
+from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError
+from bridge.pipeline import Backend
+from bridge.server.access import Key, Keys
+from bridge.server.identity import Identity, unauthorized, visit_of
+from bridge.server.page.health import Health
+from bridge.server.page.traces import Traces
+from bridge.server.wire import OWN_PAGE, STREAM_HEADERS, error_of
+
+PATH = "/"
+BELOW = "/_page"
+_KEEPALIVE = 15.0
+_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_HEADERS = {
+    # Nothing from elsewhere, nothing inline, and no text can become markup: whatever a model writes stays text.
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cache-control": "no-cache",
+}
+
+Handler = Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
+
+
+def key_of(bridge: Bridge) -> Key | None:
+    """The key of the page as one of the server's; None when it has none of its own."""
+    given = bridge.config.server.page_key
+    if given is None or not bridge.config.server.has_page:
+        return None
+    return Key("page", Keys.digest(given.get_secret_value()), frozenset("*"))
+
+
+class Page:
+    """The page of one server. `traces` are the runs that it watches."""
+
+    def __init__(self, bridge: Bridge, identity: Identity) -> None:
+        self.traces = Traces(bridge)
+        self._bridge = bridge
+        self._identity = identity
+        self._key = key_of(bridge)
+        self._health = Health()
+
+    def mount(self, app: web.Application) -> None:
+        router = app.router
+        router.add_get(PATH, _own(self._index))
+        router.add_get(f"{BELOW}/state", _own(self._state))
+        router.add_get(f"{BELOW}/health", _own(self._backends))
+        router.add_get(f"{BELOW}/trace/{{token}}", _own(self._trace), allow_head=False)
+        router.add_get(f"{BELOW}/dialects/{{name}}.js", _own(self._script))
+        router.add_get(f"{BELOW}/{{name}}", _own(self._file))
+        app.on_shutdown.append(self._stop)
+        app.on_cleanup.append(self._close)
+
+    async def _stop(self, app: web.Application) -> None:
+        self.traces.end()
+
+    async def _close(self, app: web.Application) -> None:
+        await self._health.close()
+
+    # ------------------------------------------------------------------ files
+
+    async def _index(self, http: web.Request) -> web.StreamResponse:
+        return _response("index.html", _files()["index.html"])
+
+    async def _file(self, http: web.Request) -> web.StreamResponse:
+        name = http.match_info["name"]
+        body = _files().get(name)
+        if body is None:
+            raise _nothing(http)
+        return _response(name, body)
+
+    async def _script(self, http: web.Request) -> web.StreamResponse:
+        name = http.match_info["name"]
+        try:
+            body = script_of(registry.get(name)) if name in registry.names() else None
+        except ConfigError:
+            body = None
+        if body is None:
+            raise _nothing(http)
+        return _response("page.js", body)
+
+    # ------------------------------------------------------------------ what is served
+
+    async def _state(self, http: web.Request) -> web.StreamResponse:
+        _, routes = await self._visitor(http)
+        server = self._bridge.config.server
+        return _json(
+            {
+                "version": __version__,
+                "keyed": not server.is_open or self._key is not None,
+                "routes": [_shown(route) for route in routes],
+                "backends": {b.name: self._spoken(b) for route in routes for b in route.backends},
+            }
+        )
+
+    def _spoken(self, backend: Backend) -> str | None:
+        """What a backend speaks; None for an agent that stands in no configuration."""
+        section = self._bridge.config.backends.get(backend.name)
+        return section.dialect if section is not None else None
+
+    async def _backends(self, http: web.Request) -> web.StreamResponse:
+        _, routes = await self._visitor(http)
+        backends: dict[str, Backend] = {b.name: b for route in routes for b in route.backends}
+        return _json(await self._health.of(backends))
+
+    async def _visitor(self, http: web.Request) -> tuple[str, list[Route]]:
+        """The user, and the routes that he may call. Raises `RequestError` (unauthorized, forbidden)."""
+        visit = visit_of(http)
+        if self._key is not None and not hmac.compare_digest(Keys.digest(visit.key), self._key.digest):
+            raise unauthorized("This page needs its key: send it as 'Authorization: Bearer <key>'.")
+        user, routes = "", []
+        for route in self._bridge.routes:
+            try:
+                user = await self._identity.user(visit, route.path)
+            except RequestError as error:
+                if error.code is not ErrorCode.FORBIDDEN:
+                    raise
+            else:
+                routes.append(route)
+        if not routes:
+            raise RequestError("This API key opens no route.", code=ErrorCode.FORBIDDEN)
+        return user, routes
+
+    # ------------------------------------------------------------------ runs that are watched
+
+    async def _trace(self, http: web.Request) -> web.StreamResponse:
+        """What the run does that is sent with this token in `X-Bridge-Trace`, from now on until the reader leaves."""
+        owner, _ = await self._visitor(http)
+        token = http.match_info["token"]
+        trace = self.traces.open(owner, token)
+        try:
+            response = web.StreamResponse(headers={**_HEADERS, **STREAM_HEADERS})
+            await response.prepare(http)
+            while not trace.over:
+                await response.write(await trace.read(_KEEPALIVE))
+            await response.write_eof()
+        except ConnectionError:
+            # The reader left, as he does when he has seen the end.
+            return response
+        finally:
+            self.traces.close(token)
+        return response
+
+
+def _own(handler: Handler) -> Handler:
+    """Marks the request as the page's own, so that no other site may read its answer, and answers what is refused."""
+
+    async def handle(http: web.Request) -> web.StreamResponse:
+        http[OWN_PAGE] = True
+        try:
+            return await handler(http)
+        except BridgeError as error:
+            response = error_of(None, error.failure)
+            response.headers.update(_HEADERS)
+            return response
+
+    return handle
+
+
+def _shown(route: Route) -> dict[str, Any]:
+    """A route as the page knows it; `speaks`: the page can talk to it."""
+    return {
+        "dialect": route.dialect.name,
+        "path": route.path,
+        "backends": [backend.name for backend in route.backends],
+        "model": route.some_model,
+        "models": list(route.models or {}),
+        "durable": route.durable or route.serves(Operation.START),
+        "speaks": not route.dialect.over_grpc and script_of(route.dialect) is not None,
+    }
+
+
+def script_of(dialect: Dialect) -> bytes | None:
+    """How the page speaks the dialect: `page.js` beside the code of its class; None when there is none."""
+    package = type(dialect).__module__.rpartition(".")[0]
+    return _script_in(package) if package else None
+
+
+@cache
+def _script_in(package: str) -> bytes | None:
+    file = resources.files(package) / "page.js"
+    return file.read_bytes() if file.is_file() else None
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    folder = resources.files("bridge.server.page") / "files"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _TYPES}
+
+
+def _response(name: str, body: bytes) -> web.Response:
+    return web.Response(body=body, headers={**_HEADERS, "content-type": _TYPES[name.rpartition(".")[2]]})
+
+
+def _json(value: Any) -> web.Response:
+    return web.json_response(value, headers={**_HEADERS, "cache-control": "no-store"})
+
+
+def _nothing(http: web.Request) -> RequestError:
+    return RequestError(f"There is nothing at {http.method} {http.path[:200]}.", code=ErrorCode.NOT_FOUND)

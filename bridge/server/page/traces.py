@@ -1,0 +1,120 @@
+"""What one run did, told to the page that watches it while it happens.
+
+A trace exists while its page reads it, and no run pays for the others: a watched run gets another backend put around
+its own (`bridge.server.page.watched`), all others get nothing. What is told are bodies and events, never headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from bridge.engine import Bridge
+from bridge.errors import BackendError, ErrorCode, RequestError
+from bridge.framing import sse
+from bridge.server.page.watched import Watched
+
+HEADER = "x-bridge-trace"
+"""The request header by which a page says that it watches this run."""
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{22,64}", re.ASCII)  # no fewer than 128 bits
+_MOST = 2 * 2**20  # bytes told of one run
+_TRACES = 16  # at once, in one process
+
+
+class Trace:
+    """The tale of one run. `say` never waits; beyond the limit only the end is told, and that something is missing."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.runs: list[str] = []
+        self.over = False
+        self._out: list[bytes] = []
+        self._size = 0
+        self._lost: dict[str, str] = {}
+        self._began = time.monotonic()
+        self._news = asyncio.Event()
+
+    def say(self, kind: str, **facts: Any) -> None:
+        """One thing that happened, with the milliseconds since the request came."""
+        cut = self._size > _MOST
+        if self.over or (cut and kind != "end"):
+            return
+        since = round((time.monotonic() - self._began) * 1000, 1)
+        frame = orjson.dumps({"kind": kind, "t": since, **facts})
+        self._size += len(frame)
+        self._out.append(frame if cut or self._size <= _MOST else orjson.dumps({"kind": "cut"}))
+        self._news.set()
+
+    def begin(self, run_id: str) -> None:
+        """A request came with this trace's token; the first one begins the time."""
+        if not self.runs:
+            self._began = time.monotonic()
+        self.runs.append(run_id)
+
+    def lost(self, details: Mapping[str, str]) -> None:
+        """What the translation lost so far, feature by feature; a detail that was known stays."""
+        known = {name: detail or self._lost.get(name, "") for name, detail in details.items()}
+        if known != self._lost:
+            self._lost = known
+            self.say("lost", lost=known)
+
+    def end(self) -> None:
+        """There is nobody to tell it to any more."""
+        self.over = True
+        self._news.set()
+
+    async def read(self, seconds: float) -> bytes:
+        """What was told since the last time; after so many seconds of silence a comment."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            return b": keep-alive\n\n"
+        self._news.clear()
+        out, self._out = self._out, []
+        return sse.join(out)
+
+
+class Traces:
+    """The traces that pages of this process read now."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._open: dict[str, Trace] = {}
+
+    def open(self, owner: str, token: str) -> Trace:
+        """A new trace, until it is closed. Raises `RequestError` for an ill-formed or used token, and for too many."""
+        if not _TOKEN.fullmatch(token):
+            raise RequestError("A trace is named by 22 to 64 of the characters A-Z a-z 0-9 _ -, made at random.")
+        if token in self._open:
+            raise RequestError("This trace is read already.", status=409)
+        if len(self._open) >= _TRACES:
+            raise BackendError("Too many runs are watched now.", code=ErrorCode.OVERLOADED)
+        trace = self._open[token] = Trace(owner)
+        trace.say("ready")
+        return trace
+
+    def close(self, token: str) -> None:
+        trace = self._open.pop(token)
+        trace.end()
+        for run_id in trace.runs:
+            self._bridge.around.pop(run_id, None)
+
+    def end(self) -> None:
+        """The server stops: readers are let go."""
+        for trace in self._open.values():
+            trace.end()
+
+    def watch(self, token: str, owner: str, run_id: str) -> Trace | None:
+        """The trace that this run of this owner shall be told to, if there is one: from now on it is watched."""
+        trace = self._open.get(token)
+        if trace is None or trace.owner != owner:
+            return None
+        trace.begin(run_id)
+        self._bridge.around[run_id] = lambda backend: Watched(backend, trace)
+        return trace

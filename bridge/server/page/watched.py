@@ -1,0 +1,158 @@
+"""A backend whose calls are told to a trace, put around the real one for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bridge.codec import Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
+from bridge.errors import BackendError, Failure
+from bridge.framing import sse
+from bridge.model import Event, Request, pretty
+from bridge.model.pretty import pretty_request
+from bridge.pipeline import Backend
+from bridge.pipeline.backend import Call, CallInfo
+
+if TYPE_CHECKING:
+    from bridge.server.page.traces import Trace
+
+
+class Watched:
+    """The backend, as it is; only what its calls hear is told."""
+
+    def __init__(self, backend: Backend, trace: Trace) -> None:
+        self._backend = backend
+        self._trace = trace
+        self.name = backend.name
+        self.card = backend.card
+        self.names = backend.names
+        self.timeouts = backend.timeouts
+        self.retry = backend.retry
+        self.budget = backend.budget
+        self.breaker = backend.breaker
+
+    def call(self, request: Request, info: CallInfo, lost: Losses) -> WatchedCall:
+        return WatchedCall(self._backend.call(request, info, lost), self, request, lost, self._trace)
+
+    @property
+    def dialect(self) -> str | None:
+        """What it speaks; None inside this process."""
+        dialect = getattr(self._backend, "dialect", None)
+        return dialect.name if isinstance(dialect, Dialect) else None
+
+    def model_for(self, asked: str | None) -> str | None:
+        return self._backend.model_for(asked)
+
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
+        return self._backend.forwards(headers, front)
+
+    async def models(self) -> list[ModelInfo]:
+        return await self._backend.models()
+
+    async def count(self, request: Request, info: CallInfo) -> int | None:
+        return await self._backend.count(request, info)
+
+    async def check(self) -> None:
+        await self._backend.check()
+
+    async def start(self) -> None:
+        await self._backend.start()
+
+    async def close(self) -> None:
+        await self._backend.close()
+
+
+class WatchedCall:
+    """A call, as it is; what was asked, what came and what it was taken for is told as it comes."""
+
+    def __init__(self, call: Call, backend: Watched, request: Request, lost: Losses, trace: Trace) -> None:
+        self._call = call
+        self._backend = backend
+        self._lost = lost
+        self._trace = trace
+        self._told = call.sent
+        trace.say("asked", text=pretty_request(request))
+        trace.say("sent", backend=backend.name, dialect=backend.dialect, **_asked(call.sent))
+        trace.lost(lost.details)
+
+    @property
+    def context(self) -> Context:
+        return self._call.context
+
+    @context.setter
+    def context(self, context: Context) -> None:
+        self._call.context = context
+
+    @property
+    def frames(self) -> list[FrameLike]:
+        return self._call.frames
+
+    @frames.setter
+    def frames(self, frames: list[FrameLike]) -> None:
+        self._call.frames = frames
+
+    @property
+    def whole(self) -> WireResponse | None:
+        return self._call.whole
+
+    @whole.setter
+    def whole(self, whole: WireResponse | None) -> None:
+        self._call.whole = whole
+
+    @property
+    def wire_ended(self) -> bool:
+        return self._call.wire_ended
+
+    @wire_ended.setter
+    def wire_ended(self, ended: bool) -> None:
+        self._call.wire_ended = ended
+
+    @property
+    def sent(self) -> WireRequest | None:
+        return self._call.sent
+
+    async def open(self) -> None:
+        try:
+            await self._call.open()
+        except BackendError as error:
+            self._trace.say("failed", code=str(error.code), message=error.message)
+            raise
+        finally:
+            if self._call.sent is not self._told:
+                # A run that is queued is known when it is asked for.
+                self._told = self._call.sent
+                self._trace.say("sent", backend=self._backend.name, dialect=self._backend.dialect, **_asked(self._told))
+
+    async def read(self) -> list[Event]:
+        call = self._call
+        before = len(call.frames)
+        events = await call.read()
+        for frame in call.frames[before:]:
+            self._trace.say("frame", text=_text(sse.join([frame])))
+        if call.whole is not None:
+            self._trace.say("whole", text=_text(call.whole.body))
+        self._heard(events)
+        return events
+
+    def fail(self, failure: Failure) -> list[Event]:
+        events = self._call.fail(failure)
+        self._heard(events)
+        return events
+
+    async def close(self) -> None:
+        await self._call.close()
+        self._trace.lost(self._lost.details)
+
+    def _heard(self, events: Sequence[Event]) -> None:
+        if events:
+            self._trace.say("events", text=pretty(events))
+        self._trace.lost(self._lost.details)
+
+
+def _asked(wire: WireRequest | None) -> dict[str, str]:
+    """Method, path and body: headers and queries may hold keys."""
+    return {"head": f"{wire.method} {wire.path}", "text": _text(wire.body)} if wire is not None else {}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
