@@ -1,0 +1,33 @@
+// How the page speaks this dialect: the request it writes, and what it reads in the frames of the answer.
+
+// Its requests say which model is meant.
+export const namesModel = true;
+
+export const request = (talk) => ({
+  path: "/chat/completions",
+  headers: {},
+  body: {
+    model: talk.model,
+    messages: talk.messages.map(({ role, text }) => ({ role, content: text })),
+    stream: true,
+    stream_options: { include_usage: true },
+  },
+});
+
+export const reader = (turn) => ({ data }) => {
+  if (data === "[DONE]") return turn.over();
+  const chunk = JSON.parse(data);
+  if (chunk.error) return turn.fail(chunk.error.message, chunk.error.code);
+  if (chunk.usage) turn.usage(chunk.usage.prompt_tokens, chunk.usage.completion_tokens);
+  for (const { index, delta = {}, finish_reason } of chunk.choices ?? []) {
+    turn.reasoning(`reasoning ${index}`, delta.reasoning_content ?? delta.reasoning);
+    turn.text(`text ${index}`, delta.content);
+    turn.text(`refusal ${index}`, delta.refusal);
+    for (const call of delta.tool_calls ?? []) {
+      const id = `call ${index} ${call.index}`;
+      if (call.function?.name) turn.call(id, call.function.name);
+      turn.args(id, call.function?.arguments);
+    }
+    if (finish_reason) turn.over(finish_reason);
+  }
+};

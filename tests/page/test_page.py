@@ -1,0 +1,359 @@
+"""The page in a real browser: a talk in every dialect, what it shows of a run, and for whom it can be used."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shlex
+from collections.abc import Iterator
+
+import pytest
+from playwright.async_api import Browser, Page
+
+from bridge.cli.explain import Explanation
+from bridge.codec import Fate, Feature, registry
+from tests.page.conftest import DIALECTS, SCREENSHOTS, Tab
+from tests.server.harness import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+THOUGHT = "The user wants to see me think."
+
+
+@pytest.fixture
+def ended() -> Iterator[asyncio.Queue[str]]:
+    """How runs ended, from the log."""
+    queue: asyncio.Queue[str] = asyncio.Queue()
+    handler = logging.Handler()
+    handler.emit = lambda record: queue.put_nowait(record.facts["status"])  # type: ignore[attr-defined, method-assign]
+    log = logging.getLogger("bridge.access")
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    yield queue
+    log.removeHandler(handler)
+    log.setLevel(level)
+
+
+# ---------------------------------------------------------------------- talks
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+async def test_a_talk_in_every_dialect(tab: Tab, name: str) -> None:
+    await tab.choose(f"/{name}")
+    answer = await tab.ask("reasoning")
+    assert "The answer is 42." in await answer.inner_text()
+    thinks = registry.get(name).card.answers[Feature.REASONING].fate is Fate.EXACT
+    assert (await answer.locator(".reasoning").count() == 1) is thinks
+    assert (THOUGHT in await answer.inner_text()) is thinks
+    answer = await tab.ask("tool")
+    assert await answer.locator(".text").all_inner_texts() == ["Let me look."]
+    assert (await answer.locator(".call").inner_text()).split("\n") == ["Tool call", "get_weather", '{"city": "Paris"}']
+    assert f"POST /{name}" in await tab.column("front")
+    names = name in ("openai-chat", "openai-responses", "anthropic-messages")
+    assert await tab.page.get_by_label("Model").is_visible() is names
+    assert "ArgsDelta" in await tab.column("events")
+    assert "inside the bridge" in await tab.column("back")
+    answer = await tab.ask("error late", "failed")
+    assert "Half an ans" in await answer.inner_text()
+    assert "in the middle, as you asked." in await answer.locator(".error").inner_text()
+
+
+@pytest.mark.parametrize("name", ["agentscope", "ag-ui", "ag-kit", "agent-runs"])
+async def test_results_of_tools_that_ran_on_the_other_side(tab: Tab, name: str) -> None:
+    await tab.choose(f"/{name}")
+    answer = await tab.ask("server tool")
+    assert (await answer.locator(".result").inner_text()).split("\n") == ["Result", "sunny, 21 C"]
+
+
+async def test_the_next_message_carries_the_talk(tab: Tab) -> None:
+    await tab.choose("/openai-chat")
+    await tab.ask("text")
+    await tab.ask("and now?")
+    sent = json.loads((await tab.page.locator(".column").first.locator("pre").first.text_content()) or "")
+    assert [m["role"] for m in sent["messages"]] == ["user", "assistant", "user"]
+    assert sent["messages"][1]["content"].startswith("Plain text: café, 你好")
+    await tab.page.get_by_role("button", name="New chat").click()
+    assert await tab.page.locator(".turn").count() == 0
+
+
+async def test_what_a_model_writes_is_text(tab: Tab) -> None:
+    evil = "<img src=x onerror=\"document.title='hurt'\"><script>document.title='hurt'</script>"
+    await tab.choose("/openai-chat")
+    answer = await tab.ask(evil)
+    assert evil in await answer.inner_text()
+    assert await tab.page.locator("#log :is(img, script)").count() == 0
+    assert "onerror" in await tab.column("front")
+    assert await tab.page.locator("#columns :is(img, script)").count() == 0
+    assert await tab.page.title() == "dialect-bridge"
+
+
+async def test_a_long_answer_is_followed_to_its_end_unless_somebody_reads_further_up(tab: Tab) -> None:
+    await tab.choose("/openai-chat")
+    await tab.ask("word " * 1500)
+    await tab.column("front")
+    log, left = tab.page.locator("#log"), "(log) => log.scrollHeight - log.scrollTop - log.clientHeight"
+    assert await log.evaluate("(log) => log.scrollHeight - log.clientHeight") > 400
+    assert await log.evaluate(left) < 40
+    answer = await tab.say("slow")
+    await answer.get_by_text("1").wait_for()
+    await log.evaluate("(log) => log.scrollTo(0, 0)")
+    await answer.get_by_text("1 2").wait_for()
+    assert await log.evaluate("(log) => log.scrollTop") == 0
+    await tab.page.keyboard.press("Escape")
+    await tab.page.locator(".answer[data-state=stopped]").wait_for()
+
+
+async def test_a_picture_is_shown_when_it_comes_along_and_only_named_when_it_is_elsewhere(tab: Tab) -> None:
+    await tab.choose("/agentscope")
+    answer = await tab.ask("image")
+    assert await answer.locator("img").count() == 1
+    assert await answer.locator("img").evaluate("(img) => img.decode().then(() => img.naturalWidth)") == 8
+    assert "https://example.com/square.png" in await answer.inner_text()
+
+
+# ---------------------------------------------------------------------- the run
+
+
+async def test_three_columns_fill_while_the_run_goes_on(tab: Tab) -> None:
+    await tab.choose("/v1")
+    answer = await tab.ask("weather?")
+    assert "Let me look." in await answer.inner_text()
+    front, events, back = [await tab.column(name) for name in ("front", "events", "back")]
+    assert "POST /v1/chat/completions" in front
+    assert "chat.completion.chunk" in front
+    assert "ReasoningDelta" in events
+    assert "POST /process" in back
+    assert '"object":"content"' in back
+    times = await tab.page.locator(".column time").all_inner_texts()
+    assert all(time.startswith("+") and time.endswith(("ms", "s")) for time in times)
+    assert len(times) > 12
+    assert "first token" in await tab.page.locator("#facts").inner_text()
+    label = await tab.page.get_by_role("img").get_attribute("aria-label")
+    assert label is not None
+    assert "first token" in label
+    assert "Tools 2" in label  # the call, and its arguments
+    assert await tab.page.locator("#picture .piece.call").count() == 1
+
+
+async def test_a_run_can_be_shared(tab: Tab) -> None:
+    await tab.choose("/v1")
+    await tab.ask("weather's fine?")
+    page = tab.page
+    copied = []
+    for name in ("Copy curl", "Copy capture"):
+        button = page.get_by_role("button", name=name)
+        await button.click()
+        await page.get_by_role("button", name="Copied").first.wait_for()
+        copied.append(await page.evaluate("navigator.clipboard.readText()"))
+    words = shlex.split(copied[0])
+    assert words[:3] == ["curl", "-N", f"{tab.base}/v1/chat/completions"]
+    assert json.loads(words[-1])["messages"][0]["content"] == "weather's fine?"
+    assert "translate --from agentscope --to openai-chat --explain" in copied[1]
+    explained = Explanation(copied[1].encode(), "agentscope", "openai-chat", "stream").text(200)
+    assert "ReasoningDelta" in explained
+    assert "RunFinished" in explained
+
+
+async def test_an_earlier_run_can_be_looked_at_again(tab: Tab) -> None:
+    await tab.choose("/ag-ui")
+    answer = await tab.ask("text")
+    await tab.ask("tool")
+    assert "TOOL_CALL_START" in await tab.column("front")
+    await answer.get_by_role("button", name="Show this run").click()
+    front = await tab.column("front")
+    assert "TOOL_CALL_START" not in front
+    assert "Plain" in front
+
+
+async def test_losses_are_named(tab: Tab) -> None:
+    await tab.choose("/openai-chat")
+    await tab.ask("server tool")
+    lost = await tab.page.locator("#lost").inner_text()
+    assert "tool_result" in lost
+    assert "tools run by the backend are not shown as calls" in lost
+    await tab.ask("text")
+    assert await tab.page.locator("#lost").inner_text() == "Nothing was lost."
+
+
+async def test_a_backend_that_is_not_there(tab: Tab) -> None:
+    row = tab.page.locator("#backend-llm")
+    await row.locator(".dot.failing").wait_for()
+    assert "the connection was refused" in await row.inner_text()
+    assert "answers" in await tab.page.locator("#backend-demo").inner_text()
+    await tab.choose("/down")
+    answer = await tab.ask("hi", "failed")
+    assert "UPSTREAM_UNAVAILABLE: The backend is not available" in await answer.locator(".error").inner_text()
+    assert "backend_unavailable" in await tab.column("back")
+
+
+async def test_a_refused_request(tab: Tab) -> None:
+    await tab.choose("/openai-chat")
+    answer = await tab.ask("limited", "failed")
+    assert "HTTP 429: The demo agent is limited, as you asked." in await answer.locator(".error").inner_text()
+    # Of an answer with such a status the browser itself complains.
+    assert [problem for problem in tab.problems if "429" not in problem] == []
+    tab.problems.clear()
+
+
+@pytest.mark.parametrize(
+    ("path", "how"),
+    [("/openai-chat", "button"), ("/ag-ui", "Escape"), ("/agentscope", "button"), ("/agent-runs", "button")],
+)
+async def test_stopping_cancels_the_run(tab: Tab, ended: asyncio.Queue[str], path: str, how: str) -> None:
+    await tab.choose(path)
+    answer = await tab.say("slow")
+    await answer.get_by_text("1").wait_for()
+    if how == "button":
+        await tab.page.get_by_role("button", name="Stop").click()
+    else:
+        await tab.page.keyboard.press(how)
+    await tab.page.locator(".answer[data-state=stopped]").wait_for()
+    assert "Stopped" in await answer.inner_text()
+    told = [await ended.get()]
+    while told[-1] in ("queued", "noted"):
+        told.append(await ended.get())
+    assert told[-1] in ("canceled", "left")
+    assert ("noted" in told) is (path == "/agent-runs")
+
+
+# ---------------------------------------------------------------------- for everybody
+
+
+async def test_the_keyboard_is_enough(tab: Tab) -> None:
+    page = tab.page
+    assert await page.evaluate("document.activeElement.id") == "say"
+    await _press(page, "Shift+Tab", until="route-")
+    chosen = await page.locator("#routes input:checked").get_attribute("id")
+    await page.keyboard.press("ArrowDown")
+    assert await page.locator("#routes input:checked").get_attribute("id") != chosen
+    await _press(page, "Tab", until="say")
+    await page.keyboard.type("one")
+    await page.keyboard.press("Shift+Enter")
+    await page.keyboard.type("two")
+    await page.evaluate(
+        "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', isComposing: true}))"
+    )
+    assert await page.locator(".turn").count() == 0
+    await page.keyboard.press("Enter")
+    await page.locator(".answer[data-state=done]").wait_for()
+    assert await page.locator(".you .text").inner_text() == "one\ntwo"
+
+
+async def _press(page: Page, key: str, until: str) -> None:
+    """Until something whose id begins so has the focus; it is never further away than this."""
+    for _ in range(40):
+        await page.keyboard.press(key)
+        if (await page.evaluate("document.activeElement.id")).startswith(until):
+            return
+    pytest.fail(f"{key} does not come to {until}")
+
+
+async def test_names_for_those_who_listen(tab: Tab) -> None:
+    await tab.choose("/openai-chat")
+    await tab.ask("text")
+    heard = await tab.page.locator("body").aria_snapshot()
+    for line in (
+        'radiogroup "Routes"',
+        'radio "openai-chat /openai-chat → demo" [checked]',
+        'log "Chat"',
+        'textbox "Message"',
+        'combobox "Model"',
+        'button "Send"',
+        "status: Done",
+        'article "Answer"',
+        'list "Backend wire"',
+        'img "The run over time',
+    ):
+        assert f"- {line}" in heard
+    assert await tab.page.locator("#log").get_attribute("aria-live") == "polite"
+    assert await tab.page.locator("#log").get_attribute("aria-busy") == "false"
+    # The first field that takes text is the chat.
+    assert await tab.page.locator("input[type=text], textarea").first.get_attribute("id") == "say"
+
+
+@pytest.mark.parametrize(("query", "locale"), [("?lang=zh", "en-US"), ("", "zh-CN")])
+async def test_chinese(browser: Browser, base: str, query: str, locale: str) -> None:
+    context = await browser.new_context(locale=locale)
+    tab = Tab(await context.new_page(), base)
+    await tab.open(query)
+    await tab.choose("/openai-chat")
+    await tab.ask("server tool")
+    page = tab.page
+    assert await page.evaluate("document.documentElement.lang") == "zh-Hans"
+    assert await page.get_by_role("button", name="发送").count() == 1
+    assert await page.get_by_role("textbox", name="消息").count() == 1
+    assert (await page.locator("#lost").inner_text()).startswith("途中丢失")
+    assert await page.locator("#status").inner_text() == "完成"
+    english = await page.evaluate("() => import('./_page/words.js').then((words) => words.missing())")
+    assert english == []
+    assert tab.problems == []
+    await context.close()
+
+
+SIZES = {"desk": (1440, 900), "phone": (390, 844)}
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme", "lang"),
+    [("desk", "light", "en"), ("desk", "dark", "zh"), ("phone", "light", "en"), ("phone", "dark", "zh")],
+)
+async def test_how_it_looks(browser: Browser, base: str, size: str, scheme: str, lang: str) -> None:
+    """Nothing is wider than the screen, the way to send is on it; and pictures for people to look at."""
+    width, height = SIZES[size]
+    context = await browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
+        has_touch=size == "phone",  # type: ignore[arg-type]
+    )
+    tab = Tab(await context.new_page(), base)
+    await tab.open(f"?lang={lang}")
+    await tab.choose("/v1")
+    await tab.ask("Will I need an umbrella?" if lang == "en" else "今天要带伞吗？")
+    await tab.column("front")
+    page = tab.page
+    assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    box = await page.locator("#send").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= width
+    assert box["y"] + box["height"] <= height
+    paper = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, paper.removeprefix("rgb(").removesuffix(")").split(","))) < 200) is (scheme == "dark")
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    await page.screenshot(path=SCREENSHOTS / f"{size}-{scheme}-{lang}.png")
+    if size == "phone":
+        await page.locator("#run").scroll_into_view_if_needed()
+        await page.evaluate("document.getElementById('run').scrollIntoView()")
+        await page.screenshot(path=SCREENSHOTS / f"{size}-{scheme}-{lang}-run.png")
+    assert tab.problems == []
+    await context.close()
+
+
+# ---------------------------------------------------------------------- keys
+
+
+async def test_a_key_is_asked_for_and_used(browser: Browser) -> None:
+    config = {
+        "server": {"auth": {"keys": [{"name": "web", "key": "key-of-web"}]}, "page_key": "key-of-the-page"},
+        "backends": {"demo": {"dialect": "demo"}},
+        "routes": [{"dialect": "ag-ui", "path": "/ag-ui", "backend": "demo"}],
+    }
+    context = await browser.new_context()
+    async with serving(config) as base:
+        tab = Tab(await context.new_page(), base)
+        page = tab.page
+        await page.goto(f"{base}/?lang=en")
+        field = page.locator("#key")
+        await field.fill("key-of-web")
+        await field.press("Enter")
+        await page.get_by_text("This key does not open the page.").wait_for()
+        await field.fill("key-of-the-page")
+        await field.press("Enter")
+        await page.locator("#routes input:checked").wait_for(state="attached")
+        answer = await tab.ask("text")
+        assert "Plain text" in await answer.inner_text()
+        assert "TextDelta" in await tab.column("events")
+        assert "key-of" not in page.url
+    assert [problem for problem in tab.problems if "401" not in problem] == []
+    await context.close()
