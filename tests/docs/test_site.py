@@ -133,6 +133,13 @@ def test_the_first_page_is_the_readme(site: Path) -> None:
     assert "Two commands" in shown
 
 
+def test_the_pictures_of_the_readme_are_there(site: Path) -> None:
+    pictures = [name for name in _Resources(site / "index.html").fetched if name.endswith(".png")]
+    assert len(pictures) >= 2
+    for name in pictures:
+        assert 0 < (site / name).stat().st_size < 200_000
+
+
 def test_no_other_host_is_asked_for_anything(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 6
