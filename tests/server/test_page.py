@@ -378,6 +378,46 @@ async def test_each_frame_is_told_once_and_when_it_comes() -> None:
     assert [frames.count(word) for word in ("one", "two", "[DONE]")] == [1, 1, 1]
 
 
+async def test_each_backend_that_is_asked_is_told() -> None:
+    async with fake_backend("openai-chat") as broken, fake_backend("agentscope") as other:
+        broken.fails(Failure(ErrorCode.OVERLOADED, "busy"))
+        other.says("Hello")
+        config = {
+            "backends": {
+                "one": {"dialect": "openai-chat", "url": broken.url},
+                "two": {"dialect": "agentscope", "url": other.url},
+            },
+            "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": ["one", "two"]}],
+        }
+        async with serving(config) as base, watching(base, t := made()) as told:
+            await post(f"{base}/v1/chat/completions", CHAT, x_bridge_trace=t)
+            await told.until("end")
+    assert [each["backend"] for each in told.all if each["kind"] == "sent"] == ["one", "two"]
+    assert told.all[-1]["backend"] == "two"
+
+
+async def test_a_backend_that_queues_its_runs(tmp_path: Any) -> None:
+    port = free_port()
+    config = {
+        "server": {"port": port},
+        "backends": {
+            "demo": {"dialect": "demo"},
+            "queue": {"dialect": "agent-runs", "url": f"http://127.0.0.1:{port}/queue"},
+        },
+        "routes": [
+            {"dialect": "agent-runs", "path": "/queue", "backend": "demo"},
+            {"dialect": "openai-chat", "path": "/v1", "backend": "queue"},
+        ],
+        "stores": {"history": f"sqlite:///{tmp_path}/h.db", "runs": f"sqlite:///{tmp_path}/r.db"},
+    }
+    async with serving(config) as base, watching(base, t := made()) as told:
+        await post(f"{base}/v1/chat/completions", CHAT, x_bridge_trace=t)
+        await told.until("end")
+    sent = [each["head"] for each in told.all if each["kind"] == "sent" and "head" in each]
+    assert sent == ["POST /runs"]
+    assert "RUN_FINISHED" in told.texts("frame")
+
+
 async def test_an_answer_in_one_piece() -> None:
     async with fake_backend("openai-chat") as backend:
         backend.says("Hello")

@@ -169,7 +169,8 @@ export class Run {
       case "sent":
         this.spoke = facts.dialect ?? undefined;
         this.backend = facts.backend;
-        if (facts.head) back.push({ t, text: pretty(facts.text), head: facts.head });
+        // The title names the backend that was asked last.
+        if (facts.head) back.push({ t, text: pretty(facts.text), head: `${facts.head} (${facts.backend})` });
         return;
       case "frame":
       case "whole":
