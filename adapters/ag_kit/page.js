@@ -1,4 +1,4 @@
-// How the page speaks this dialect (generation 1): the request it writes, and what it reads in the frames of the answer.
+// How the page speaks this dialect, in generation 1: the request it writes, and what it reads in the answer.
 
 export const request = (talk) => ({
   path: "/send-message",

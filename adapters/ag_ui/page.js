@@ -12,39 +12,41 @@ export const input = (talk) => ({
 
 export const request = (talk) => ({ path: "", headers: { accept: "text/event-stream" }, body: input(talk) });
 
-export const reader = (turn) => ({ data }) => {
-  const event = JSON.parse(data);
-  const { delta, messageId, toolCallId } = event;
-  switch (event.type) {
-    case "TEXT_MESSAGE_CONTENT":
-    case "TEXT_MESSAGE_CHUNK":
-      return turn.text(messageId, delta);
-    case "REASONING_MESSAGE_CONTENT":
-    case "REASONING_MESSAGE_CHUNK":
-      return turn.reasoning(`reasoning ${messageId}`, delta);
-    case "TOOL_CALL_START":
-      return turn.call(toolCallId, event.toolCallName);
-    case "TOOL_CALL_CHUNK":
-      if (event.toolCallName) turn.call(toolCallId, event.toolCallName);
-      return turn.args(toolCallId, delta);
-    case "TOOL_CALL_ARGS":
-      return turn.args(toolCallId, delta);
-    case "TOOL_CALL_RESULT":
-      return turn.result(toolCallId, event.content);
-    case "STEP_STARTED":
-    case "STEP_FINISHED":
-      return turn.note(event.type, event.stepName);
-    case "STATE_SNAPSHOT":
-      return turn.note(event.type, event.snapshot);
-    case "STATE_DELTA":
-      return turn.note(event.type, delta);
-    case "CUSTOM":
-      return turn.note(event.name, event.value);
-    case "RUN_FINISHED":
-      for (const asked of event.outcome?.interrupts ?? []) turn.note("interrupt", asked);
-      for (const used of event.usage ?? []) turn.usage(used.inputTokens, used.outputTokens);
-      return turn.over(event.outcome?.type);
-    case "RUN_ERROR":
-      return turn.fail(event.message, event.code);
-  }
-};
+export const reader =
+  (turn) =>
+  ({ data }) => {
+    const event = JSON.parse(data);
+    const { delta, messageId, toolCallId } = event;
+    switch (event.type) {
+      case "TEXT_MESSAGE_CONTENT":
+      case "TEXT_MESSAGE_CHUNK":
+        return turn.text(messageId, delta);
+      case "REASONING_MESSAGE_CONTENT":
+      case "REASONING_MESSAGE_CHUNK":
+        return turn.reasoning(`reasoning ${messageId}`, delta);
+      case "TOOL_CALL_START":
+        return turn.call(toolCallId, event.toolCallName);
+      case "TOOL_CALL_CHUNK":
+        if (event.toolCallName) turn.call(toolCallId, event.toolCallName);
+        return turn.args(toolCallId, delta);
+      case "TOOL_CALL_ARGS":
+        return turn.args(toolCallId, delta);
+      case "TOOL_CALL_RESULT":
+        return turn.result(toolCallId, event.content);
+      case "STEP_STARTED":
+      case "STEP_FINISHED":
+        return turn.note(event.type, event.stepName);
+      case "STATE_SNAPSHOT":
+        return turn.note(event.type, event.snapshot);
+      case "STATE_DELTA":
+        return turn.note(event.type, delta);
+      case "CUSTOM":
+        return turn.note(event.name, event.value);
+      case "RUN_FINISHED":
+        for (const asked of event.outcome?.interrupts ?? []) turn.note("interrupt", asked);
+        for (const used of event.usage ?? []) turn.usage(used.inputTokens, used.outputTokens);
+        return turn.over(event.outcome?.type);
+      case "RUN_ERROR":
+        return turn.fail(event.message, event.code);
+    }
+  };

@@ -3,8 +3,7 @@ import { input, reader } from "./ag-ui.js";
 
 export { reader };
 
-const place = (talk, what) =>
-  `/runs/${encodeURIComponent(talk.thread)}/${what}?runId=${encodeURIComponent(talk.run)}`;
+const place = (talk, what) => `/runs/${encodeURIComponent(talk.thread)}/${what}?runId=${encodeURIComponent(talk.run)}`;
 
 export const request = (talk) => {
   const body = input({ ...talk, messages: talk.messages.slice(-1) });

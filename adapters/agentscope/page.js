@@ -51,7 +51,9 @@ export const reader = (turn) => {
       case "image":
         return done ? turn.media("image", event.image_url ?? event.imageUrl) : undefined;
       default:
-        return done ? turn.media(event.type, event.file_url ?? event.fileUrl ?? event.video_url ?? event.videoUrl) : undefined;
+        return done
+          ? turn.media(event.type, event.file_url ?? event.fileUrl ?? event.video_url ?? event.videoUrl)
+          : undefined;
     }
   };
 

@@ -14,20 +14,22 @@ export const request = (talk) => ({
   },
 });
 
-export const reader = (turn) => ({ data }) => {
-  if (data === "[DONE]") return turn.over();
-  const chunk = JSON.parse(data);
-  if (chunk.error) return turn.fail(chunk.error.message, chunk.error.code);
-  if (chunk.usage) turn.usage(chunk.usage.prompt_tokens, chunk.usage.completion_tokens);
-  for (const { index, delta = {}, finish_reason } of chunk.choices ?? []) {
-    turn.reasoning(`reasoning ${index}`, delta.reasoning_content ?? delta.reasoning);
-    turn.text(`text ${index}`, delta.content);
-    turn.text(`refusal ${index}`, delta.refusal);
-    for (const call of delta.tool_calls ?? []) {
-      const id = `call ${index} ${call.index}`;
-      if (call.function?.name) turn.call(id, call.function.name);
-      turn.args(id, call.function?.arguments);
+export const reader =
+  (turn) =>
+  ({ data }) => {
+    if (data === "[DONE]") return turn.over();
+    const chunk = JSON.parse(data);
+    if (chunk.error) return turn.fail(chunk.error.message, chunk.error.code);
+    if (chunk.usage) turn.usage(chunk.usage.prompt_tokens, chunk.usage.completion_tokens);
+    for (const { index, delta = {}, finish_reason } of chunk.choices ?? []) {
+      turn.reasoning(`reasoning ${index}`, delta.reasoning_content ?? delta.reasoning);
+      turn.text(`text ${index}`, delta.content);
+      turn.text(`refusal ${index}`, delta.refusal);
+      for (const call of delta.tool_calls ?? []) {
+        const id = `call ${index} ${call.index}`;
+        if (call.function?.name) turn.call(id, call.function.name);
+        turn.args(id, call.function?.arguments);
+      }
+      if (finish_reason) turn.over(finish_reason);
     }
-    if (finish_reason) turn.over(finish_reason);
-  }
-};
+  };

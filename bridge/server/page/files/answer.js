@@ -88,7 +88,8 @@ export class Turn {
 
   end() {
     this.node.dataset.state = this.run.state;
-    if (!this._body.childNodes.length && this.run.state === "done") this._body.append(el("p", { class: "faint" }, t("nothing")));
+    if (!this._body.childNodes.length && this.run.state === "done")
+      this._body.append(el("p", { class: "faint" }, t("nothing")));
     if (this.run.state === "stopped") this._body.append(el("p", { class: "faint" }, t("stopped")));
   }
 

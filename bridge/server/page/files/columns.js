@@ -48,7 +48,11 @@ export class Columns {
   // Why a column has nothing in it.
   _explain(run) {
     const [first, ...rest] = (run.notice ?? "").split(" ");
-    const why = first ? [t(first), rest.join(" ")].filter(Boolean).join(": ") : run.spoke === undefined ? t("inProcess") : "";
+    const why = first
+      ? [t(first), rest.join(" ")].filter(Boolean).join(": ")
+      : run.spoke === undefined
+        ? t("inProcess")
+        : "";
     const text = run.cut ? t("cut") : why;
     if (!text || this._why === text) return;
     this._why = text;

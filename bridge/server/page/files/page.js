@@ -10,7 +10,16 @@ import { putWords, t } from "./words.js";
 const TICK = 100; // milliseconds between two pictures of a run that is silent
 const SCENES = ["help", "reasoning", "tool", "server tool", "image", "slow", "error late"];
 
-const page = { state: null, route: null, run: null, latest: null, follows: true, busy: null, messages: [], thread: token() };
+const page = {
+  state: null,
+  route: null,
+  run: null,
+  latest: null,
+  follows: true,
+  busy: null,
+  messages: [],
+  thread: token(),
+};
 let columns;
 let drawing = false;
 
@@ -43,8 +52,16 @@ function problem(text) {
 
 function card(route, number) {
   const id = `route-${number}`;
-  const radio = el("input", { type: "radio", name: "route", id, disabled: !route.speaks, onchange: () => choose(route) });
-  const why = route.speaks ? null : el("span", { class: "faint" }, t(route.path.startsWith("grpc:") ? "grpc" : "unspoken"));
+  const radio = el("input", {
+    type: "radio",
+    name: "route",
+    id,
+    disabled: !route.speaks,
+    onchange: () => choose(route),
+  });
+  const why = route.speaks
+    ? null
+    : el("span", { class: "faint" }, t(route.path.startsWith("grpc:") ? "grpc" : "unspoken"));
   const ways = el("span", { class: "way" }, `${route.path} → ${route.backends.join(", ")}`);
   route.radio = radio;
   return el("div", { class: "card" }, radio, el("label", { htmlFor: id }, el("b", {}, route.dialect), ways, why));
@@ -53,7 +70,14 @@ function card(route, number) {
 function backend([name, dialect]) {
   const dot = el("span", { class: "dot", "aria-hidden": "true" });
   const said = el("span", { class: "said" }, t("checking"));
-  return el("li", { id: `backend-${name}` }, dot, el("b", {}, name), el("span", { class: "faint" }, dialect === name ? "" : (dialect ?? "")), said);
+  return el(
+    "li",
+    { id: `backend-${name}` },
+    dot,
+    el("b", {}, name),
+    el("span", { class: "faint" }, dialect === name ? "" : (dialect ?? "")),
+    said,
+  );
 }
 
 async function health() {
@@ -77,13 +101,18 @@ function choose(route) {
   route.radio.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
   $("model").value = route.model ?? "";
   $("model-named").hidden = true;
-  import(`./dialects/${route.dialect}.js`).then((script) => {
-    if (page.route === route) $("model-named").hidden = !script.namesModel;
-  }, () => problem(t("unreachable")));
+  import(`./dialects/${route.dialect}.js`).then(
+    (script) => {
+      if (page.route === route) $("model-named").hidden = !script.namesModel;
+    },
+    () => problem(t("unreachable")),
+  );
   $("models").replaceChildren(...route.models.map((name) => el("option", { value: name })));
   const demo = route.backends.some((name) => page.state.backends[name] === "demo");
-  $("hints").replaceChildren(...(demo ? SCENES : []).map((scene) => el("button", { type: "button", class: "hint", onclick: () => say(scene) }, scene)));
+  $("hints").replaceChildren(...(demo ? SCENES : []).map(hint));
 }
+
+const hint = (scene) => el("button", { type: "button", class: "hint", onclick: () => say(scene) }, scene);
 
 // ---------------------------------------------------------------------- the talk
 
@@ -100,9 +129,11 @@ async function say(text) {
   log.querySelector(".empty")?.remove();
   const { route, messages, thread } = page;
   messages.push({ id: token(), role: "user", text });
-  const talk = { dialect: route.dialect, model: $("model").value.trim() || "default", messages: [...messages], thread, run: token() };
+  const model = $("model").value.trim() || "default";
+  const talk = { dialect: route.dialect, model, messages: [...messages], thread, run: token() };
   const run = new Run(route, page.state.backends, talk, changed);
-  log.append(el("article", { class: "turn you", "aria-label": t("you") }, el("div", { class: "body" }, el("p", { class: "text" }, text))));
+  const said = el("div", { class: "body" }, el("p", { class: "text" }, text));
+  log.append(el("article", { class: "turn you", "aria-label": t("you") }, said));
   const turn = new Turn(log, run);
   turn.node.append(el("button", { type: "button", class: "quiet show", onclick: () => show(run) }, t("showRun")));
   page.latest = run;
@@ -129,7 +160,6 @@ function busy(run) {
 
 function show(run) {
   page.run = run;
-  $("copy-curl").disabled = $("copy-capture").disabled = false;
   changed(run);
 }
 
@@ -146,6 +176,7 @@ function changed(run) {
 function render() {
   const { run } = page;
   const log = $("log");
+  $("copy-curl").disabled = $("copy-capture").disabled = !run.sent;
   columns.show(run);
   draw($("picture"), run);
   const first = run.marks.find(isToken);

@@ -32,15 +32,28 @@ export function draw(root, run) {
     picture.append(svg("line", { x1: LEFT, x2: width - RIGHT, y1: y + 10, y2: y + 10, class: "lane" }));
   });
   if (first) {
-    picture.append(svg("rect", { x: LEFT, y: TOP, width: Math.max(x(first.t) - LEFT, 0), height: 3 * LANE - 2, class: "wait" }));
+    picture.append(
+      svg("rect", { x: LEFT, y: TOP, width: Math.max(x(first.t) - LEFT, 0), height: 3 * LANE - 2, class: "wait" }),
+    );
   }
   for (const { from, to } of long) {
     picture.append(svg("rect", { x: x(from), y: TOP, width: x(to) - x(from), height: 3 * LANE - 2, class: "gap" }));
   }
   for (const { kind, t: at } of thinned(run.marks, x)) {
     const lane = LANES[kind];
-    if (lane === undefined) picture.append(svg("line", { x1: x(at), x2: x(at), y1: TOP, y2: TOP + 3 * LANE, class: "broken" }));
-    else picture.append(svg("rect", { x: x(at) - 1.5, y: TOP + lane * LANE + 3, width: 3, height: 14, rx: 1.5, class: `piece ${kind}` }));
+    if (lane === undefined)
+      picture.append(svg("line", { x1: x(at), x2: x(at), y1: TOP, y2: TOP + 3 * LANE, class: "broken" }));
+    else
+      picture.append(
+        svg("rect", {
+          x: x(at) - 1.5,
+          y: TOP + lane * LANE + 3,
+          width: 3,
+          height: 14,
+          rx: 1.5,
+          class: `piece ${kind}`,
+        }),
+      );
   }
   if (first) {
     const at = x(first.t);
@@ -57,10 +70,17 @@ export function draw(root, run) {
     label.push(`${t("firstToken")} ${milliseconds(first.t)}`);
   }
   picture.append(svg("text", { x: LEFT, y: height - 4, class: "note" }, "0"));
-  picture.append(svg("text", { x: width - RIGHT, y: height - 4, class: "note", "text-anchor": "end" }, milliseconds(total)));
-  const counts = TITLES.map((name, lane) => `${t(name)} ${run.marks.filter(({ kind }) => LANES[kind] === lane).length}`);
+  picture.append(
+    svg("text", { x: width - RIGHT, y: height - 4, class: "note", "text-anchor": "end" }, milliseconds(total)),
+  );
+  const counts = TITLES.map(
+    (name, lane) => `${t(name)} ${run.marks.filter(({ kind }) => LANES[kind] === lane).length}`,
+  );
   const longest = Math.max(0, ...long.map(({ size }) => size));
-  picture.setAttribute("aria-label", [...label, ...counts, longest ? `${t("gap")} ${milliseconds(longest)}` : ""].filter(Boolean).join(", "));
+  picture.setAttribute(
+    "aria-label",
+    [...label, ...counts, longest ? `${t("gap")} ${milliseconds(longest)}` : ""].filter(Boolean).join(", "),
+  );
   root.replaceChildren(picture);
 }
 

@@ -3,6 +3,7 @@ import { frames } from "./sse.js";
 import { at, authorized, problemIn, token } from "./server.js";
 import { t as word } from "./words.js";
 
+const bytes = new TextEncoder();
 const PATIENCE = 2000; // milliseconds for the last words of the server after the answer has ended
 
 export class Run {
@@ -96,7 +97,8 @@ export class Run {
       response = await fetch(events, { headers: authorized({ "x-bridge-trace": id }), signal });
       this.requests = 2;
     }
-    for (const name of (response.headers.get("x-bridge-lost") ?? "").split(",").filter(Boolean)) this._lose({ [name]: "" });
+    for (const name of (response.headers.get("x-bridge-lost") ?? "").split(",").filter(Boolean))
+      this._lose({ [name]: "" });
     if (!response.ok) return this._refused(response, turn);
     return this._read(response, turn);
   }
@@ -118,7 +120,7 @@ export class Run {
     for await (const batch of frames(response)) {
       const t = this.now;
       for (const frame of batch) {
-        this.bytes += frame.text.length;
+        this.bytes += bytes.encode(frame.text).length;
         this.columns.front.push({ t, text: frame.text, head: "" });
         if (frame.data === null) continue;
         try {

@@ -10,12 +10,14 @@ export const key = {
   set: (value) => (value ? sessionStorage.setItem(KEY, value) : sessionStorage.removeItem(KEY)),
 };
 
-export const authorized = (headers = {}) => (key.get() ? { ...headers, authorization: `Bearer ${key.get()}` } : headers);
+export const authorized = (headers = {}) =>
+  key.get() ? { ...headers, authorization: `Bearer ${key.get()}` } : headers;
 
 export async function own(path) {
   const response = await fetch(at(`_page/${path}`), { headers: authorized(), cache: "no-store" });
   const body = await response.json();
-  if (!response.ok) throw Object.assign(new Error(body.error?.message ?? response.statusText), { status: response.status });
+  if (!response.ok)
+    throw Object.assign(new Error(body.error?.message ?? response.statusText), { status: response.status });
   return body;
 }
 

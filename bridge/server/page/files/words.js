@@ -47,7 +47,7 @@ const WORDS = {
     lost: "Lost on the way",
     lostNothing: "Nothing was lost.",
     inProcess: "This backend runs inside the bridge: it has no wire.",
-    elsewhere: "Another process of this server took the run, so its events and backend cannot be shown here. With workers: 1 they can.",
+    elsewhere: "Another process of this server took the run, and this one knows nothing of it. With workers: 1 it would.",
     unwatched: "The server does not tell this run",
     cut: "The run is longer than what is told of it; the rest is left out.",
     firstToken: "first token",
