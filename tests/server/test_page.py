@@ -165,6 +165,14 @@ async def test_every_answer_of_the_page_is_shut_to_other_sites() -> None:
         assert routes.headers["access-control-allow-origin"] == "https://elsewhere.example"
 
 
+@pytest.mark.parametrize("path", ["state", "health", f"trace/{'x' * 32}"])
+async def test_other_sites_cannot_even_ask(path: str) -> None:
+    async with serving(demo()) as base:
+        refused = await get(f"{base}/_page/{path}", sec_fetch_site="cross-site")
+        assert (refused.status, refused.json["error"]["code"]) == (403, "forbidden")
+        assert (await get(base, sec_fetch_site="cross-site")).status == 200
+
+
 @pytest.mark.parametrize("path", ["/_page/site.py", "/_page/..%2fsite.py", "/_page/dialects/nobody.js", "/_page/"])
 async def test_nothing_else_is_served(path: str) -> None:
     async with serving(demo()) as base:

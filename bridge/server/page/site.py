@@ -132,6 +132,9 @@ class Page:
 
     async def _visitor(self, http: web.Request) -> tuple[str, list[Route]]:
         """The user, and the routes that he may call. Raises `RequestError` (unauthorized, forbidden)."""
+        if http.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            # A browser says so. It would not let that site read the answer; it shall not even cost anything.
+            raise RequestError("Only the page itself may ask for this.", code=ErrorCode.FORBIDDEN)
         visit = visit_of(http)
         if self._key is not None and not hmac.compare_digest(Keys.digest(visit.key), self._key.digest):
             raise unauthorized("This page needs its key: send it as 'Authorization: Bearer <key>'.")
