@@ -29,9 +29,7 @@ class Later:
     asked: Callable[[Any], bool] = _asked
 
 
-LATER: tuple[Later, ...] = (
-    Later(("server", "metrics"), False, "no metrics are served"),
-)
+LATER: tuple[Later, ...] = (Later(("server", "metrics"), False, "no metrics are served"),)
 
 
 def refused(data: Any) -> list[Problem]:
