@@ -8,6 +8,9 @@ import json
 import os
 import shlex
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -18,6 +21,7 @@ from bridge.codec import Operation, WireRequest
 from bridge.config import Config, load, read
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, Unsupported
+from bridge.telemetry import SHARED_METRICS
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -34,7 +38,8 @@ def serve(args: argparse.Namespace) -> int:
     if server.port == 0:
         raise ConfigError("server.port: several workers share one port, so it cannot be 0.")
     try:
-        return asyncio.run(Parent(partial(_checked, args), sys.argv[1:]).run(text, bridge.config))
+        with _shared_metrics():
+            return asyncio.run(Parent(partial(_checked, args), sys.argv[1:]).run(text, bridge.config))
     except OSError as error:
         return _no_address(bridge, error)
 
@@ -71,6 +76,17 @@ def _no_address(bridge: Bridge, error: OSError) -> int:
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
     print(f"cannot listen on {server.host}:{server.port}: {reason}", file=sys.stderr)
     return 1
+
+
+@contextmanager
+def _shared_metrics() -> Iterator[None]:
+    """A folder in which all workers count, unless there is one: whichever is asked tells the metrics of all."""
+    if SHARED_METRICS in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="dialect-bridge-metrics-") as folder:
+        os.environ[SHARED_METRICS] = folder
+        yield
 
 
 def _bridge(args: argparse.Namespace, text: str | None = None) -> Bridge:

@@ -102,7 +102,8 @@ def _key_names(config: Config, show: Show) -> Iterator[Problem]:
 
 
 def _key_routes(config: Config, show: Show) -> Iterator[Problem]:
-    mounts = list(dict.fromkeys(route.mount for route in config.routes))
+    metrics = config.server.metrics
+    mounts = list(dict.fromkeys([*(r.mount for r in config.routes), *([metrics.path] if metrics else [])]))
     for index, key in enumerate(_keys(config)):
         for position, route in enumerate(key.routes):
             if route != "*" and route not in mounts:
@@ -128,6 +129,8 @@ def _page_key(config: Config) -> Iterator[Problem]:
 def _health(config: Config) -> Iterator[Problem]:
     if config.server.health.live == config.server.health.ready:
         yield Problem(("server", "health", "ready"), "the same path as live")
+    if config.server.metrics and config.server.metrics.path in (config.server.health.live, config.server.health.ready):
+        yield Problem(("server", "metrics", "path"), "the same path as one of server.health")
 
 
 def _collisions(config: Config, show: Show) -> Iterator[Problem]:
@@ -139,6 +142,8 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
     }
     if config.server.has_page:
         owners["GET", PAGE, ""] = ("server.page", False)
+    if config.server.metrics:
+        owners["GET", config.server.metrics.path, ""] = ("server.metrics.path", False)
     for index, route in enumerate(config.routes):
         told: set[str] = set()
         mine = f"routes[{index}] ({route.dialect})"

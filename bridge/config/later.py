@@ -29,7 +29,7 @@ class Later:
     asked: Callable[[Any], bool] = _asked
 
 
-LATER: tuple[Later, ...] = (Later(("server", "metrics"), False, "no metrics are served"),)
+LATER: tuple[Later, ...] = ()
 
 
 def refused(data: Any) -> list[Problem]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bridge.runs import RunKey, RunPlan, Runs
     from bridge.speech import Speech
     from bridge.stores import Attachments, RunStore
+    from bridge.telemetry.metrics import Metrics
 
 
 class Bridge:
@@ -54,6 +55,8 @@ class Bridge:
         self._fetchers = dict(fetchers or {})
         self.around: dict[str, Callable[[Backend], Backend]] = {}
         """What is put around the backend of a run, by the run's id, for whoever watches it."""
+        self.metrics: Metrics | None = None
+        """Set by a server that serves them."""
         self._runs: Runs | None = None
         self._open: AsyncExitStack | None = None
 
@@ -145,6 +148,7 @@ class Bridge:
             events=kept.retention.events,
             threads=kept.retention.history,
             ended=self._settle,
+            drove=self._drove,
         )
 
     async def close(self) -> None:
@@ -264,6 +268,10 @@ class Bridge:
         answers = self.answers(route, key.owner) if route is not None else None
         if route is not None and answers is not None:
             await settle(self.runs, key, answers, route.dialect, route.options, events)
+
+    def _drove(self, plan: RunPlan, run: Run) -> None:
+        if self.metrics is not None:
+            self.metrics.run(plan.route, plan.front, run)
 
     async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
         """The input tokens of a request, and whether that is our own estimate because the backend cannot say.

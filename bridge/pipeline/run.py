@@ -31,8 +31,8 @@ class Run:
     """One run: `read` until `done`, then `close` (always).
 
     Attributes for whoever reports on it: `reason` or `failure` after the end, `usage`, `lost`, `tried` (names of the
-    backends that were asked, in order), and `started` and `first`, the monotonic times of the start and of the first
-    content.
+    backends that were asked, in order), `retries` (tries at a backend after its first), and `started` and `first`, the
+    monotonic times of the start and of the first content.
     """
 
     def __init__(self, way: Way, others: Sequence[NextWay] = ()) -> None:
@@ -51,6 +51,7 @@ class Run:
         self._waiting: float | None = None
         self._expired: Failure | None = None
         self.tried = [way.backend.name]
+        self.retries = 0
         self.done = False
         self.usage: UsageReported | None = None
         self.reason: str | None = None
@@ -236,6 +237,7 @@ class Run:
             await asyncio.sleep(pause)
             await self._way.again()
             self._attempt += 1
+            self.retries += 1
         elif not (may_ask_elsewhere(failure) and await self._fall_over(failure)):
             return False
         self._try_began = self._waiting = time.monotonic()

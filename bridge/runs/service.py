@@ -19,7 +19,7 @@ import orjson
 from bridge.codec import Dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Event
-from bridge.pipeline import trouble
+from bridge.pipeline import Run, trouble
 from bridge.runs.answers import AnswerStream
 from bridge.runs.log import LogReader
 from bridge.runs.plan import RunPlan
@@ -33,6 +33,9 @@ log = logging.getLogger("bridge.runs")
 
 Ended = Callable[[RunKey, RunPlan, Sequence[Event]], Awaitable[None]]
 """Is told when a run has ended that this process drove or buried, and what the driver still knows of its events."""
+
+Drove = Callable[[RunPlan, Run], None]
+"""Is told of a run that this process drove, when it has ended."""
 
 LOOK = 0.5
 """Seconds between two looks for cancels and for runs of dead processes."""
@@ -63,10 +66,12 @@ class Runs:
         threads: float = 90 * 86400.0,
         patience: float = PATIENCE,
         ended: Ended | None = None,
+        drove: Drove | None = None,
     ) -> None:
         self._store = store
         self._drive = drive
         self._ended = ended
+        self._drove = drove
         self._concurrent = concurrent
         self._vacant = asyncio.Event()
         self._lease = lease
@@ -260,6 +265,8 @@ class Runs:
                 for reason in (await self._store.canceled([worker.key])).values():
                     worker.cancel(reason)
             await worker.work()
+            if self._drove is not None and worker.run is not None:
+                self._drove(worker.plan, worker.run)
             await self._tell_end(worker.key, worker.plan, worker.events)
         finally:
             del self._workers[worker.key]

@@ -47,6 +47,11 @@ class Worker:
         """All of a run in the background: its answer is wanted whole, also where it is longer than a log may be."""
         self._end: Callable[[], list[Event]] | None = None
 
+    @property
+    def run(self) -> Run | None:
+        """The run, once it was made."""
+        return self._run
+
     # ------------------------------------------------------------------ from outside
 
     def cancel(self, reason: str = "") -> None:

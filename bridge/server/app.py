@@ -125,6 +125,12 @@ def make_app(bridge: Bridge) -> web.Application:
     if page is not None:
         page.mount(app)
     _mount(app, bridge, state)
+    if server.metrics is not None:
+        from bridge.server.scrape import Scrape
+
+        scrape = Scrape(bridge, state.limits, state.identity, server.metrics)
+        app.cleanup_ctx.append(scrape.life)
+        app.router.add_get(server.metrics.path, scrape.answer)
     app.router.add_get(server.health.live, _live)
     app.router.add_get(server.health.ready, _ready)
     return app

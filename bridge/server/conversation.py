@@ -111,7 +111,7 @@ class Turns:
     async def answer(self, session: CalleeSession, route: Route, body: bytes, rpc: Any) -> None:
         """Whatever goes wrong is an answer that says so; a caller who left cancels the run."""
         run_id = uuid.uuid4().hex
-        report = Report(run_id, route.path, route.dialect.name, run_id)
+        report = Report(run_id, route.path, route.dialect.name, run_id, metrics=self._bridge.metrics)
         context = Context(run_id, session.name, time.time(), route.options, lost=Losses())
         try:
             await self._run(session, route, body, rpc, context, report)

@@ -59,7 +59,7 @@ class LogHandler(RunHandler):
         if subscription.lost:
             response.headers["x-bridge-lost"] = ",".join(subscription.lost)
         await response.prepare(http)
-        report.http = response.status
+        report.streams()
         await self._written(http, report, pump(response, subscription, self._rules, report, out))
         return response
 

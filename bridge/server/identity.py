@@ -135,6 +135,19 @@ class Identity:
             return await self._tokens.user(sent)
         raise unauthorized("The API key is not known here.")
 
+    def check_operator(self, visit: Visit, path: str) -> None:
+        """Lets in who may see how the server is doing: one of its keys that opens this path, or everybody where
+        everybody may come in. Tokens and proxies name users, who have no business there.
+
+        Raises `RequestError` (unauthorized, forbidden).
+        """
+        if self._open:
+            return
+        key = self._keys.find(visit.key) if visit.key else None
+        if key is None:
+            raise unauthorized("A key of server.auth.keys is needed: send it as 'Authorization: Bearer <key>'.")
+        key.opens(path)
+
     def _what_is_needed(self) -> str:
         if not self._keys and self._tokens is None:
             return "The request does not come through the proxy that names its user."

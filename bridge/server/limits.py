@@ -26,6 +26,11 @@ class Gate:
         self._what = what
         self._waiting = 0
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place now."""
+        return self._waiting
+
     async def __aenter__(self) -> None:
         """Takes a place. Raises `BackendError` (overloaded) when the queue is full."""
         places = self._places
@@ -60,6 +65,7 @@ class Limits:
         self._each = each
         self._rates = rates
         self._busy: Counter[str] = Counter()
+        self._gates = [gate]
 
     @classmethod
     def of(cls, config: Config) -> Limits:
@@ -70,6 +76,11 @@ class Limits:
             return cls(gate)
         per_minute = per_key.requests_per_minute
         return cls(gate, per_key.concurrent, open_rates(config.stores.runs, per_minute) if per_minute else None)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a place, at the server's limit or at a route's."""
+        return sum(gate.waiting for gate in self._gates)
 
     async def asked(self, user: str) -> None:
         """Counts a request of this user. Raises `BackendError` (rate_limited) when it came too soon."""
@@ -99,6 +110,8 @@ class Limits:
     def at(self, places: Places | None) -> Door:
         """The way in of one route, which may have limits of its own."""
         own = Gate(places.concurrent, places.queue, "This route") if places is not None else None
+        if own is not None:
+            self._gates.append(own)
         return Door(self, own, each=self._each is not None)
 
 

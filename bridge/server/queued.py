@@ -118,7 +118,7 @@ class SubscribeHandler(QueuedHandler):
                 return web.Response(status=204)
             response = web.StreamResponse(headers=_HEADERS)
             await response.prepare(http)
-            report.http = response.status
+            report.streams()
             pumping = self._pump_log(response, subscription, asked.idle_limit, report)
             await self._written(http, report, pumping)
             return response

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -26,6 +26,10 @@ from bridge.pipeline import Run, failed_at_once, trouble
 from bridge.server.limits import Door
 from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, request_id, response_of
+from bridge.telemetry.pace import Pace
+
+if TYPE_CHECKING:
+    from bridge.telemetry.metrics import Metrics
 
 access = logging.getLogger("bridge.access")
 log = logging.getLogger("bridge.server")
@@ -35,7 +39,7 @@ Keep = Callable[[], Awaitable[None]]
 
 @dataclass(slots=True)
 class Report:
-    """What the log line of a run says. Times are seconds since the request came."""
+    """What the log line of a run says, and what is counted of its request. Times are seconds since the request came."""
 
     request_id: str
     route: str
@@ -50,19 +54,33 @@ class Report:
     lost: list[str] = field(default_factory=list)
     first: float | None = None
     usage: UsageReported | None = None
+    retries: int = 0
+    metrics: Metrics | None = None
+    streaming: bool = False
+    pace: Pace | None = None
+
+    def streams(self) -> None:
+        """The head of a stream was sent."""
+        self.http, self.streaming = 200, True
+        if self.metrics is not None:
+            self.metrics.stream(self.route, self.front, 1)
 
     def of(self, run: Run) -> None:
         """What the run itself knows of its end."""
-        self.lost, self.first, self.usage = run.lost.names, run.first, run.usage
+        self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, run.usage, run.retries
         self.back, self.tried = run.backend.name, run.tried
         self.ended(run.reason, run.failure)
+        if self.metrics is not None:
+            self.metrics.run(self.route, self.front, run)
 
     def ended(self, reason: str | None, failure: Failure | None) -> None:
         """How it came out, unless more is known already."""
         self.status = self.status or reason or (str(failure.code) if failure else "")
 
     def write(self) -> None:
-        """One line, at the end, whatever the end was."""
+        """One line, at the end, whatever the end was; and what is counted."""
+        if self.metrics is not None:
+            self._count(self.metrics)
         if not access.isEnabledFor(logging.INFO):
             return
         now = time.monotonic()
@@ -83,9 +101,19 @@ class Report:
             facts["tokens_in"], facts["tokens_out"] = self.usage.input, self.usage.output
         if len(self.tried) > 1:
             facts["tried"] = ",".join(self.tried)
+        if self.retries:
+            facts["retries"] = self.retries
         if self.lost:
             facts["lost"] = ",".join(self.lost)
         access.info("run", extra={"facts": facts})
+
+    def _count(self, metrics: Metrics) -> None:
+        if self.streaming:
+            metrics.stream(self.route, self.front, -1)
+        if self.pace is not None:
+            metrics.pace(self.route, self.front, self.back, self.pace)
+        spent = time.monotonic() - self.began
+        metrics.request(self.route, self.front, self.back, self.http, self.status, spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +167,7 @@ class RunHandler:
         """The request's answer. Whatever goes wrong before the stream began is one in the dialect's shape."""
         route = self._route
         run_id = uuid.uuid4().hex
-        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id)
+        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self._bridge.metrics)
         context = Context(run_id, None, time.time(), route.options, lost=Losses())
         trace = self._trace(http, run_id)
         try:
@@ -260,7 +288,7 @@ class RunHandler:
         watch = _Watch(http, response, encoder, self._rules)
         try:
             await response.prepare(http)
-            report.http = response.status
+            report.streams()
             await self._pump(run, encoder, response, watch, out, report, keep)
         except ConnectionError:
             # The client went away in the middle of a write; uncaught, aiohttp would log a traceback for it.
@@ -277,6 +305,7 @@ class RunHandler:
             await self._farewell(http, response, encoder, run.cut(_internal()))
         finally:
             watch.stop()
+            report.pace = watch.pace
         return response
 
     async def _pump(
@@ -385,6 +414,8 @@ class _Watch:
         self._response = response
         self._encoder = encoder
         self._rules = rules
+        self.pace = Pace()
+        self._asked = 0.0
         self._silent: float | None = None
         self._blocked: float | None = None
         self._task: asyncio.Task[None] | None = None
@@ -396,9 +427,11 @@ class _Watch:
 
     def waiting(self) -> None:
         """From now on the backend is waited for."""
-        self._silent, self._blocked = time.monotonic(), None
+        self._asked = self._silent = time.monotonic()
+        self._blocked = None
 
     def busy(self) -> None:
+        self.pace.add(time.monotonic() - self._asked)
         self._silent = None
 
     def writing(self) -> None:

@@ -227,9 +227,7 @@ def test_the_example_of_the_interface(tmp_path: Path) -> None:
 
 def test_what_is_not_used_by_this_version_is_named(tmp_path: Path) -> None:
     config = written(tmp_path, GOOD, {"WEB_KEY": "foo"})
-    assert config.notices == [
-        "server.metrics: not used by this version; no metrics are served",
-    ]
+    assert config.notices == []
     assert parse(mapping(server={"metrics": "off"})).notices == []
 
 
@@ -252,7 +250,7 @@ def test_the_defaults() -> None:
         "time_zone": "UTC",
         "page": None,
         "page_key": None,
-        "metrics": {"path": "/metrics"},
+        "metrics": {"path": "/metrics", "public": False},
         "health": {"live": "/healthz", "ready": "/readyz"},
     }
     llm = config.backends["llm"]

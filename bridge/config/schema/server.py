@@ -171,7 +171,8 @@ def _none_is_open(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 class Metrics(Section):
-    path: MountPath = Field(default="/metrics", description="where metrics are read")
+    path: MountPath = Field(default="/metrics", description="where Prometheus reads them")
+    public: bool = Field(default=False, description="without a key, also where auth asks for one")
 
 
 class Health(Section):

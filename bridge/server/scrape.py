@@ -1,0 +1,70 @@
+"""The endpoint that Prometheus reads, and the looks at what is not counted but stands: queue, runs, breakers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+from aiohttp import web
+
+from bridge.config import Metrics as Section
+from bridge.engine import Bridge
+from bridge.errors import RequestError
+from bridge.server.identity import Identity, visit_of
+from bridge.server.limits import Limits
+from bridge.server.wire import error_of
+from bridge.telemetry.metrics import CONTENT_TYPE, Metrics, metrics
+
+_LOOK = 5.0
+"""Seconds between two looks, where another process may be the one that is asked."""
+
+
+class Scrape:
+    """One server's part in the metrics of its process. `answer` serves their path, `life` is its life."""
+
+    def __init__(self, bridge: Bridge, limits: Limits, identity: Identity, section: Section) -> None:
+        self._bridge = bridge
+        self._limits = limits
+        self._identity = identity
+        self._section = section
+        self._metrics = metrics()
+        # Before the first request: who counts holds on to what it counts with.
+        bridge.metrics = self._metrics
+
+    async def life(self, app: web.Application) -> AsyncIterator[None]:
+        self._metrics.watched.append(self)
+        looking = asyncio.create_task(_look(self._metrics)) if self._metrics.shared else None
+        try:
+            yield
+        finally:
+            if looking is not None:
+                looking.cancel()
+            self._metrics.watched.remove(self)
+            self._metrics.sample()
+
+    async def answer(self, http: web.Request) -> web.StreamResponse:
+        if not self._section.public:
+            try:
+                self._identity.check_operator(visit_of(http), self._section.path)
+            except RequestError as error:
+                return error_of(None, error.failure)
+        return web.Response(body=self._metrics.text(), headers={"content-type": CONTENT_TYPE})
+
+    @property
+    def waiting(self) -> int:
+        return self._limits.waiting
+
+    @property
+    def driven(self) -> int:
+        return len(self._bridge.runs.tasks) if self._bridge.has_runs else 0
+
+    @property
+    def left_alone(self) -> Mapping[str, bool]:
+        backends = {backend.name: backend for route in self._bridge.routes for backend in route.backends}
+        return {name: b.breaker.is_open for name, b in backends.items() if b.breaker is not None}
+
+
+async def _look(of: Metrics) -> None:
+    while True:
+        of.sample()
+        await asyncio.sleep(_LOOK)

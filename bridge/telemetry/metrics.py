@@ -1,0 +1,234 @@
+"""What a process counts, for Prometheus.
+
+Labels come from the configuration and from closed lists only: routes, dialects, backends, error codes, features. Never
+a model, a user, a path or a text of a request, so that nobody outside can make series.
+
+With several workers each process writes its numbers into files of one folder (`PROMETHEUS_MULTIPROC_DIR`, made by the
+process that starts them), and whichever is asked adds all of them up: `prometheus_client`'s own way, in which numbers
+of workers that died are kept. It has to be decided before that package is imported, which is why this module is
+imported late.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Protocol, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from bridge.errors import ErrorCode
+from bridge.pipeline import Run
+from bridge.telemetry import SHARED_METRICS
+from bridge.telemetry.pace import Pace
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
+
+_PATHS = ("route", "front", "back")
+_CODES = frozenset(map(str, ErrorCode))
+_LEFT = frozenset({"canceled", "left"})
+"""What a log line says of a client that left: `bridge.server.runs`, and of one that may come back."""
+_LONG = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_FIRST = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_GAPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
+_LIVE_FILE = re.compile(r"gauge_live[a-z]+_(\d+)\.db")
+
+
+class Watched(Protocol):
+    """A server whose state is looked at now and then, instead of being told with each change."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a place."""
+        ...
+
+    @property
+    def driven(self) -> int:
+        """Runs at work that no connection holds."""
+        ...
+
+    @property
+    def left_alone(self) -> Mapping[str, bool]:
+        """Backends that have a breaker, and whether it is open."""
+        ...
+
+
+@cache
+def _of(metric: _Metric, *labels: str) -> _Metric:
+    """A series, looked up once: `labels()` is half the price of counting. There are as few as the labels allow."""
+    return metric.labels(*labels)
+
+
+class Metrics:
+    """All metrics of one process. What a request was to its client and what a run was at its backend are two things:
+    a run may go on without its client, and be read by several.
+    """
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self.shared = SHARED_METRICS in os.environ
+        """Whether other processes write to the same metrics."""
+        self.requests = Counter(
+            "bridge_requests",
+            "requests answered, by HTTP status (0 = none was sent)",
+            (*_PATHS, "status"),
+            registry=registry,
+        )
+        self.request_seconds = Histogram(
+            "bridge_request_seconds",
+            "from the request to the end of its answer",
+            _PATHS,
+            buckets=_LONG,
+            registry=registry,
+        )
+        self.errors = Counter(
+            "bridge_errors", "requests that ended in an error, by its code", (*_PATHS, "code"), registry=registry
+        )
+        self.cancellations = Counter(
+            "bridge_cancellations", "requests whose client left before the end", _PATHS, registry=registry
+        )
+        self.streams_open = Gauge(
+            "bridge_streams_open",
+            "streams that are being sent",
+            _PATHS[:2],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.runs = Counter(
+            "bridge_runs", "runs ended, by finish reason or error code", (*_PATHS, "outcome"), registry=registry
+        )
+        self.first_token_seconds = Histogram(
+            "bridge_first_token_seconds",
+            "from the start of a run to its first content, tries that failed included",
+            _PATHS,
+            buckets=_FIRST,
+            registry=registry,
+        )
+        self.read_interval_seconds = Histogram(
+            "bridge_read_interval_seconds",
+            "mean wait for the next read of a backend's stream, one value for each stream",
+            _PATHS,
+            buckets=_GAPS,
+            registry=registry,
+        )
+        self.longest_silence_seconds = Histogram(
+            "bridge_longest_silence_seconds",
+            "longest wait for a read of a backend's stream, one value for each stream",
+            _PATHS,
+            buckets=_LONG,
+            registry=registry,
+        )
+        self.tokens_in = Counter("bridge_tokens_in", "input tokens that backends reported", _PATHS, registry=registry)
+        self.tokens_out = Counter(
+            "bridge_tokens_out", "output tokens that backends reported", _PATHS, registry=registry
+        )
+        self.retries = Counter("bridge_retries", "tries after the first one, before content", _PATHS, registry=registry)
+        self.losses = Counter(
+            "bridge_losses", "runs that lost a feature in translation", (*_PATHS, "feature"), registry=registry
+        )
+        self.queue_waiting = Gauge(
+            "bridge_queue_waiting", "requests that wait for a place", registry=registry, multiprocess_mode="livesum"
+        )
+        self.runs_driven = Gauge(
+            "bridge_runs_driven",
+            "runs at work that no connection holds",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.breaker_open = Gauge(
+            "bridge_breaker_open",
+            "processes that leave a failing backend alone",
+            ("back",),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        if not self.shared:
+            ProcessCollector(registry=registry)
+        self.watched: list[Watched] = []
+
+    # ------------------------------------------------------------------ what is counted
+
+    def request(self, route: str, front: str, back: str, status: int, outcome: str, seconds: float) -> None:
+        """A request is over. `status`: HTTP, 0 for none; `outcome`: an error code, or any other word."""
+        way = (route, front, back)
+        _of(self.requests, *way, str(status)).inc()
+        _of(self.request_seconds, *way).observe(seconds)
+        if outcome in _LEFT:
+            _of(self.cancellations, *way).inc()
+        elif outcome in _CODES:
+            _of(self.errors, *way, outcome).inc()
+
+    def run(self, route: str, front: str, run: Run) -> None:
+        """A run is over, whoever waited for it."""
+        way = (route, front, run.backend.name)
+        outcome = run.reason or str(run.failure.code if run.failure is not None else ErrorCode.CANCELED)
+        _of(self.runs, *way, outcome).inc()
+        if run.first is not None:
+            _of(self.first_token_seconds, *way).observe(run.first - run.started)
+        if run.usage is not None:
+            _of(self.tokens_in, *way).inc(run.usage.input or 0)
+            _of(self.tokens_out, *way).inc(run.usage.output or 0)
+        if run.retries:
+            _of(self.retries, *way).inc(run.retries)
+        for feature in run.lost.names:
+            _of(self.losses, *way, feature).inc()
+
+    def stream(self, route: str, front: str, more: int) -> None:
+        """A stream was opened (1) or closed (-1)."""
+        _of(self.streams_open, route, front).inc(more)
+
+    def pace(self, route: str, front: str, back: str, pace: Pace) -> None:
+        """A backend's stream was read to a client."""
+        if pace.reads:
+            _of(self.read_interval_seconds, route, front, back).observe(pace.waited / pace.reads)
+            _of(self.longest_silence_seconds, route, front, back).observe(pace.longest)
+
+    # ------------------------------------------------------------------ what is looked at
+
+    def sample(self) -> None:
+        """Reads the state of the servers of this process into its gauges."""
+        self.queue_waiting.set(sum(server.waiting for server in self.watched))
+        self.runs_driven.set(sum(server.driven for server in self.watched))
+        for server in self.watched:
+            for name, is_open in server.left_alone.items():
+                self.breaker_open.labels(name).set(int(is_open))
+
+    def text(self) -> bytes:
+        """All metrics, of all processes that share the folder, in Prometheus's text format."""
+        self.sample()
+        if not self.shared:
+            return generate_latest(self._registry)
+        _forget_dead(os.environ[SHARED_METRICS])
+        every = CollectorRegistry()
+        MultiProcessCollector(every)  # type: ignore[no-untyped-call]
+        return generate_latest(every)
+
+
+def _forget_dead(folder: str) -> None:
+    """The state of processes that are gone counts no more; what they counted does."""
+    for name in os.listdir(folder):
+        found = _LIVE_FILE.fullmatch(name)
+        if found and _is_gone(int(found[1])):
+            mark_process_dead(int(found[1]), folder)  # type: ignore[no-untyped-call]
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+@cache
+def metrics() -> Metrics:
+    """Those of this process: a changed configuration goes on counting where the one before stopped."""
+    return Metrics()
