@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from bridge import config as cfg
@@ -20,12 +21,36 @@ from bridge.stores import Attachments, open_attachments
 
 if TYPE_CHECKING:
     from bridge.stores import RunStore
+    from bridge.telemetry.tracing import Tracing
 
 
-def assemble(config: cfg.Config) -> list[Route]:
+def assemble(config: cfg.Config, tracing: Tracing | None = None) -> list[Route]:
     """The routes of a configuration. Raises `ConfigError` for a target or stage that cannot be imported."""
     backends = {name: _backend(name, section) for name, section in config.backends.items()}
+    if tracing is not None:
+        backends = {name: _traced(backend, config.backends[name], tracing) for name, backend in backends.items()}
     return [_route(place, section, backends) for place, section in enumerate(config.routes)]
+
+
+def tracing_for(config: cfg.Config) -> Tracing | None:
+    """The spans of `server.traces`. Raises `ConfigError` when their packages are not installed."""
+    section = config.server.traces
+    if section is None:
+        return None
+    try:
+        from bridge.telemetry.tracing import Tracing
+    except ImportError as error:
+        told = "server.traces: OpenTelemetry is not installed; pip install 'dialect-bridge[otel]'"
+        raise ConfigError(f"{told} ({error.name} is missing).") from None
+    return Tracing(section.endpoint, service=section.service, sample=section.sample, version=version("dialect-bridge"))
+
+
+def _traced(backend: Backend, section: cfg.Backend, tracing: Tracing) -> Backend:
+    from bridge.telemetry.traced import traced
+
+    built_in = section.is_demo or section.target is not None
+    provider = section.dialect if built_in else registry.get(section.dialect).provider or section.dialect
+    return traced(backend, tracing, provider=provider, url=section.url)
 
 
 def _backend(name: str, section: cfg.Backend) -> Backend:

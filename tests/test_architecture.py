@@ -37,7 +37,7 @@ ROOMS: dict[str, set[str]] = {
     "transports": {*_BASE, "framing", "pipeline"},
     "speech": {"errors"},
     "library": {*_BASE, "framing", "pipeline"},
-    "assembly": {*_BASE, "config", "stores", "speech", "pipeline", "transports", "engine"},
+    "assembly": {*_BASE, "config", "stores", "speech", "pipeline", "transports", "engine", "telemetry"},
     "telemetry": {*_BASE, "pipeline"},
     "engine": {*_BASE, "config", "pipeline", "runs", "assembly", "telemetry"},
     "testing": {*_BASE, "framing", "config", "pipeline", "transports", "library", "engine"},

@@ -33,6 +33,7 @@ class AnthropicMessages(Dialect):
     """Both sides of Anthropic Messages."""
 
     name = NAME
+    provider = "anthropic"
     card = CARD
     surface = (
         Endpoint("POST", "/messages", Operation.RUN),

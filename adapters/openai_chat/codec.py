@@ -36,6 +36,7 @@ class OpenAIChat(OpenAIDialect):
     """Both sides of chat completions."""
 
     name = NAME
+    provider = "openai"
     card = CARD
     surface = (
         Endpoint("POST", "/chat/completions", Operation.RUN),

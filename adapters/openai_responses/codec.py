@@ -31,6 +31,7 @@ class OpenAIResponses(OpenAIDialect):
     """Both sides of the Responses API."""
 
     name = NAME
+    provider = "openai"
     card = CARD
     surface = (
         Endpoint("POST", "/responses", Operation.RUN),

@@ -13,12 +13,12 @@ from bridge.codec import Card, registry
 
 def check(args: argparse.Namespace) -> int:
     """Validates a configuration and prints its routes."""
-    from bridge.assembly import assemble
+    from bridge.assembly import assemble, tracing_for
     from bridge.config import load
     from bridge.server.identity import Identity
 
     config = load(args.config)
-    assemble(config)
+    assemble(config, tracing_for(config))
     Identity.of(config.server.auth)
     print(f"{args.config} is fine.")
     for line in config.describe():

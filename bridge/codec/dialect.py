@@ -80,6 +80,8 @@ class Dialect:
 
     name: ClassVar[str]
     card: ClassVar[Card]
+    provider: ClassVar[str] = ""
+    """The vendor whose API it is, as OpenTelemetry spells it (`gen_ai.provider.name`); empty = the dialect's name."""
     surface: ClassVar[Surface]
     framing: ClassVar[Framing] = Framing.SSE
     content_type: ClassVar[str] = "application/json"

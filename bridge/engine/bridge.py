@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.speech import Speech
     from bridge.stores import Attachments, RunStore
     from bridge.telemetry.metrics import Metrics
+    from bridge.telemetry.tracing import Tracing
 
 
 class Bridge:
@@ -57,6 +58,7 @@ class Bridge:
         """What is put around the backend of a run, by the run's id, for whoever watches it."""
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
+        self.tracing: Tracing | None = None
         self._runs: Runs | None = None
         self._open: AsyncExitStack | None = None
 
@@ -70,13 +72,24 @@ class Bridge:
     @classmethod
     def of(cls, config: Config) -> Bridge:
         """A bridge from a checked configuration. Raises `ConfigError` for a target that cannot be imported."""
-        from bridge.assembly import assemble, attachments_for, fetchers_for, memory_for, speech_for, store_for
+        from bridge.assembly import (
+            assemble,
+            attachments_for,
+            fetchers_for,
+            memory_for,
+            speech_for,
+            store_for,
+            tracing_for,
+        )
 
-        routes = assemble(config)
+        tracing = tracing_for(config)
+        routes = assemble(config, tracing)
         files = attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None
         speech = speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None
         stores = memory_for(routes, config), store_for(routes, config), files
-        return cls(routes, config, *stores, speech, fetchers_for(config))
+        bridge = cls(routes, config, *stores, speech, fetchers_for(config))
+        bridge.tracing = tracing
+        return bridge
 
     # ------------------------------------------------------------------ life
 
@@ -85,6 +98,9 @@ class Bridge:
         if self._open is not None:
             return
         async with AsyncExitStack() as stack:
+            if self.tracing is not None:
+                stack.push_async_callback(self.tracing.close)
+                self.tracing.start()
             for backend in {b.name: b for route in self.routes for b in route.opened}.values():
                 stack.push_async_callback(backend.close)
                 await backend.start()

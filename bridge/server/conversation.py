@@ -21,6 +21,7 @@ from bridge.model import Event, RunFailed, RunStarted
 from bridge.pipeline import Run, trouble
 from bridge.server.limits import Door, Limits
 from bridge.server.runs import Report, shown_model
+from bridge.server.spans import spanned_turn
 
 log = logging.getLogger("bridge.grpc")
 
@@ -113,6 +114,13 @@ class Turns:
         run_id = uuid.uuid4().hex
         report = Report(run_id, route.path, route.dialect.name, run_id, metrics=self._bridge.metrics)
         context = Context(run_id, session.name, time.time(), route.options, lost=Losses())
+        metadata = {key: value for key, value in rpc.invocation_metadata() if isinstance(value, str)}
+        with spanned_turn(self._bridge.tracing, report, metadata):
+            await self._reported(session, route, body, rpc, context, report)
+
+    async def _reported(
+        self, session: CalleeSession, route: Route, body: bytes, rpc: Any, context: Context, report: Report
+    ) -> None:
         try:
             await self._run(session, route, body, rpc, context, report)
         except BridgeError as error:
@@ -124,7 +132,7 @@ class Turns:
             report.status = "slow_reader"
             await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answers are not read.")
         except Exception as error:
-            trouble.report(log, f"run {run_id} broke", error)
+            trouble.report(log, f"run {context.run_id} broke", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this inquiry.")
             await self._failed(session, failure, rpc, context, report)
         finally:

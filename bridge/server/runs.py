@@ -25,6 +25,7 @@ from bridge.model import Event, Heartbeat, Request, UsageReported
 from bridge.pipeline import Run, failed_at_once, trouble
 from bridge.server.limits import Door
 from bridge.server.page.traces import HEADER, Trace, Traces
+from bridge.server.spans import spanned
 from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, request_id, response_of
 from bridge.telemetry.pace import Pace
 
@@ -55,6 +56,7 @@ class Report:
     first: float | None = None
     usage: UsageReported | None = None
     retries: int = 0
+    trace_id: str = ""
     metrics: Metrics | None = None
     streaming: bool = False
     pace: Pace | None = None
@@ -103,6 +105,8 @@ class Report:
             facts["tried"] = ",".join(self.tried)
         if self.retries:
             facts["retries"] = self.retries
+        if self.trace_id:
+            facts["trace_id"] = self.trace_id
         if self.lost:
             facts["lost"] = ",".join(self.lost)
         access.info("run", extra={"facts": facts})
@@ -169,7 +173,11 @@ class RunHandler:
         run_id = uuid.uuid4().hex
         report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self._bridge.metrics)
         context = Context(run_id, None, time.time(), route.options, lost=Losses())
-        trace = self._trace(http, run_id)
+        with spanned(self._bridge.tracing, http, report):
+            return await self._reported(http, context, report)
+
+    async def _reported(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
+        trace = self._trace(http, report.run_id)
         try:
             response = await self._answer(http, context, report)
         except BridgeError as error:
@@ -181,6 +189,7 @@ class RunHandler:
             if not self._cutting:
                 raise
             response = self._refused(_stopping(), context)
+            report.http = response.status
         except ConnectionError:
             # The client went away while it was still sending, or before it was answered.
             report.status = "canceled"
@@ -189,11 +198,12 @@ class RunHandler:
             trouble.report(log, f"request {report.request_id} broke", error)
             report.status = "internal"
             response = self._refused(_internal(), context)
+            report.http = response.status
         finally:
             report.write()
             if trace is not None:
                 trace.lost(context.lost.details or dict.fromkeys(report.lost, ""))
-                trace.say("end", status=report.status, http=report.http, run_id=run_id, backend=report.back)
+                trace.say("end", status=report.status, http=report.http, run_id=report.run_id, backend=report.back)
         return response
 
     def _trace(self, http: web.Request, run_id: str) -> Trace | None:

@@ -251,6 +251,7 @@ def test_the_defaults() -> None:
         "page": None,
         "page_key": None,
         "metrics": {"path": "/metrics", "public": False},
+        "traces": None,
         "health": {"live": "/healthz", "ready": "/readyz"},
     }
     llm = config.backends["llm"]
@@ -678,7 +679,7 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path)
     known = (
         "host, port, workers, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, public_url, "
         "secret, time_zone, page, page_key, "
-        "metrics, health"
+        "metrics, traces, health"
     )
     assert mistakes(tmp_path, text) == [
         f'config.yaml:2: server.prot: unknown key; did you mean "port"? Known keys: {known}',
@@ -881,7 +882,7 @@ def models() -> list[type[BaseModel]]:
 
 
 def test_every_key_has_a_line_that_says_what_it_is() -> None:
-    assert len(models()) == 19
+    assert len(models()) == 20
     for model in models():
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"

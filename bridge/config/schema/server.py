@@ -31,6 +31,7 @@ from bridge.config.kinds import (
     Secret,
     Text,
     TimeZone,
+    Url,
     Whole,
     is_loopback,
 )
@@ -175,6 +176,14 @@ class Metrics(Section):
     public: bool = Field(default=False, description="without a key, also where auth asks for one")
 
 
+class Traces(Section):
+    endpoint: Url = Field(description="base URL of an OTLP receiver over HTTP; /v1/traces is added")
+    service: Text = Field(default="dialect-bridge", description="name of this service in traces")
+    sample: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=1.0, description="share of the requests that are traced, of those that bring no trace context"
+    )
+
+
 class Health(Section):
     live: MountPath = Field(default="/healthz", description="answers while the process lives")
     ready: MountPath = Field(default="/readyz", description="answers while new requests are welcome")
@@ -215,6 +224,9 @@ class Server(Section):
     )
     metrics: Annotated[Metrics | None, OrOff] = Field(
         default_factory=Metrics, description="metrics; off = none", json_schema_extra=or_off_word
+    )
+    traces: Annotated[Traces | None, OrOff] = Field(
+        default=None, description="spans for OpenTelemetry; absent = none", json_schema_extra=or_off_word
     )
     health: Health = Field(default_factory=Health, description="paths that say how the process is")
 

@@ -1,0 +1,171 @@
+"""Backends whose calls are spans. A wrapper: backends know nothing of it, and what is not traced is not wrapped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from opentelemetry.trace import Span, SpanKind
+
+from bridge.codec import Dialect, FrameLike, Losses, RunsTools
+from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted
+from bridge.model.events import CONTENT, TERMINAL, UsageReported
+from bridge.pipeline import Backend, Call, CallInfo
+from bridge.telemetry.tracing import Tracing, carried, carrier_of, failed
+
+if TYPE_CHECKING:
+    from opentelemetry.util.types import AttributeValue
+
+_CANCELED = str(ErrorCode.CANCELED)
+
+
+def traced(backend: Backend, tracing: Tracing, *, provider: str, url: str | None = None) -> Backend:
+    """The backend with a span for each call. `provider`: who made the protocol it speaks; `url`: where it is."""
+    return cast("Backend", _Traced(backend, tracing, provider, url))
+
+
+class _Traced:
+    """Behaves as the backend in it, but for what it overrides."""
+
+    def __init__(self, backend: Backend, tracing: Tracing, provider: str, url: str | None) -> None:
+        self._backend = backend
+        self._tracing = tracing
+        # Who answers calls of its own is an agent.
+        is_agent = backend.card.runs_tools is not RunsTools.NEVER
+        self._operation = "invoke_agent" if is_agent else "chat"
+        self._kind = SpanKind.CLIENT if url else SpanKind.INTERNAL
+        self._always: dict[str, AttributeValue] = {
+            "gen_ai.operation.name": self._operation,
+            "gen_ai.provider.name": provider,
+            "bridge.backend": backend.name,
+            **({"gen_ai.agent.name": backend.name} if is_agent else {}),
+            **_place(url),
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
+        """With the context of the request. That of a run which another process begins is kept with it."""
+        return {**self._backend.forwards(headers, front), **(carrier_of() or carried(headers))}
+
+    def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
+        model = self._backend.model_for(request.model)
+        name = f"{self._operation} {model if self._operation == 'chat' else self._backend.name}".removesuffix(" None")
+        attributes = {**self._always, **_asked(request, model), "bridge.run_id": info.run_id}
+        span = self._tracing.call(name, carried(info.forwarded), self._kind, attributes)
+        try:
+            call = self._backend.call(request, replace(info, forwarded={**info.forwarded, **carrier_of(span)}), lost)
+        except BridgeError as error:
+            failed(span, str(error.code))
+            span.end()
+            raise
+        return cast("Call", _TracedCall(call, span))
+
+
+class _TracedCall:
+    """A call that notes in its span how it went."""
+
+    def __init__(self, call: Call, span: Span) -> None:
+        self._call = call
+        self._span = span
+        self._began = time.monotonic()
+        self._spoke = self._ended = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    @property
+    def frames(self) -> list[FrameLike]:
+        return self._call.frames
+
+    @frames.setter
+    def frames(self, frames: list[FrameLike]) -> None:
+        self._call.frames = frames
+
+    async def open(self) -> None:
+        self._began = time.monotonic()
+        try:
+            await self._call.open()
+        except BridgeError as error:
+            self._failed(str(error.code))
+            raise
+
+    async def read(self) -> list[Event]:
+        return self._noted(await self._call.read())
+
+    def fail(self, failure: Failure) -> list[Event]:
+        return self._noted(self._call.fail(failure))
+
+    async def close(self) -> None:
+        await self._call.close()
+        if not self._ended:
+            self._span.set_attribute("error.type", _CANCELED)
+        self._span.end()
+
+    def _failed(self, code: str) -> None:
+        self._ended = True
+        failed(self._span, code)
+
+    def _noted(self, events: list[Event]) -> list[Event]:
+        if not self._spoke:
+            for event in events:
+                if isinstance(event, RunStarted) and event.model:
+                    self._span.set_attribute("gen_ai.response.model", event.model)
+            if not CONTENT.isdisjoint(map(type, events)):
+                self._spoke = True
+                self._span.set_attribute("gen_ai.response.time_to_first_chunk", time.monotonic() - self._began)
+        if events and type(events[-1]) in TERMINAL and not self._ended:
+            self._end(events)
+        return events
+
+    def _end(self, events: list[Event]) -> None:
+        self._ended = True
+        for event in events:
+            match event:
+                case UsageReported():
+                    self._span.set_attributes(_usage(event))
+                case RunFinished():
+                    self._span.set_attribute("gen_ai.response.finish_reasons", [str(event.reason)])
+                case RunFailed():
+                    failed(self._span, str(event.error.code))
+                case _:
+                    pass
+
+
+def _place(url: str | None) -> dict[str, AttributeValue]:
+    """Host and port; never the rest of a URL, which may hold secrets. A gRPC address has no scheme."""
+    if not url:
+        return {}
+    parts = urlsplit(url if "://" in url else f"//{url}")
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return {"server.address": parts.hostname or "", **({"server.port": port} if port else {})}
+
+
+def _asked(request: Request, model: str | None) -> dict[str, AttributeValue]:
+    sampling = request.sampling
+    said: dict[str, AttributeValue | None] = {
+        "gen_ai.request.model": model,
+        "gen_ai.request.stream": request.stream,
+        "gen_ai.conversation.id": request.thread_id,
+        "gen_ai.request.max_tokens": sampling.max_tokens,
+        "gen_ai.request.temperature": sampling.temperature,
+        "gen_ai.request.top_p": sampling.top_p,
+        "gen_ai.request.seed": sampling.seed,
+        "gen_ai.request.choice.count": sampling.n if sampling.n != 1 else None,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _usage(usage: UsageReported) -> dict[str, AttributeValue]:
+    told = {
+        "gen_ai.usage.input_tokens": usage.input,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
+    }
+    return {name: count for name, count in told.items() if count is not None}
