@@ -42,7 +42,7 @@ $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
-OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit langchain pydantic-ai schemathesis) \
+OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy langchain pydantic-ai schemathesis) \
 	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080

@@ -1,0 +1,29 @@
+# The bridge in a slim image: no compiler, no root, nothing written but below /data and /tmp.
+#   docker build -t dialect-bridge .
+#   docker run --read-only --tmpfs /tmp -v bridge-data:/data -v ./config.yaml:/etc/dialect-bridge/config.yaml:ro \
+#     -p 8080:8080 dialect-bridge
+FROM python:3.13-slim AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE constraints.txt ./
+COPY bridge bridge
+COPY adapters adapters
+# EXTRAS: what of the optional parts goes in, such as "redis,postgres".
+ARG EXTRAS=all
+RUN python -m venv /app && /app/bin/pip install --no-cache-dir -c constraints.txt ".[${EXTRAS}]"
+
+FROM python:3.13-slim
+RUN useradd --system --uid 10001 --no-create-home bridge \
+    && mkdir /data /etc/dialect-bridge && chown bridge /data
+COPY --from=build /app /app
+COPY deploy/container.yaml /etc/dialect-bridge/config.yaml
+ENV PATH=/app/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+WORKDIR /data
+USER 10001
+VOLUME /data
+EXPOSE 8080
+# SIGTERM drains: give the container longer than server.drain to stop (docker stop -t 40).
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=15s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]
+ENTRYPOINT ["dialect-bridge"]
+CMD ["serve", "/etc/dialect-bridge/config.yaml", "--host", "0.0.0.0", "--log-format", "json"]

@@ -1,0 +1,147 @@
+"""What is published: the source distribution, the wheel made from it, and the wheel where nothing else is installed.
+
+Extras are resolved against what the tests run with; that each is really needed, and is named by who needs it, is tried
+in the environment without any.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from email.parser import HeaderParser
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from tests.deploy.tools import BIN
+from tests.docs.helpers import ROOT, environment
+
+CHAT = {"dialect": "openai-chat", "path": "/v1", "backend": "it"}
+NEEDS: dict[str, dict[str, Any]] = {
+    "aip": {"routes": [{"dialect": "aip", "listen": "127.0.0.1:50051", "agent_id": "it", "backend": "it"}]},
+    "redis": {"routes": [{**CHAT, "dialect": "ag-ui", "durable": True}], "stores": {"runs": "redis://127.0.0.1:1"}},
+    "postgres": {
+        "routes": [{**CHAT, "dialect": "openai-responses"}],
+        "stores": {"history": "postgresql://127.0.0.1:1/none"},
+    },
+    "s3": {"routes": [{**CHAT, "dialect": "agent-runs"}], "stores": {"attachments": "s3://bucket"}},
+    "jwt": {"server": {"auth": {"jwt": {"jwks_url": "https://issuer.example/keys"}}}},
+    "otel": {"server": {"traces": {"endpoint": "http://127.0.0.1:4318"}}},
+    "speech": {
+        "routes": [{**CHAT, "dialect": "agent-runs"}],
+        "speech": {"url": "https://speech.example/v1"},
+    },
+}
+"""For each extra a configuration that needs it. uvloop is taken where it is there."""
+
+
+def run(*command: str, cwd: Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        command, cwd=cwd, input=stdin, capture_output=True, env=environment(), timeout=110, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both distributions; the wheel is made from what the source distribution holds."""
+    folder = tmp_path_factory.mktemp("dist")
+    done = run(str(BIN / "pyproject-build"), "--no-isolation", "--outdir", str(folder), str(ROOT), cwd=folder)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (found,) = built.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment with the wheel and what it depends on, at the versions that CI tests with."""
+    folder = tmp_path_factory.mktemp("bare")
+    assert run(sys.executable, "-m", "venv", str(folder), cwd=folder).returncode == 0
+    pip = str(folder / "bin" / "pip")
+    done = run(
+        pip, "install", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"), str(wheel), cwd=folder
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return folder / "bin"
+
+
+def metadata(wheel: Path) -> Any:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return HeaderParser().parsestr(archive.read(name).decode())
+
+
+def python_files(folder: str) -> Iterator[str]:
+    return (path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*.py"))
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert {*python_files("bridge"), *python_files("adapters")} <= names
+    assert {"bridge/py.typed", "adapters/py.typed"} <= names
+    assert {name.partition("/")[0] for name in names} == {"bridge", "adapters"}
+
+
+def test_the_source_distribution_holds_what_tests_and_images_need(built: Path) -> None:
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for name in ("Makefile", "Dockerfile", "LICENSE", "README.md", "constraints.txt", "config.yaml", "mkdocs.yml",
+                 "deploy/compose.yaml", "tests/test_architecture.py", "examples/agent.py"):  # fmt: skip
+        assert name in names, name
+
+
+def test_extras_are_satisfied_by_what_the_tests_run_with(wheel: Path) -> None:
+    told = metadata(wheel)
+    extras = set(told.get_all("Provides-Extra"))
+    assert extras == {*NEEDS, "uvloop", "testing", "docs", "fuzz", "all", "dev"}
+    requirements = [Requirement(line) for line in told.get_all("Requires-Dist")]
+
+    def of(extra: str) -> list[Requirement]:
+        return [r for r in requirements if r.marker is not None and r.marker.evaluate({"extra": extra})]
+
+    of_all = {r.name: [str(other.specifier) for other in of("all") if other.name == r.name] for r in of("all")}
+    for extra in (*NEEDS, "uvloop"):
+        mine = of(extra)
+        assert mine, extra
+        for requirement in mine:
+            assert requirement.specifier.contains(version(requirement.name)), requirement
+            assert str(requirement.specifier) in of_all[requirement.name], (
+                f"{requirement} of {extra}"
+            )
+
+
+def test_the_installed_command_works(bare: Path, tmp_path: Path) -> None:
+    command = str(bare / "dialect-bridge")
+    assert run(command, "--version", cwd=tmp_path).stdout.startswith(b"dialect-bridge ")
+    config = tmp_path / "config.yaml"
+    config.write_bytes((ROOT / "config.yaml").read_bytes())
+    checked = run(command, "check", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr.decode()
+    stream = (
+        b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    )
+    told = run(command, "translate", "--from", "openai-chat", "--to", "ag-ui", cwd=tmp_path, stdin=stream)
+    assert b'"delta":"Hi"' in told.stdout, told.stderr.decode()
+
+
+@pytest.mark.parametrize("extra", NEEDS)
+def test_who_needs_an_extra_is_told_its_name(extra: str, bare: Path, tmp_path: Path) -> None:
+    config = {"backends": {"it": {"dialect": "demo"}}, "routes": [CHAT], **NEEDS[extra]}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    done = run(str(bare / "dialect-bridge"), "serve", "--port", "0", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr.decode()
+    assert f"dialect-bridge[{extra}]" in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
