@@ -118,9 +118,7 @@ def test_extras_are_satisfied_by_what_the_tests_run_with(wheel: Path) -> None:
         assert mine, extra
         for requirement in mine:
             assert requirement.specifier.contains(version(requirement.name)), requirement
-            assert str(requirement.specifier) in of_all[requirement.name], (
-                f"{requirement} of {extra}"
-            )
+            assert str(requirement.specifier) in of_all[requirement.name], f"{requirement} of {extra}"
 
 
 def test_the_installed_command_works(bare: Path, tmp_path: Path) -> None:

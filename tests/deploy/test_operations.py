@@ -1,0 +1,69 @@
+"""docs/operations.md and the schema for editors are true; `python -m tests.deploy.test_operations` writes them anew."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from bridge.config import json_schema
+from bridge.telemetry.metrics import Metrics
+from tests.deploy.tools import lint
+from tests.docs.helpers import CONFIGS, ROOT
+
+PAGE = ROOT / "docs" / "operations.md"
+SCHEMA = ROOT / "docs" / "config.schema.json"
+CONFIGURATIONS = [
+    ROOT / "config.yaml",
+    ROOT / "deploy" / "container.yaml",
+    ROOT / "deploy" / "kubernetes" / "config.yaml",
+    *CONFIGS,
+    *(ROOT / "examples" / "configs" / "production").glob("*.yaml"),
+]
+_SPAN = re.compile(r"(<!-- metrics -->\n).*?(<!-- /metrics -->)", re.DOTALL)
+
+
+def table() -> str:
+    source = Metrics()
+    labels = {m._name: m._labelnames for m in vars(source).values() if hasattr(m, "_labelnames")}
+    rows = ["| metric | labels | what |", "|---|---|---|"]
+    for family in text_string_to_metric_families(source.text().decode()):
+        if family.name in labels:
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            rows.append(f"| `{name}` | {', '.join(labels[family.name])} | {family.documentation} ({family.type}) |")
+    return "\n".join(rows)
+
+
+def page() -> str:
+    return _SPAN.sub(lambda m: f"{m[1]}{table()}\n{m[2]}", PAGE.read_text(encoding="utf-8"))
+
+
+def schema() -> str:
+    return json.dumps(json_schema(), indent=2) + "\n"
+
+
+def test_the_table_of_metrics_is_that_of_the_code() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_the_schema_for_editors_is_that_of_the_code() -> None:
+    assert SCHEMA.read_text(encoding="utf-8") == schema()
+
+
+def test_every_configuration_names_the_schema_and_fits_it() -> None:
+    for path in CONFIGURATIONS:
+        found = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text(encoding="utf-8"))
+        assert found, path
+        assert (path.parent / found[1]).resolve() == SCHEMA, path
+    lint("check-jsonschema", "--schemafile", str(SCHEMA), *map(str, CONFIGURATIONS))
+
+
+def test_the_files_that_it_names_are_there() -> None:
+    for name in re.findall(r"`((?:deploy|examples|docs)/[\w./-]+|Dockerfile)`", PAGE.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), name
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    SCHEMA.write_text(schema(), encoding="utf-8")
