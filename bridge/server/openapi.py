@@ -68,6 +68,15 @@ def describe(bridge: Bridge, version: str) -> Json:
             "security": [],
             "responses": {"200": {"description": "yes"}, "503": {"description": "not now"}},
         }
+    if server.metrics is not None:
+        paths[server.metrics.path] = {
+            "get": {
+                "operationId": f"get {server.metrics.path}",
+                "summary": "Metrics for Prometheus",
+                **({"security": []} if server.metrics.public and not server.is_open else {}),
+                "responses": {"200": {"description": "Prometheus's text format"}},
+            }
+        }
     out: Json = {
         "openapi": "3.1.0",
         "info": {"title": "dialect-bridge", "version": version},

@@ -28,6 +28,7 @@ CONFIGS = [DEPLOY / "container.yaml", DEPLOY / "kubernetes" / "config.yaml", *PR
 SECRETS = {
     "BRIDGE_KEY": "key-of-default",
     "BRIDGE_SECRET": "s" * 32,
+    "PUBLIC_URL": "https://bridge.example",
     "WEB_KEY": "key-of-web",
     "METRICS_KEY": "key-of-prometheus",
     "HISTORY_URL": "postgresql://bridge@postgres/bridge",
@@ -65,7 +66,7 @@ async def test_behind_nginx_the_header_names_the_user() -> None:
     text = path.read_text(encoding="utf-8")
     setup = yaml.safe_load(text)
     setup["backends"] = {"llm": {"dialect": "demo"}}
-    del setup["server"]["port"], setup["server"]["host"]
+    del setup["server"]["port"], setup["server"]["host"], setup["server"]["public_url"]
     header = setup["server"]["auth"]["trusted_header"]
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
     async with serving(setup) as base:
