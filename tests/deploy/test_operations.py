@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.config import json_schema
+from bridge.model import UsageReported
+from bridge.server.runs import Report
 from bridge.telemetry.metrics import Metrics
 from tests.deploy.tools import lint
 from tests.docs.helpers import CONFIGS, ROOT
@@ -45,6 +49,19 @@ def schema() -> str:
 
 def test_the_table_of_metrics_is_that_of_the_code() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_the_facts_of_a_log_line_are_those_of_the_page(caplog: pytest.LogCaptureFixture) -> None:
+    report = Report("id", "/v1", "ag-ui", "run", back="b", status="stop", http=200, sent=9, first=1.0, retries=1)
+    report.tried, report.lost, report.trace_id = ["a", "b"], ["state"], "0" * 32
+    report.usage = UsageReported(input=1, output=2)
+    with caplog.at_level(logging.INFO, "bridge.access"):
+        report.write()
+    (record,) = caplog.records
+    section = PAGE.read_text(encoding="utf-8").partition("\n## Logs\n")[2].partition("\n## ")[0]
+    names = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    told = re.findall(r"`(\w+)`", "".join(names))
+    assert sorted(told) == sorted(record.__dict__["facts"])
 
 
 def test_the_schema_for_editors_is_that_of_the_code() -> None:

@@ -23,6 +23,9 @@ from packaging.requirements import Requirement
 from tests.deploy.tools import BIN
 from tests.docs.helpers import ROOT, environment
 
+pytestmark = pytest.mark.timeout(600)
+"""What is installed comes over a network."""
+
 CHAT = {"dialect": "openai-chat", "path": "/v1", "backend": "it"}
 NEEDS: dict[str, dict[str, Any]] = {
     "aip": {"routes": [{"dialect": "aip", "listen": "127.0.0.1:50051", "agent_id": "it", "backend": "it"}]},
@@ -44,7 +47,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 
 def run(*command: str, cwd: Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        command, cwd=cwd, input=stdin, capture_output=True, env=environment(), timeout=110, check=False
+        command, cwd=cwd, input=stdin, capture_output=True, env=environment(), timeout=300, check=False
     )
 
 
