@@ -79,6 +79,8 @@ def _memory(card: Card) -> str:
 
 def later() -> str:
     """The keys of the configuration that this version does not serve."""
+    if not LATER:
+        return "Every key of the configuration is served."
     rows = ["| key | where it is set | since |", "|---|---|---|"]
     for row in LATER:
         key = ".".join(row.pattern)

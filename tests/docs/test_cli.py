@@ -113,14 +113,6 @@ def test_check_without_a_file_says_so(tmp_path: Path) -> None:
     assert (code, out, err) == (2, "", "config.yaml: cannot be read: No such file or directory\n")
 
 
-def test_check_tells_keys_that_are_not_used(tmp_path: Path) -> None:
-    good = BAD.replace("bakend", "backend") + "server: {metrics: {path: /m}}\n"
-    (tmp_path / "some.yaml").write_text(good)
-    code, out, _ = bridge("check", "some.yaml", cwd=tmp_path)
-    assert code == 0
-    assert "note: server.metrics: not used by this version" in out
-
-
 def test_check_finds_agents_from_the_working_directory(tmp_path: Path) -> None:
     config = "backends:\n  mine: {dialect: python, target: 'own.agent:run'}\n"
     config += "routes:\n  - {dialect: openai-chat, path: /v1, backend: mine}\n"
