@@ -59,6 +59,12 @@ class Seat:
         self.left = asyncio.Event()
         self._task = asyncio.current_task()
 
+    @property
+    def leaving(self) -> bool:
+        """Whether the run is over, or its client has gone: what is left is to put it away."""
+        over = self.run is not None and self.run.done
+        return over or (self._task is not None and self._task.cancelling() > 0)
+
     def end(self, *, superseded: bool) -> bool:
         """Asks for the end of the run; False when it has come to it by itself. The first one who asks counts."""
         if self.run is not None and self.run.done:
@@ -88,7 +94,7 @@ class Seats:
     @asynccontextmanager
     async def take(self, name: tuple[str, str], *, supersede: bool) -> AsyncIterator[Seat | None]:
         """A seat for as long as the block takes; None when it is taken and nobody may be sent away, or will not go."""
-        if name in self._taken and not (supersede and await self._free(name)):
+        if name in self._taken and not await self._free(name, supersede=supersede):
             yield None
             return
         seat = self._taken[name] = Seat()
@@ -98,12 +104,19 @@ class Seats:
             del self._taken[name]
             seat.left.set()
 
-    async def _free(self, name: tuple[str, str]) -> bool:
-        """Sends away whoever sits there; False when he does not go."""
+    async def _free(self, name: tuple[str, str], *, supersede: bool) -> bool:
+        """Waits for whoever is about to leave, and sends others away where he may; False when somebody stays.
+
+        A client that has hung up, or read its answer to the end, may come back at once: the real server has its session
+        free by then (section 12).
+        """
         try:
             async with asyncio.timeout(_PATIENCE):
                 while (other := self._taken.get(name)) is not None:
-                    other.end(superseded=True)
+                    if not (supersede or other.leaving):
+                        return False
+                    if not other.leaving:
+                        other.end(superseded=True)
                     await other.left.wait()
         except TimeoutError:
             return False

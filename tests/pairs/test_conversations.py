@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from bridge.transports.demo import PICTURE
-from tests.pairs.clients import CLIENTS, TOOL, Client, Seen, routes
+from tests.pairs.clients import CLIENTS, TOOL, Client, Seen, agentscope_client, routes
 from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
 
 DATA_URL = f"data:image/png;base64,{PICTURE}"
@@ -403,6 +403,7 @@ async def test_fifty_conversations_at_once_stay_apart(client: Client, back: Back
     async with fake_backend() as backend, serving(setup(back, backend)) as base:
         backend.plays(script)
         talks = [[{"role": "user", "content": f"This is number {n}."}] for n in range(50)]
-        answers = await asyncio.gather(*(client(base, talk) for talk in talks))
+        own = [{"session_id": f"s-{n}"} if client is agentscope_client else {} for n in range(50)]
+        answers = await asyncio.gather(*(client(base, t, **more) for t, more in zip(talks, own, strict=True)))
     assert [a.text for a in answers] == [f"you said {n}" for n in range(50)]
     assert [a.reasoning for a in answers] == [f"thinking of {n}" for n in range(50)]

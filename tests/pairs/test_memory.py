@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +142,14 @@ async def test_requests_of_one_talk_wait_and_others_do_not(tmp_path: Path) -> No
         await exchange.stream(*chat_stream({"content": "ok"}))
 
     async def turn(base: str, text: str, session: str) -> None:
-        part = {"type": "text", "text": text}
-        await post(f"{base}/scope/process", {"input": [{"role": "user", "content": [part]}], "session_id": session})
+        message = {"role": "user", "content": text}
+        await post(f"{base}/kit/send-message", {"messages": [message], "conversationId": session})
 
-    async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
+    async with AsyncExitStack() as stack:
+        backend = await stack.enter_async_context(fake_backend())
+        config = setup("openai-chat", backend, tmp_path)
+        config["routes"].append({"dialect": "ag-kit", "path": "/kit", "backend": "it"})
+        base = await stack.enter_async_context(serving(config))
         backend.plays(script)
         first = asyncio.create_task(turn(base, "slow", "a"))
         while not backend.seen:
