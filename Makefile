@@ -71,7 +71,7 @@ fuzz: $(VENV)/.fuzz  ## look for bytes that break a codec for TIME seconds (600)
 fidelity: $(VENV)/.dev  ## write docs/fidelity.md anew, from the cards
 	$(BIN)/python -m tests.docs.fidelity
 
-pages: $(VENV)/.dev  ## write docs/configuration.md and docs/errors.md anew, from the schema and the dialects
+pages: $(VENV)/.dev  ## write docs/configuration.md, docs/errors.md and the code in README.zh-CN.md anew
 	$(BIN)/python -m tests.docs.pages
 
 docs: $(VENV)/.dev  ## the documentation as a site, in build/docs

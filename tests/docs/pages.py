@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.docs import configuration, errors
+from tests.docs import chinese, configuration, errors
 from tests.docs.tables import ROOT, spanned
 
 AIP = ROOT / "adapters" / "aip" / "README.md"
@@ -14,6 +14,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     errors.PAGE: errors.page,
     configuration.PAGE: configuration.page,
     AIP: lambda: spanned(AIP.read_text(encoding="utf-8"), "options", configuration.options("aip")),
+    chinese.PAGE: chinese.page,
 }
 
 if __name__ == "__main__":

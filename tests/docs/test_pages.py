@@ -10,8 +10,8 @@ import pytest
 from bridge.codec import registry
 from bridge.config import json_schema
 from bridge.errors import RULES, ErrorCode
-from tests.docs import configuration, errors
-from tests.docs.helpers import ROOT, run
+from tests.docs import chinese, configuration, errors
+from tests.docs.helpers import README, ROOT, blocks_of, run
 from tests.docs.pages import PAGES
 from tests.docs.tables import dialects
 
@@ -80,3 +80,41 @@ def test_a_dialects_readme_has_all_its_options_and_no_others(name: str) -> None:
     known = {field for one in family for field in (*one.front_options.model_fields, *one.back_options.model_fields)}
     assert real - told == set()
     assert told - known == set()
+
+
+@pytest.mark.parametrize("name", dialects())
+def test_a_dialects_readme_has_all_its_endpoints(name: str) -> None:
+    told = READMES[name].read_text(encoding="utf-8")
+    for endpoint in registry.get(name).surface:
+        path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", endpoint.path)
+        # One that is the mount path itself has no name to look for; gRPC has methods, all of them POST.
+        wanted = path if registry.get(name).over_grpc else f"{endpoint.method} {path or '<mount path>'}"
+        assert f"`{wanted}" in told, wanted
+
+
+# ---------------------------------------------------------------------- README.zh-CN.md
+
+CHINESE = chinese.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_chinese_page_knows_every_section() -> None:
+    """Each is translated, in the order of README.md, or named among what is English only."""
+    headings = re.findall(r"^(?:##|###) (.+)$", README, re.MULTILINE)
+    assert [name for name in headings if name in chinese.covered()] == chinese.covered()
+    linked = re.findall(r"\[([^\]]+)\]\(README\.md#([\w-]+)\)", CHINESE)
+    assert [anchor for _, anchor in linked] == [name.lower().replace(" ", "-") for name, _ in linked]
+    top = set(re.findall(r"^## (.+)$", README, re.MULTILINE))
+    assert {name for name in chinese.covered() if name in top} | {name for name, _ in linked} == top
+
+
+def test_its_code_is_that_of_the_readme() -> None:
+    """Beside `make pages`, which copies it: in the very order in which README.md shows it."""
+    ours = [block.text for block in blocks_of(CHINESE)]
+    assert len(ours) == 8
+    assert ours == [block.text for block in blocks_of(README)][: len(ours)]
+
+
+def test_what_it_names_exists() -> None:
+    for name in re.findall(r"\]\((?!README)([^)#]+)\)", CHINESE):
+        assert (ROOT / name).is_file(), name
+    assert set(dialects()) <= set(re.findall(r"`([\w-]+)`", CHINESE))
