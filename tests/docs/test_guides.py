@@ -27,7 +27,7 @@ SECRETS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
 
 def _whole(page: Path) -> str:
     """A page with what it includes, but for the READMEs, which have tests of their own."""
-    include = r'^--8<-- "(examples/[^"]+)"\n'
+    include = r'^--8<--(?: "|\n)(examples/[\w./-]+)(?:"|\n--8<--)\n'
     text = page.read_text(encoding="utf-8")
     return re.sub(include, lambda m: (ROOT / m[1]).read_text(encoding="utf-8"), text, flags=re.MULTILINE)
 
