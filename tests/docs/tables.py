@@ -91,14 +91,18 @@ def later() -> str:
 TABLES = {"cards": cards, "later": later}
 
 
+def spanned(text: str, name: str, table: str) -> str:
+    """The text with `table` between its marks. Raises `ValueError` when it has none of this name."""
+    text, found = re.subn(_SPAN.format(name), lambda m: f"{m[1]}{table}\n{m[2]}", text, count=1, flags=re.DOTALL)
+    if not found:
+        raise ValueError(f"there is no <!-- {name} --> ... <!-- /{name} -->")
+    return text
+
+
 def written(text: str) -> str:
     """The text of README.md with all tables as they ought to be."""
     for name, table in TABLES.items():
-        text, found = re.subn(
-            _SPAN.format(name), lambda m, t=table: f"{m[1]}{t()}\n{m[2]}", text, count=1, flags=re.DOTALL
-        )
-        if not found:
-            raise ValueError(f"README.md has no <!-- {name} --> ... <!-- /{name} -->")
+        text = spanned(text, name, table())
     return text
 
 

@@ -1,0 +1,139 @@
+"""docs/errors.md, every error code and what a client of each dialect sees of it: `make pages` writes it anew.
+
+What a code means is its docstring in `bridge/errors.py`, status and "may repeat" are `RULES` there; what clients see is
+what each dialect's encoder writes for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import griffe
+
+from bridge.codec import Dialect, registry
+from bridge.errors import RULES, ErrorCode, Failure
+from bridge.model import Event, RunFailed, RunStarted
+from bridge.testing.wires import encode
+from tests.docs.tables import ROOT, dialects
+
+PAGE = ROOT / "docs" / "errors.md"
+
+HEAD = """\
+# Errors
+
+Whatever goes wrong has one code of a closed list. Logs and the library name the code; a client is told in the words of
+its own dialect, which stand below the list. `make pages` prints this page from `bridge/errors.py` and the dialects'
+encoders.
+
+- A failure before the answer began is an HTTP response with the status of the table, in the dialect's own shape. Once
+  content is on its way the status is sent, and the failure is the last thing in the stream.
+- *may be repeated*: the same request may succeed later. `Retry-After` is there when somebody named a time. The bridge
+  itself repeats only what a backend's `retry` allows, and only until content was passed on.
+- A backend's own status is kept where clients act on it (its 422 for 400, say), so a response may have a truer status
+  than the table. The gRPC status is that of calls over gRPC.
+- Every response has an `X-Request-Id`; the log line of the request has the same id. Messages hold no key, no body and
+  no stack trace.
+"""
+
+_WORDS = "what happened"
+
+
+def page() -> str:
+    """The whole page."""
+    every = [registry.get(name) for name in dialects()]
+    return "\n\n".join([HEAD + "\n" + _codes(), *(_section(dialect) for dialect in every)]) + "\n"
+
+
+def _codes() -> str:
+    lines = [
+        "| code | means | HTTP | gRPC | may be repeated |",
+        "|---|---|---|---|---|",
+    ]
+    said = meanings()
+    for code, rule in RULES.items():
+        again = "yes" if rule.retry else "no"
+        lines.append(f"| `{code}` | {said[code]} | {rule.http} | `{rule.grpc}` | {again} |")
+    return "\n".join(lines)
+
+
+def meanings() -> dict[ErrorCode, str]:
+    """The docstring of each code, which Python itself forgets."""
+    found = griffe.load("bridge.errors", search_paths=[ROOT])["ErrorCode"].members
+    return {code: " ".join(found[code.name].docstring.value.split()) for code in ErrorCode}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a client sees of one code: `said` before the stream began, `ended` in it, as flat names and values."""
+
+    status: str
+    said: dict[str, str]
+    ended: dict[str, str]
+
+
+def _section(dialect: Dialect) -> str:
+    seen = {code: _seen(dialect, code) for code in ErrorCode}
+    said = _telling([one.said for one in seen.values()])
+    ended = _telling([one.ended for one in seen.values()])
+    status = "gRPC" if dialect.over_grpc else "HTTP"
+    head = ["code", status, *(f"`{key}`" for key in said), *(f"in the stream: `{key}`" for key in ended)]
+    rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for code, one in seen.items():
+        cells = [one.status, *(one.said.get(key, "") for key in said), *(one.ended.get(key, "") for key in ended)]
+        rows.append(f"| `{code}` | {' | '.join(f'`{cell}`' if cell else '' for cell in cells)} |")
+    return f"## {dialect.name}\n\n{_shape(dialect)}\n\n" + "\n".join(rows)
+
+
+def _shape(dialect: Dialect) -> str:
+    """One failure as its bytes. Messages of gRPC are no text: of them the words are shown."""
+    failure = Failure(ErrorCode.RATE_LIMITED, _WORDS)
+    if dialect.over_grpc:
+        # A message's text is its last field; what stands before it are lengths.
+        text = encode(dialect, _run(failure))[-len(f"Error: {_WORDS}") :].decode()
+        return f"The message is in the details of the status. In a session it is the text of an answer: `{text}`."
+    body = dialect.encode_error(failure).body.decode()
+    return f"Before the stream:\n\n```json\n{body}\n```\n\nIn the stream:\n\n```text\n{_frame(dialect, failure)}\n```"
+
+
+def _seen(dialect: Dialect, code: ErrorCode) -> _Seen:
+    failure = Failure(code, _WORDS)
+    reply = dialect.encode_error(failure)
+    headers = {name: value for name, value in reply.headers.items() if name not in ("content-type", "grpc-status")}
+    if dialect.over_grpc:
+        return _Seen(reply.headers["grpc-status"], headers, {})
+    told = _frame(dialect, failure).partition("data: ")[2]
+    said = {**dict(_flat(json.loads(reply.body))), **headers}
+    said.pop("status", None)  # A body that repeats the status tells nothing new.
+    return _Seen(str(reply.status), said, dict(_flat(json.loads(told))))
+
+
+def _frame(dialect: Dialect, failure: Failure) -> str:
+    """The frame of a stream of server-sent events that tells the failure."""
+    frames = encode(dialect, _run(failure)).decode().split("\n\n")
+    (found,) = [frame for frame in frames if _WORDS in frame]
+    return found
+
+
+def _run(failure: Failure) -> list[Event]:
+    return [RunStarted("run1", "thread1", "m", 1_700_000_000.0), RunFailed(failure)]
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Each string or number of a JSON value, with the dotted path of its keys."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _flat(below, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _flat(below, f"{path}[]")
+    elif isinstance(value, str | int | float) and not isinstance(value, bool) and _WORDS not in str(value):
+        yield path, str(value)
+
+
+def _telling(every: list[dict[str, str]]) -> list[str]:
+    """The fields by which codes differ."""
+    keys = dict.fromkeys(key for one in every for key in one)
+    return [key for key in keys if len({one.get(key) for one in every}) > 1]

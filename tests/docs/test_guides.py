@@ -1,0 +1,137 @@
+"""The guides and the dialects' pages: their blocks run, their configurations load, their commands exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from bridge.assembly import assemble
+from bridge.cli import _arguments
+from bridge.config import load
+from tests.docs.helpers import CONFIGS, EXAMPLES, README, ROOT, USUAL, Block, blocks_of, run
+from tests.docs.helpers import Server as Process
+from tests.docs.tables import dialects
+
+DOCS = ROOT / "docs"
+GUIDES = [DOCS / f"{name}.md" for name in ("quickstart", "concepts", "cookbook", "faq", "extending")]
+PAGES = [*GUIDES, *sorted((DOCS / "dialects").glob("*.md"))]
+SECRETS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
+
+
+def _whole(page: Path) -> str:
+    """A page with what it includes, but for the READMEs, which have tests of their own."""
+    include = r'^--8<--(?: "|\n)(examples/[\w./-]+)(?::2)?(?:"|\n--8<--)\n'
+    text = page.read_text(encoding="utf-8")
+    return re.sub(include, lambda m: (ROOT / m[1]).read_text(encoding="utf-8"), text, flags=re.MULTILINE)
+
+
+def _blocks(*languages: str) -> list[object]:
+    """The blocks of these languages in all pages, as parameters."""
+    return [
+        pytest.param(block, id=f"{page.stem} {block.line}")
+        for page in PAGES
+        for block in blocks_of(_whole(page))
+        if block.language in languages
+    ]
+
+
+def _lines() -> list[str]:
+    """The lines of the shell blocks, each once."""
+    texts = [b.text for page in PAGES for b in blocks_of(_whole(page)) if b.language == "bash"]
+    return list(dict.fromkeys(line for text in texts for line in text.splitlines()))
+
+
+@pytest.mark.parametrize("block", _blocks("python"))
+def test_a_python_block_runs(block: Block, demo: Process, tmp_path: Path) -> None:
+    script = tmp_path / "block.py"
+    script.write_text(block.text.replace(USUAL, demo.url), encoding="utf-8")
+    done = run(sys.executable, "-W", "error", str(script), PYTHONPATH=str(EXAMPLES))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout or "class Test" in block.text
+
+
+@pytest.mark.parametrize("block", _blocks("yaml"))
+def test_a_configuration_loads_and_assembles(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(block.text, encoding="utf-8")
+    config = load(path, env=SECRETS)
+    assert len(assemble(config)) == len(config.routes)
+    assert config.notices == []
+
+
+def _command(line: str) -> list[str]:
+    """The words of a line without the variables before them and what is redirected."""
+    words = shlex.split(re.split(r" [<>] ", line)[0])
+    return words[next(i for i, word in enumerate(words) if not re.match(r"[A-Z_]+=", word)) :]
+
+
+@pytest.mark.parametrize("line", _lines())
+def test_a_command_names_what_there_is(line: str) -> None:
+    program, *arguments = _command(line)
+    assert program in ("dialect-bridge", "python", "pip", "curl"), line
+    if program == "dialect-bridge":
+        _arguments(arguments)
+    for path in re.findall(r"(?:examples|tests)/[\w./-]+", line):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize(
+    "line", [each for each in _lines() if re.match(rf"dialect-bridge chat {USUAL}/\S+ \S+ ", each)]
+)
+def test_a_talk_with_the_demo(line: str, demo: Process) -> None:
+    done = run("bash", "-c", line.replace(USUAL, demo.url))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout or b"[calls" in done.stderr
+
+
+def test_what_curl_asks_of_queued_runs(runs: Process) -> None:
+    page = (DOCS / "dialects" / "agent-runs.md").read_text(encoding="utf-8")
+    (block,) = [b for b in blocks_of(page) if b.language == "bash"]
+    lines = block.text.replace(USUAL, runs.url).splitlines()
+    told = [run("bash", "-c", line, KEY="key-of-web").stdout for line in lines]
+    assert b'"taskId"' in told[0]
+    assert b'"RUN_FINISHED"' in told[1]
+    assert b"You said: Hello" in told[2]
+
+
+# ---------------------------------------------------------------------- recipes
+
+
+def test_every_configuration_of_the_examples_is_shown_once() -> None:
+    cookbook = (DOCS / "cookbook.md").read_text(encoding="utf-8")
+    included = [ROOT / name for name in re.findall(r'--8<-- "(examples/configs/[^":]+):2"', cookbook)]
+    shown = [
+        path for path in CONFIGS if f"```yaml\n{path.read_text(encoding='utf-8').partition(chr(10))[2]}```" in README
+    ]
+    assert sorted([*included, *shown]) == CONFIGS
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def test_every_dialect_has_a_page_that_holds_its_readme() -> None:
+    index = (DOCS / "dialects" / "index.md").read_text(encoding="utf-8")
+    for name in dialects():
+        (page,) = re.findall(rf"^\| \[`{name}`\]\(([\w-]+\.md)\)", index, re.MULTILINE)
+        family = name.removesuffix("-java").replace("-", "_")
+        held = (DOCS / "dialects" / page).read_text(encoding="utf-8")
+        assert held.startswith(f'--8<-- "adapters/{family}/README.md"\n')
+
+
+def test_every_page_is_found_by_its_readers() -> None:
+    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+def test_the_picture_is_drawn_and_told() -> None:
+    """It is well formed, fetches nothing, and says in words what it shows."""
+    (picture,) = (DOCS / "images").iterdir()
+    text = picture.read_text(encoding="utf-8")
+    assert ElementTree.fromstring(text).find("{*}title") is not None
+    assert re.findall(r"https?://", text.replace("http://www.w3.org/2000/svg", "")) == []
+    assert f"(images/{picture.name})" in (DOCS / "concepts.md").read_text(encoding="utf-8")

@@ -1,0 +1,120 @@
+"""Pages that are printed from the code are current and whole; adapters name the options that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bridge.codec import registry
+from bridge.config import json_schema
+from bridge.errors import RULES, ErrorCode
+from tests.docs import chinese, configuration, errors
+from tests.docs.helpers import README, ROOT, blocks_of, run
+from tests.docs.pages import PAGES
+from tests.docs.tables import dialects
+
+READMES = {name: ROOT / "adapters" / name.replace("-", "_").removesuffix("_java") / "README.md" for name in dialects()}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_page_is_current(path: Path) -> None:
+    assert PAGES[path]() == path.read_text(encoding="utf-8"), "`make pages` writes it anew"
+
+
+def test_make_pages_writes_them() -> None:
+    assert run("make", "-n", "pages").stdout.decode().endswith("python -m tests.docs.pages\n")
+
+
+def _codes(text: str) -> list[str]:
+    return re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+
+
+def test_every_code_has_its_row_in_the_list_and_for_every_dialect() -> None:
+    first, *rest = errors.PAGE.read_text(encoding="utf-8").split("\n## ")
+    assert _codes(first) == [str(code) for code in ErrorCode] == [str(code) for code in RULES]
+    assert [section.partition("\n")[0] for section in rest] == dialects()
+    for section in rest:
+        assert _codes(section) == [str(code) for code in ErrorCode]
+
+
+def test_what_clients_see_is_told() -> None:
+    """Four rows known from the protocols, so that a page of empty cells would be seen."""
+    page = errors.PAGE.read_text(encoding="utf-8")
+    for told in (
+        "| `rate_limited` | `429` | `rate_limit_error` | `rate_limit_exceeded` |",
+        "| `overloaded` | `529` | `overloaded_error` |",
+        "| `run_lost` | `500` | `run_lost` | `AGENT_UNKNOWN_ERROR` |",
+        "| `not_found` | `NOT_FOUND` |",
+    ):
+        assert told in page, told
+
+
+def test_every_key_of_the_schema_has_its_row() -> None:
+    page = configuration.PAGE.read_text(encoding="utf-8")
+    schema = json_schema()["$defs"]
+    for name in ("Server", "Cors", "Jwt", "ApiKey", "PerKey", "Backend", "Retry", "Route", "Stores", "Speech"):
+        for key in schema[name]["properties"]:
+            assert re.search(rf"^\| `(?:[\w.*]+\.)?{key}` \|", page, re.MULTILINE), f"{name}.{key}"
+
+
+def _told(readme: str) -> set[str]:
+    """The options in the tables of a README: those whose head names a column `option` or `key`."""
+    found: set[str] = set()
+    for table in re.findall(r"(?:^\|.*\n)+", readme, re.MULTILINE):
+        rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in table.splitlines()]
+        for column in ("option", "key"):
+            if column in rows[0]:
+                found |= {row[rows[0].index(column)].strip("`") for row in rows[2:]}
+    return {name.partition(".")[0] for name in found}
+
+
+@pytest.mark.parametrize("name", dialects())
+def test_a_dialects_readme_has_all_its_options_and_no_others(name: str) -> None:
+    dialect = registry.get(name)
+    real = {*dialect.front_options.model_fields, *dialect.back_options.model_fields}
+    told = _told(READMES[name].read_text(encoding="utf-8"))
+    # Both spellings of a dialect share one page.
+    family = [registry.get(other) for other in dialects() if READMES[other] == READMES[name]]
+    known = {field for one in family for field in (*one.front_options.model_fields, *one.back_options.model_fields)}
+    assert real - told == set()
+    assert told - known == set()
+
+
+@pytest.mark.parametrize("name", dialects())
+def test_a_dialects_readme_has_all_its_endpoints(name: str) -> None:
+    told = READMES[name].read_text(encoding="utf-8")
+    for endpoint in registry.get(name).surface:
+        path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", endpoint.path)
+        # One that is the mount path itself has no name to look for; gRPC has methods, all of them POST.
+        wanted = path if registry.get(name).over_grpc else f"{endpoint.method} {path or '<mount path>'}"
+        assert f"`{wanted}" in told, wanted
+
+
+# ---------------------------------------------------------------------- README.zh-CN.md
+
+CHINESE = chinese.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_chinese_page_knows_every_section() -> None:
+    """Each is translated, in the order of README.md, or named among what is English only."""
+    headings = re.findall(r"^(?:##|###) (.+)$", README, re.MULTILINE)
+    assert [name for name in headings if name in chinese.covered()] == chinese.covered()
+    linked = re.findall(r"\[([^\]]+)\]\(README\.md#([\w-]+)\)", CHINESE)
+    assert [anchor for _, anchor in linked] == [name.lower().replace(" ", "-") for name, _ in linked]
+    top = set(re.findall(r"^## (.+)$", README, re.MULTILINE))
+    assert {name for name in chinese.covered() if name in top} | {name for name, _ in linked} == top
+
+
+def test_its_code_is_that_of_the_readme() -> None:
+    """Beside `make pages`, which copies it: in the very order in which README.md shows it."""
+    ours = [block.text for block in blocks_of(CHINESE)]
+    assert len(ours) == 8
+    assert ours == [block.text for block in blocks_of(README)][: len(ours)]
+
+
+def test_what_it_names_exists() -> None:
+    for name in re.findall(r"\]\((?!README)([^)#]+)\)", CHINESE):
+        assert (ROOT / name).is_file(), name
+    assert set(dialects()) <= set(re.findall(r"`([\w-]+)`", CHINESE))
