@@ -7,10 +7,8 @@ dialed and waited for is here. Messages stay bytes. What routes of a bridge are 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +25,6 @@ from bridge.codec.session import (
     Hub,
     Member,
     Refuse,
-    Relay,
     Reply,
     Respond,
     Serve,
@@ -35,7 +32,7 @@ from bridge.codec.session import (
 )
 from bridge.errors import BackendError, ConfigError
 from bridge.pipeline.tools import Ask
-from bridge.transports.duplex import Duplex
+from bridge.server.relay import Relays
 from bridge.transports.grpc import asked, channel_options, failure_of, open_channel
 
 log = logging.getLogger("bridge.grpc")
@@ -44,8 +41,6 @@ _GATEWAY_TIMEOUT = 10.0
 """Seconds for what a foreign gateway is told."""
 _FORWARD_TIMEOUT = 60.0
 """Seconds for a single message that is handed on: such a call always has a deadline."""
-_HALF_CLOSE = 1.0
-"""Seconds until a node is told that its caller has said everything."""
 
 
 class Host(Protocol):
@@ -75,12 +70,11 @@ class GrpcServer:
         self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
         self._handlers = _Handlers(self._endpoints, self)
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._busy: Counter[str] = Counter()
         self._server: grpc.aio.Server | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._leaving = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()
-        self._parting: set[asyncio.Task[None]] = set()
+        self._relays = Relays(settings.grace)
 
     async def start(self) -> None:
         """Raises `OSError` when the address cannot be had, or a file of the certificates cannot be read."""
@@ -114,11 +108,7 @@ class GrpcServer:
         await asyncio.gather(*chores, return_exceptions=True)
         if self._server is not None:
             await self._server.stop(grace)
-        if self._parting:
-            await asyncio.wait(self._parting, timeout=grace)
-            for task in list(self._parting):
-                task.cancel()
-            await asyncio.gather(*self._parting, return_exceptions=True)
+        await self._relays.stop(grace)
         for address in list(self._channels):
             await self._channels.pop(address).close()
 
@@ -129,7 +119,7 @@ class GrpcServer:
             for name in self._hub.expire(time.monotonic()):
                 log.info("the node %s was silent for too long and is forgotten", name)
             self._tell()
-            for address in set(self._channels) - self._hub.addresses - set(self._busy):
+            for address in set(self._channels) - self._hub.addresses - self._relays.addresses:
                 await self._channels.pop(address).close()
 
     async def _stay(self, member: Member) -> None:
@@ -275,7 +265,9 @@ class GrpcServer:
                 self._hub.closed(reply.session.name)
         elif isinstance(reply, Forward) and reply.session is not None and first is not None:
             try:
-                await self._relay(reply, reply.session, first, rpc)
+                status = await self._relays.run(reply, reply.session, first, rpc, self._channel(reply.address))
+                if status is not None:
+                    await self._passed_on(reply, *status, rpc)
             finally:
                 self._hub.closed(reply.session.name)
         else:
@@ -290,39 +282,6 @@ class GrpcServer:
             return None
         return None if came is grpc.aio.EOF else came
 
-    async def _relay(self, forward: Forward, session: Relay, first: bytes, rpc: Any) -> None:
-        """Both directions, message by message, until the node ends it or the caller leaves."""
-        self._busy[forward.address] += 1
-        call = Duplex(self._channel(forward.address).stream_stream(forward.path)())
-        upwards = asyncio.get_running_loop().create_task(_upwards(first, rpc, call, session))
-        try:
-            while (messages := await call.batch(None)) is not None:
-                for message in messages:
-                    await rpc.write(message)
-        finally:
-            upwards.cancel()
-            leaving = asyncio.get_running_loop().create_task(self._let_go(forward, session, call))
-            self._parting.add(leaving)
-            leaving.add_done_callback(self._parting.discard)
-        if call.status is not None:
-            await self._passed_on(forward, *call.status, rpc)
-
-    async def _let_go(self, forward: Forward, session: Relay, call: Duplex) -> None:
-        """Ends the node's side. Where its caller left, it is asked to stop, and canceled only if it does not."""
-        try:
-            if call.alive:
-                async with asyncio.timeout(self._settings.grace):
-                    await call.send(session.goodbye())
-                    await call.finish()
-                    while await call.batch(None) is not None:
-                        pass
-        except TimeoutError:
-            log.info("the node %s did not end a session whose caller has left; it is canceled", forward.node)
-        finally:
-            call.cancel()
-            self._busy[forward.address] -= 1
-            self._busy += Counter()
-
 
 async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes]) -> tuple[bytes | None, str]:
     """What a gateway answers; None and why when it does not."""
@@ -330,20 +289,6 @@ async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes]) -> tuple[byt
         return await channel.unary_unary(todo[0])(todo[1], timeout=_GATEWAY_TIMEOUT), "it said no"
     except grpc.aio.AioRpcError as error:
         return None, error.code().name
-
-
-async def _upwards(first: bytes, rpc: Any, call: Duplex, session: Relay) -> None:
-    """What the caller says, to the node. That the call is over is noticed where its answers are read."""
-    message: Any = first
-    with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
-        while message is not grpc.aio.EOF:
-            if session.passes(message):
-                # A write that is canceled cancels the whole call, which is for `_let_go` to decide.
-                await asyncio.shield(call.send([message]))
-            message = await rpc.read()
-        # A caller who cancels looks like one who has said all for a moment; only to the latter's node this is told.
-        await asyncio.sleep(_HALF_CLOSE)
-        await call.finish()
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
