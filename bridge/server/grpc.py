@@ -32,8 +32,9 @@ from bridge.codec.session import (
 )
 from bridge.errors import BackendError, ConfigError
 from bridge.pipeline.tools import Ask
+from bridge.server.guard import Guard
 from bridge.server.relay import Relays
-from bridge.transports.grpc import asked, channel_options, failure_of, open_channel
+from bridge.transports.grpc import Metadata, asked, channel_options, failure_of, metadata_of, open_channel
 
 log = logging.getLogger("bridge.grpc")
 
@@ -59,14 +60,23 @@ class GrpcServer:
     """What is served at one address. `start` it inside the running loop, `stop` it before the loop ends."""
 
     def __init__(
-        self, address: str, dialect: Dialect, hub: Hub, settings: Channel, host: Host, members: Sequence[Member] = ()
+        self,
+        address: str,
+        dialect: Dialect,
+        hub: Hub,
+        settings: Channel,
+        host: Host,
+        members: Sequence[Member] = (),
+        guard: Guard | None = None,
     ) -> None:
+        """`guard`: who may call; without one everybody."""
         self.address = address
         self._dialect = dialect
         self._hub = hub
         self._settings = settings
         self._host = host
         self._members = list(members)
+        self._guard = guard
         self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
         self._handlers = _Handlers(self._endpoints, self)
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -124,6 +134,7 @@ class GrpcServer:
 
     async def _stay(self, member: Member) -> None:
         """Keeps one of our agents known at a foreign gateway, and says goodbye when it is canceled."""
+        shown = metadata_of(self._dialect, member.key)
         async with open_channel(member.gateway, self._settings) as channel:
             known = False
             try:
@@ -132,7 +143,7 @@ class GrpcServer:
                     if isinstance(todo, float):
                         await asyncio.sleep(todo - time.monotonic())
                         continue
-                    body, why = await _told(channel, todo)
+                    body, why = await _told(channel, todo, shown)
                     before, known = known, member.answered(body, time.monotonic())
                     if known != before or not known:
                         level = logging.INFO if known else logging.WARNING
@@ -140,7 +151,7 @@ class GrpcServer:
             finally:
                 farewell = member.leave()
                 if farewell is not None:
-                    await _told(channel, farewell)
+                    await _told(channel, farewell, shown)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
@@ -148,9 +159,14 @@ class GrpcServer:
             channel = self._channels[address] = open_channel(address, self._settings)
         return channel
 
+    async def _caller(self, rpc: Any, agent: str | None = None) -> str:
+        """See `Guard.caller`."""
+        return await self._guard.caller(rpc, agent) if self._guard is not None else ""
+
     # ------------------------------------------------------------------ single messages
 
     async def answer(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
+        await self._caller(rpc)
         try:
             return await self._answered(endpoint, body, rpc)
         finally:
@@ -158,6 +174,7 @@ class GrpcServer:
 
     async def watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
         """What becomes of the nodes, for one subscriber; it hears no more when the server stops."""
+        await self._caller(rpc)
         reply = self._hub.call(endpoint, body, time.monotonic())
         if not isinstance(reply, Watch):
             await _refuse(rpc, reply)
@@ -214,11 +231,12 @@ class GrpcServer:
                 self._tell()
             raise
 
-    def ask_at(self, address: str) -> Ask:
-        """The same at another registry, by the settings of this address."""
+    def ask_at(self, member: Member) -> Ask:
+        """The same at the registry of a member, by the settings of this address."""
+        shown = metadata_of(self._dialect, member.key)
 
         async def ask(path: str, body: bytes, seconds: float) -> bytes:
-            return await asked(self._channel(address), self._dialect, path, body, seconds)
+            return await asked(self._channel(member.gateway), self._dialect, path, body, seconds, shown)
 
         return ask
 
@@ -256,10 +274,12 @@ class GrpcServer:
     # ------------------------------------------------------------------ sessions
 
     async def session(self, endpoint: Endpoint, rpc: Any) -> None:
+        await self._caller(rpc)
         first = await self._first(rpc)
         reply = self._hub.open(endpoint, first, time.monotonic())
         if isinstance(reply, Serve) and first is not None:
             try:
+                reply.session.user = await self._caller(rpc, reply.agent)
                 await self._host.session(reply, first, rpc, self._leaving)
             finally:
                 self._hub.closed(reply.session.name)
@@ -283,10 +303,10 @@ class GrpcServer:
         return None if came is grpc.aio.EOF else came
 
 
-async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes]) -> tuple[bytes | None, str]:
+async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes], metadata: Metadata) -> tuple[bytes | None, str]:
     """What a gateway answers; None and why when it does not."""
     try:
-        return await channel.unary_unary(todo[0])(todo[1], timeout=_GATEWAY_TIMEOUT), "it said no"
+        return await channel.unary_unary(todo[0])(todo[1], timeout=_GATEWAY_TIMEOUT, metadata=metadata), "it said no"
     except grpc.aio.AioRpcError as error:
         return None, error.code().name
 
