@@ -157,8 +157,12 @@ class Relay(Protocol):
     name: str
     """The session's id, for `Hub.closed`."""
 
-    def passes(self, frame: bytes) -> bool:
-        """Whether the caller's message goes on to the node."""
+    def onwards(self, frame: bytes) -> bytes | None:
+        """What of the caller's message goes on to the node; None = nothing."""
+        ...
+
+    def ends(self, frame: bytes) -> bool:
+        """Whether the node's message, which goes to the caller, is its last one."""
         ...
 
     def goodbye(self) -> list[bytes]:

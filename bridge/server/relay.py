@@ -50,6 +50,8 @@ class Relays:
             while (messages := await call.batch(None)) is not None:
                 for message in messages:
                     await rpc.write(message)
+                    if session.ends(message):
+                        return None
         finally:
             upwards.cancel()
             leaving = asyncio.get_running_loop().create_task(self._let_go(forward, session, call))
@@ -87,9 +89,9 @@ async def _upwards(first: bytes, rpc: Any, call: Duplex, session: Relay) -> None
     message: Any = first
     with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
         while message is not grpc.aio.EOF:
-            if session.passes(message):
+            if (onwards := session.onwards(message)) is not None:
                 # A write that is canceled cancels the whole call, which is for `_let_go` to decide.
-                await asyncio.shield(call.send([message]))
+                await asyncio.shield(call.send([onwards]))
             message = await rpc.read()
         # A caller who cancels looks like one who has said all for a moment; only to the latter's node this is told.
         await asyncio.sleep(_HALF_CLOSE)
