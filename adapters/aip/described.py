@@ -33,7 +33,7 @@ _TEXT = re.compile(
 _OPTIONAL = re.compile(r"\s*(?:typing\.)?Optional\[(?P<inner>[^\]]*(?:\[[^\]]*\])?)\]")
 _MAY_MISS = re.compile(r"\b(?:default|optional)\b", re.IGNORECASE)
 _LONGEST_TEXT = 500
-"""Characters of a parameter's text in which a type is looked for: whoever registers writes it, and patterns are slow."""
+"""Characters of a parameter's text in which a type is looked for: anybody may register it, and patterns are slow."""
 _LONGEST = 65536
 """Characters of described arguments that are read as a Python literal; nobody describes a tool with more."""
 
