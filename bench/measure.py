@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -20,11 +21,12 @@ def failed(why: str) -> dict[str, Any]:
     return {"ok": 0, "bad": 1, "errors": {why: 1}}
 
 
-def run_load(arguments: list[str], timeout: float) -> dict[str, Any]:
+def run_load(arguments: list[str], timeout: float, client: str = "load.py") -> dict[str, Any]:
     """The client runs in a process of its own: its work must not be billed to the runner or delay it."""
-    command = [sys.executable, str(HERE / "load.py"), *arguments]
+    command = [sys.executable, str(HERE / client), *arguments]
+    env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=env)
     except subprocess.TimeoutExpired:
         return failed(f"the client did not end within {timeout:g} s")
     try:
@@ -39,7 +41,9 @@ def run_load(arguments: list[str], timeout: float) -> dict[str, Any]:
 def measure(target: Target, case: Case, scenario: Scenario, mock: Mock) -> dict[str, Any]:
     settings = {**DEFAULTS, **scenario.mock}
     tokens = settings["tokens"]
-    arguments = ["--url", target.base + target.fill(case.path), "--dialect", case.front]
+    path = target.fill(case.path)
+    client = "load_grpc.py" if path.startswith("grpc://") else "load.py"
+    arguments = ["--url", path if "://" in path else target.base + path, "--dialect", case.front]
     arguments += ["--body", target.fill(json.dumps(case.payload)), "--timeout", str(REPLY_TIMEOUT)]
     arguments += ["--expect-tokens", str(tokens)]
     for name, value in case.headers.items():
@@ -51,7 +55,7 @@ def measure(target: Target, case: Case, scenario: Scenario, mock: Mock) -> dict[
     # Warm up, unpaced: every code path and connection once. What fails here would only fail more slowly below.
     mock.set(**{**settings, "delay_ms": 0, "first_ms": 0})
     warm = min(scenario.warm, scenario.concurrency)
-    first = run_load([*arguments, "--concurrency", str(warm), "--requests", str(warm * 2)], REPLY_TIMEOUT * 3)
+    first = run_load([*arguments, "--concurrency", str(warm), "--requests", str(warm * 2)], REPLY_TIMEOUT * 3, client)
     if target.dead:
         return failed("the target ended by itself")
     if not first["ok"]:
@@ -62,12 +66,12 @@ def measure(target: Target, case: Case, scenario: Scenario, mock: Mock) -> dict[
     pid, c = target.pid, scenario.concurrency
     arguments += ["--concurrency", str(c), "--duration", str(scenario.seconds), "--ramp-ms", str(settings["delay_ms"])]
     if pid is None:
-        result = run_load(arguments, scenario.seconds + REPLY_TIMEOUT * 3)
+        result = run_load(arguments, scenario.seconds + REPLY_TIMEOUT * 3, client)
     else:
         before_cpu, before_mb, before_disk = procfs.settled(pid), procfs.memory_mb(pid), procfs.written(pid)
         sampler = procfs.Sampler(pid)
         sampler.start()
-        result = run_load(arguments, scenario.seconds + REPLY_TIMEOUT * 3)
+        result = run_load(arguments, scenario.seconds + REPLY_TIMEOUT * 3, client)
         at_end = procfs.cpu(pid)
         used = procfs.settled(pid).since(before_cpu)
         peak = sampler.stop()

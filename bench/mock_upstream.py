@@ -13,6 +13,8 @@ just enough HTTP for the clients of this folder and for aiohttp and nginx.
 With --replay FILE every POST, whatever its path, is answered with the events of FILE (blank-line separated) at the
 same pace: that stands in for a backend of any other dialect.
 
+With --grpc-port it is an AIP agent over gRPC, too (mock_agent.py).
+
 Settings can be changed while it runs:  GET /__set?tokens=20&delay_ms=50
 Counters:                               GET /__stats      (GET /__reset zeroes)
 Health:                                 GET /health
@@ -250,6 +252,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=29100)
+    parser.add_argument("--grpc-port", type=int, help="also an AIP agent, at this port (mock_agent.py)")
     parser.add_argument("--replay", type=Path, help="file of SSE events to send instead")
     for name, value in DEFAULTS.items():
         parser.add_argument("--" + name.replace("_", "-"), dest=name, type=type(value), default=value)
@@ -263,6 +266,11 @@ def main() -> None:
     script = Script(args.replay.read_bytes() if args.replay else None, {k: getattr(args, k) for k in DEFAULTS})
     serving = loop.create_server(lambda: Connection(script, loop), args.host, args.port, backlog=4096)
     loop.run_until_complete(serving)
+    if args.grpc_port:
+        import mock_agent
+
+        agent = loop.run_until_complete(mock_agent.serve(script.settings, args.host, args.grpc_port))
+        print(f"mock agent on {args.host}:{args.grpc_port}: {agent}", flush=True)
     print(f"mock upstream on http://{args.host}:{args.port}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         loop.run_forever()

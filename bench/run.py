@@ -173,8 +173,15 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     begun = time.monotonic()
     try:
-        with Mock() as mock:
-            fill = {"upstream": mock.url, "upstream_port": str(mock.port), "here": str(HERE), "python": sys.executable}
+        grpc = any("{upstream_grpc}" in file.read_text() for file in args.targets if file.is_file())
+        with Mock(grpc=grpc) as mock:
+            fill = {
+                "upstream": mock.url,
+                "upstream_port": str(mock.port),
+                "upstream_grpc": mock.agent,
+                "here": str(HERE),
+                "python": sys.executable,
+            }
             fill.update(s.split("=", 1) for s in args.set)
             try:
                 targets = read(args.targets, args.only, fill)

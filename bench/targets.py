@@ -114,13 +114,17 @@ class Daemon:
 
 
 class Mock:
-    """The mock upstream as a process of its own."""
+    """The mock upstream as a process of its own; `agent` is the address where it speaks gRPC, if it is to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, grpc: bool = False) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.agent = f"127.0.0.1:{free_port()}" if grpc else ""
         self.folder = Path(tempfile.mkdtemp(prefix="bench-mock-"))
-        self.daemon = Daemon([sys.executable, str(HERE / "mock_upstream.py"), "--port", str(self.port)], self.folder)
+        command = [sys.executable, str(HERE / "mock_upstream.py"), "--port", str(self.port)]
+        command += ["--grpc-port", self.agent.rpartition(":")[2]] if grpc else []
+        # The AIP agent is written with the product's own messages.
+        self.daemon = Daemon(command, self.folder, {"PYTHONPATH": str(HERE.parent)} if grpc else {})
 
     def __enter__(self) -> Mock:
         try:
@@ -231,7 +235,7 @@ class Target:
         if not self.spec.get("start"):
             return
         folder = self.folder = self.folder or Path(tempfile.mkdtemp(prefix="bench-"))
-        self.fills |= {"tmp": str(folder), "port": str(free_port())}
+        self.fills |= {"tmp": str(folder), "port": str(free_port()), "grpc_port": str(free_port())}
         for name, text in self.spec.get("files", {}).items():
             lines = text if isinstance(text, list) else [text]
             (folder / name).write_text(self.fill("\n".join(lines)) + "\n")

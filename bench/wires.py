@@ -111,6 +111,7 @@ DIALECTS = {
     "ag-ui": AG_UI,
     "agent-runs": AG_UI,
     "ag-kit": Dialect(_pattern(r'"type"~"text"'), ANY, _typed("text", "content")),
+    "aip": Dialect(ANY, ANY, None),  # load_grpc.py checks it
     "sse": Dialect(re.compile(rb"(?m)^data:"), ANY, None),
 }
 
@@ -134,5 +135,6 @@ BODIES: dict[str, dict[str, Any]] = {
         "stream": True,
     },
     "ag-ui": _RUN_INPUT,
+    "aip": {},
     "agent-runs": {**_RUN_INPUT, "forwardedProps": {"runtime_mode": "chat"}},
 }

@@ -80,6 +80,7 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
             name,
             dialect,
             section.url or "",
+            api_key=section.api_key.get_secret_value() if section.api_key else None,
             names=names,
             timeouts=timeouts,
             retry=retry,

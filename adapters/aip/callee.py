@@ -11,8 +11,11 @@ from bridge.codec.session import CalleeSession
 from .encoder import Encoder
 from .messages import AgentMessage, ContentItem, SessionStatus, TaskStatus
 from .options import FrontOptions
+from .proto import bytes_field, fields, text_field
 from .request import Inquiry
 
+_SESSION_ID, _STATUS, _CONTENT, _TEXT = 3, 4, 8, 1
+"""Numbers of fields that are looked at, or put behind a message that is handed on."""
 _ASKS = (SessionStatus.START_QUEST, SessionStatus.HOLD_QUEST)
 
 
@@ -69,16 +72,30 @@ class Relayed:
         self._receiver = first.receiver_id
         self._stopping = False
 
-    def passes(self, frame: bytes) -> bool:
-        """Nothing follows a STOP_QUEST: no agent answers it, and common ones never answer anybody again (section 5)."""
+    def onwards(self, frame: bytes) -> bytes | None:
+        """Common agents never answer anybody again after another session's id, no content, or anything that follows a
+        STOP_QUEST (section 5). Who writes these is meant as far as that goes, and the last one is nobody's to answer.
+        """
         if self._stopping:
-            return False
+            return None
         try:
-            status = AgentMessage.from_bytes(frame).session_status
+            message = AgentMessage.from_bytes(frame)
         except ValueError:
-            return True  # the node's to refuse
-        self._stopping = status == SessionStatus.STOP_QUEST
-        return True
+            return frame  # the node's to refuse
+        self._stopping = message.session_status == SessionStatus.STOP_QUEST
+        # Put behind the message, which stays what it is: of two ids the last one counts, and contents add up.
+        if message.session_id != self.name:
+            frame += text_field(_SESSION_ID, self.name)
+        return frame if message.content else frame + bytes_field(_CONTENT, text_field(_TEXT, ""))
+
+    def ends(self, frame: bytes) -> bool:
+        """The reference gateway ends its side behind a STOP_RESPONSE, whether or not the node ends the call."""
+        try:
+            over = any(number == _STATUS and value == SessionStatus.STOP_RESPONSE for number, value in fields(frame))
+        except ValueError:
+            return False
+        self._stopping = self._stopping or over
+        return over
 
     def goodbye(self) -> list[bytes]:
         if self._stopping:

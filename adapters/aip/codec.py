@@ -87,7 +87,8 @@ class AIP(Dialect):
         options = options_of(agent)
         if options.mode == "gateway":
             return None
-        return Membership(options.gateway, info_of(agent_id, options.advertise or address, agent))
+        key = options.gateway_key.get_secret_value() if options.gateway_key is not None else ""
+        return Membership(options.gateway, info_of(agent_id, options.advertise or address, agent), key)
 
     # ------------------------------------------------------------- as the front
 

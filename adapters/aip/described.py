@@ -32,12 +32,16 @@ _TEXT = re.compile(
 )
 _OPTIONAL = re.compile(r"\s*(?:typing\.)?Optional\[(?P<inner>[^\]]*(?:\[[^\]]*\])?)\]")
 _MAY_MISS = re.compile(r"\b(?:default|optional)\b", re.IGNORECASE)
+_LONGEST_TEXT = 500
+"""Characters of a parameter's text in which a type is looked for: anybody may register it, and patterns are slow."""
 _LONGEST = 65536
 """Characters of described arguments that are read as a Python literal; nobody describes a tool with more."""
 
 
 def parameter(text: str) -> dict[str, Any]:
-    """The schema of one parameter; what names no type is a description of a text."""
+    """The schema of one parameter; what names no type, or is far too long to, is a description of a text."""
+    if len(text) > _LONGEST_TEXT:
+        return {"type": "string", "description": text}
     plain = _OPTIONAL.sub(lambda found: found["inner"], text, count=1)
     found = _TEXT.fullmatch(plain)
     word = (found["cls"] or found["word"] or "").rpartition(".")[2].lower() if found else ""
@@ -51,6 +55,7 @@ def parameter(text: str) -> dict[str, Any]:
 
 def may_miss(text: str) -> bool:
     """Whether a call need not name the parameter."""
+    text = text[:_LONGEST_TEXT]
     return bool(_OPTIONAL.match(text) or _MAY_MISS.search(text) or "| None" in text)
 
 

@@ -17,8 +17,9 @@ EVERY = 10.0
 class Membership(Member):
     """See `bridge.codec.session.Member`."""
 
-    def __init__(self, gateway: str, info: AgentInfo | ToolInfo) -> None:
+    def __init__(self, gateway: str, info: AgentInfo | ToolInfo, key: str = "") -> None:
         self.gateway = gateway
+        self.key = key
         self.address = info.address
         self.info = info
         self._known = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from bridge.codec import Context, Options
 from bridge.codec.units import Bytes, Seconds
@@ -41,6 +41,7 @@ class FrontOptions(Options):
         "gateway", description="The address is a gateway with this agent in it, or an agent of a foreign gateway."
     )
     gateway: str = Field("", description="mode agent: host:port of the gateway at which the agent registers.")
+    gateway_key: SecretStr | None = Field(None, description="mode agent: key for the gateway, if it asks for one.")
     advertise: str = Field("", description="mode agent: address at which it reaches us; empty = listen.")
     name: str = Field("", description="Name in the registry; empty = the agent's id.")
     domain: str = Field("default", description="Domain in the registry.")

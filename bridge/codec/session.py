@@ -89,7 +89,10 @@ class CalleeSession(Protocol):
     """The session's id."""
 
     owner: str
-    """Whose conversation it is."""
+    """Whose conversation it is, by the name that the caller gives himself."""
+
+    user: str = ""
+    """Whose it is where the server knows its users; a caller may then give himself any name."""
 
     stopping: bool
     """Whether the client has asked for the end: what is queued is answered, then comes `farewell`."""
@@ -154,8 +157,12 @@ class Relay(Protocol):
     name: str
     """The session's id, for `Hub.closed`."""
 
-    def passes(self, frame: bytes) -> bool:
-        """Whether the caller's message goes on to the node."""
+    def onwards(self, frame: bytes) -> bytes | None:
+        """What of the caller's message goes on to the node; None = nothing."""
+        ...
+
+    def ends(self, frame: bytes) -> bool:
+        """Whether the node's message, which goes to the caller, is its last one."""
         ...
 
     def goodbye(self) -> list[bytes]:
@@ -210,6 +217,9 @@ class Member(Protocol):
 
     address: str
     """Where we say that the agent is."""
+
+    key: str
+    """What the registry knows us by, empty = nothing: a secret that nobody else is sent."""
 
     def next(self, now: float) -> tuple[str, bytes] | float:
         """The method to call and its message, or the time before which there is nothing to say."""

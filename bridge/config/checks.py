@@ -70,10 +70,10 @@ def _grpc(config: Config, show: Show) -> Iterator[Problem]:
         if route.listen is None or route.agent_id is None:
             continue
         path: Path = ("routes", index)
-        if not is_loopback(route.listen.rpartition(":")[0]) and (config.server.auth is None or _keys(config)):
+        if not is_loopback(route.listen.rpartition(":")[0]) and config.server.auth is None:
             yield Problem(
                 (*path, "listen"),
-                "other machines can reach this address, and this protocol asks nobody for a key; listen on loopback, "
+                "other machines can reach this address; listen on loopback, list keys under server.auth, "
                 "or write `auth: none` to serve everybody",
             )
         other = seen.setdefault((route.listen, route.agent_id), index)

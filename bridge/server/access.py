@@ -18,9 +18,9 @@ class Key:
     digest: bytes = field(repr=False)
     routes: frozenset[str]
 
-    def opens(self, mount: str) -> str:
-        """The key's name when it may use the route at `mount`. Raises `RequestError` (forbidden)."""
-        if "*" not in self.routes and mount not in self.routes:
+    def opens(self, *mounts: str) -> str:
+        """The key's name when it may use one of the routes at `mounts`. Raises `RequestError` (forbidden)."""
+        if "*" not in self.routes and self.routes.isdisjoint(mounts):
             raise RequestError("This API key does not open this route.", code=ErrorCode.FORBIDDEN)
         return self.name
 

@@ -13,19 +13,23 @@ from bridge.errors import ConfigError
 from bridge.pipeline.tools import ToolSource
 from bridge.server.conversation import Conversation, Turns
 from bridge.server.grpc import GrpcServer
+from bridge.server.guard import Guard
+from bridge.server.identity import Identity
 from bridge.server.limits import Limits
 
 
-def servers(bridge: Bridge, limits: Limits) -> list[GrpcServer]:
+def servers(bridge: Bridge, limits: Limits, identity: Identity) -> list[GrpcServer]:
     """A server for each address that routes of the bridge name. Raises `ConfigError` when routes at one disagree."""
     found: dict[tuple[str, Dialect], list[Route]] = {}
     for route in bridge.routes:
         if route.listen is not None:
             found.setdefault((route.listen, route.dialect), []).append(route)
-    return [_server(bridge, limits, address, dialect, routes) for (address, dialect), routes in found.items()]
+    return [_server(bridge, limits, identity, address, dialect, routes) for (address, dialect), routes in found.items()]
 
 
-def _server(bridge: Bridge, limits: Limits, address: str, dialect: Dialect, routes: Sequence[Route]) -> GrpcServer:
+def _server(
+    bridge: Bridge, limits: Limits, identity: Identity, address: str, dialect: Dialect, routes: Sequence[Route]
+) -> GrpcServer:
     settings = [dialect.channel(route.options) for route in routes]
     if len({(s.ca, s.cert, s.key, s.max_message) for s in settings}) > 1:
         raise ConfigError(f"routes at {address} share one server, so that tls and max_message must be the same.")
@@ -36,7 +40,8 @@ def _server(bridge: Bridge, limits: Limits, address: str, dialect: Dialect, rout
     if len({(m.gateway, m.address) for m in members}) < len(members):
         raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
     host = Agents(by_agent, Turns(bridge, limits), settings[0].idle)
-    server = GrpcServer(address, dialect, dialect.hub(address, agents), settings[0], host, members)
+    guard = Guard(identity, {name: route.path for name, route in by_agent.items()})
+    server = GrpcServer(address, dialect, dialect.hub(address, agents), settings[0], host, members, guard)
     for name, route in by_agent.items():
         _give_tools(route, found[name], server)
     return server
@@ -46,7 +51,7 @@ def _give_tools(route: Route, member: Member | None, server: GrpcServer) -> None
     """The tools at the route's own registry, or at the one where it is a member, for the model behind it."""
     rounds = route.dialect.own_tools(route.options)
     if route.tools is None and rounds is not None:
-        ask = server.ask if member is None else server.ask_at(member.gateway)
+        ask = server.ask if member is None else server.ask_at(member)
         route.tools = ToolSource(route.dialect, route.options, ask)
         route.max_tool_rounds = rounds
 

@@ -143,15 +143,15 @@ class Turns:
     ) -> None:
         request = route.dialect.decode_request(WireRequest(body=body), context)
         context.request, context.model = request, request.model
-        # Names of callers are their own, and no user of another route has to answer for them.
-        caller = f"{route.path}\0{session.owner}"
+        # Names that callers give themselves are their own: no user, of another route say, has to answer for them.
+        caller = session.user or f"{route.path}\0{session.owner}"
         await self._limits.asked(caller)
         async with self._door(route).place(caller):
             run = await self._bridge.run(
                 route,
                 request,
                 card=route.dialect.card,
-                caller=Caller(session.owner, context.run_id),
+                caller=Caller(session.user or session.owner, context.run_id),
                 lost=context.lost,
                 run_id=context.run_id,
                 created_at=context.created_at,

@@ -7,10 +7,8 @@ dialed and waited for is here. Messages stay bytes. What routes of a bridge are 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +25,6 @@ from bridge.codec.session import (
     Hub,
     Member,
     Refuse,
-    Relay,
     Reply,
     Respond,
     Serve,
@@ -35,8 +32,9 @@ from bridge.codec.session import (
 )
 from bridge.errors import BackendError, ConfigError
 from bridge.pipeline.tools import Ask
-from bridge.transports.duplex import Duplex
-from bridge.transports.grpc import asked, channel_options, failure_of, open_channel
+from bridge.server.guard import Guard
+from bridge.server.relay import Relays
+from bridge.transports.grpc import Metadata, asked, channel_options, failure_of, metadata_of, open_channel
 
 log = logging.getLogger("bridge.grpc")
 
@@ -44,8 +42,6 @@ _GATEWAY_TIMEOUT = 10.0
 """Seconds for what a foreign gateway is told."""
 _FORWARD_TIMEOUT = 60.0
 """Seconds for a single message that is handed on: such a call always has a deadline."""
-_HALF_CLOSE = 1.0
-"""Seconds until a node is told that its caller has said everything."""
 
 
 class Host(Protocol):
@@ -64,23 +60,31 @@ class GrpcServer:
     """What is served at one address. `start` it inside the running loop, `stop` it before the loop ends."""
 
     def __init__(
-        self, address: str, dialect: Dialect, hub: Hub, settings: Channel, host: Host, members: Sequence[Member] = ()
+        self,
+        address: str,
+        dialect: Dialect,
+        hub: Hub,
+        settings: Channel,
+        host: Host,
+        members: Sequence[Member] = (),
+        guard: Guard | None = None,
     ) -> None:
+        """`guard`: who may call; without one everybody."""
         self.address = address
         self._dialect = dialect
         self._hub = hub
         self._settings = settings
         self._host = host
         self._members = list(members)
+        self._guard = guard
         self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
         self._handlers = _Handlers(self._endpoints, self)
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._busy: Counter[str] = Counter()
         self._server: grpc.aio.Server | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._leaving = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()
-        self._parting: set[asyncio.Task[None]] = set()
+        self._relays = Relays(settings.grace)
 
     async def start(self) -> None:
         """Raises `OSError` when the address cannot be had, or a file of the certificates cannot be read."""
@@ -114,11 +118,7 @@ class GrpcServer:
         await asyncio.gather(*chores, return_exceptions=True)
         if self._server is not None:
             await self._server.stop(grace)
-        if self._parting:
-            await asyncio.wait(self._parting, timeout=grace)
-            for task in list(self._parting):
-                task.cancel()
-            await asyncio.gather(*self._parting, return_exceptions=True)
+        await self._relays.stop(grace)
         for address in list(self._channels):
             await self._channels.pop(address).close()
 
@@ -129,11 +129,12 @@ class GrpcServer:
             for name in self._hub.expire(time.monotonic()):
                 log.info("the node %s was silent for too long and is forgotten", name)
             self._tell()
-            for address in set(self._channels) - self._hub.addresses - set(self._busy):
+            for address in set(self._channels) - self._hub.addresses - self._relays.addresses:
                 await self._channels.pop(address).close()
 
     async def _stay(self, member: Member) -> None:
         """Keeps one of our agents known at a foreign gateway, and says goodbye when it is canceled."""
+        shown = metadata_of(self._dialect, member.key)
         async with open_channel(member.gateway, self._settings) as channel:
             known = False
             try:
@@ -142,7 +143,7 @@ class GrpcServer:
                     if isinstance(todo, float):
                         await asyncio.sleep(todo - time.monotonic())
                         continue
-                    body, why = await _told(channel, todo)
+                    body, why = await _told(channel, todo, shown)
                     before, known = known, member.answered(body, time.monotonic())
                     if known != before or not known:
                         level = logging.INFO if known else logging.WARNING
@@ -150,7 +151,7 @@ class GrpcServer:
             finally:
                 farewell = member.leave()
                 if farewell is not None:
-                    await _told(channel, farewell)
+                    await _told(channel, farewell, shown)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
@@ -158,9 +159,14 @@ class GrpcServer:
             channel = self._channels[address] = open_channel(address, self._settings)
         return channel
 
+    async def _caller(self, rpc: Any, agent: str | None = None) -> str:
+        """See `Guard.caller`."""
+        return await self._guard.caller(rpc, agent) if self._guard is not None else ""
+
     # ------------------------------------------------------------------ single messages
 
     async def answer(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
+        await self._caller(rpc)
         try:
             return await self._answered(endpoint, body, rpc)
         finally:
@@ -168,6 +174,7 @@ class GrpcServer:
 
     async def watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
         """What becomes of the nodes, for one subscriber; it hears no more when the server stops."""
+        await self._caller(rpc)
         reply = self._hub.call(endpoint, body, time.monotonic())
         if not isinstance(reply, Watch):
             await _refuse(rpc, reply)
@@ -224,11 +231,12 @@ class GrpcServer:
                 self._tell()
             raise
 
-    def ask_at(self, address: str) -> Ask:
-        """The same at another registry, by the settings of this address."""
+    def ask_at(self, member: Member) -> Ask:
+        """The same at the registry of a member, by the settings of this address."""
+        shown = metadata_of(self._dialect, member.key)
 
         async def ask(path: str, body: bytes, seconds: float) -> bytes:
-            return await asked(self._channel(address), self._dialect, path, body, seconds)
+            return await asked(self._channel(member.gateway), self._dialect, path, body, seconds, shown)
 
         return ask
 
@@ -266,16 +274,20 @@ class GrpcServer:
     # ------------------------------------------------------------------ sessions
 
     async def session(self, endpoint: Endpoint, rpc: Any) -> None:
+        await self._caller(rpc)
         first = await self._first(rpc)
         reply = self._hub.open(endpoint, first, time.monotonic())
         if isinstance(reply, Serve) and first is not None:
             try:
+                reply.session.user = await self._caller(rpc, reply.agent)
                 await self._host.session(reply, first, rpc, self._leaving)
             finally:
                 self._hub.closed(reply.session.name)
         elif isinstance(reply, Forward) and reply.session is not None and first is not None:
             try:
-                await self._relay(reply, reply.session, first, rpc)
+                status = await self._relays.run(reply, reply.session, first, rpc, self._channel(reply.address))
+                if status is not None:
+                    await self._passed_on(reply, *status, rpc)
             finally:
                 self._hub.closed(reply.session.name)
         else:
@@ -290,60 +302,13 @@ class GrpcServer:
             return None
         return None if came is grpc.aio.EOF else came
 
-    async def _relay(self, forward: Forward, session: Relay, first: bytes, rpc: Any) -> None:
-        """Both directions, message by message, until the node ends it or the caller leaves."""
-        self._busy[forward.address] += 1
-        call = Duplex(self._channel(forward.address).stream_stream(forward.path)())
-        upwards = asyncio.get_running_loop().create_task(_upwards(first, rpc, call, session))
-        try:
-            while (messages := await call.batch(None)) is not None:
-                for message in messages:
-                    await rpc.write(message)
-        finally:
-            upwards.cancel()
-            leaving = asyncio.get_running_loop().create_task(self._let_go(forward, session, call))
-            self._parting.add(leaving)
-            leaving.add_done_callback(self._parting.discard)
-        if call.status is not None:
-            await self._passed_on(forward, *call.status, rpc)
 
-    async def _let_go(self, forward: Forward, session: Relay, call: Duplex) -> None:
-        """Ends the node's side. Where its caller left, it is asked to stop, and canceled only if it does not."""
-        try:
-            if call.alive:
-                async with asyncio.timeout(self._settings.grace):
-                    await call.send(session.goodbye())
-                    await call.finish()
-                    while await call.batch(None) is not None:
-                        pass
-        except TimeoutError:
-            log.info("the node %s did not end a session whose caller has left; it is canceled", forward.node)
-        finally:
-            call.cancel()
-            self._busy[forward.address] -= 1
-            self._busy += Counter()
-
-
-async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes]) -> tuple[bytes | None, str]:
+async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes], metadata: Metadata) -> tuple[bytes | None, str]:
     """What a gateway answers; None and why when it does not."""
     try:
-        return await channel.unary_unary(todo[0])(todo[1], timeout=_GATEWAY_TIMEOUT), "it said no"
+        return await channel.unary_unary(todo[0])(todo[1], timeout=_GATEWAY_TIMEOUT, metadata=metadata), "it said no"
     except grpc.aio.AioRpcError as error:
         return None, error.code().name
-
-
-async def _upwards(first: bytes, rpc: Any, call: Duplex, session: Relay) -> None:
-    """What the caller says, to the node. That the call is over is noticed where its answers are read."""
-    message: Any = first
-    with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
-        while message is not grpc.aio.EOF:
-            if session.passes(message):
-                # A write that is canceled cancels the whole call, which is for `_let_go` to decide.
-                await asyncio.shield(call.send([message]))
-            message = await rpc.read()
-        # A caller who cancels looks like one who has said all for a moment; only to the latter's node this is told.
-        await asyncio.sleep(_HALF_CLOSE)
-        await call.finish()
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]

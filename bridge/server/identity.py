@@ -115,8 +115,8 @@ class Identity:
         proxy = Proxy(auth.trusted_header, auth.trusted_proxies) if auth.trusted_header else None
         return cls(keys, tokens=_tokens(auth.jwt) if auth.jwt else None, proxy=proxy)
 
-    async def user(self, visit: Visit, mount: str) -> str:
-        """The user who asks for something on the route at `mount`; empty where everybody may.
+    async def user(self, visit: Visit, *mounts: str) -> str:
+        """The user who asks for something on the route at `mounts`, or on any of several; empty where everybody may.
 
         Raises `RequestError` (unauthorized, forbidden), `BackendError` when a token cannot be checked now.
         """
@@ -130,7 +130,7 @@ class Identity:
             raise unauthorized(self._what_is_needed())
         key = self._keys.find(sent)
         if key is not None:
-            return key.opens(mount)
+            return key.opens(*mounts)
         if self._tokens is not None:
             return await self._tokens.user(sent)
         raise unauthorized("The API key is not known here.")

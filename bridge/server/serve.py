@@ -76,7 +76,7 @@ class Served:
             return []
         from bridge.server.agents import servers
 
-        return servers(self.bridge, self._state.limits)
+        return servers(self.bridge, self._state.limits, self._state.identity)
 
     async def start(self) -> None:
         """Raises `OSError` for an address that cannot be had, `BridgeError` for a store."""

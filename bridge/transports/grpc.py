@@ -55,10 +55,21 @@ def failure_of(dialect: Dialect, code: grpc.StatusCode, details: str | None) -> 
     return dialect.decode_error(wire)
 
 
-async def asked(channel: grpc.aio.Channel, dialect: Dialect, path: str, body: bytes, seconds: float) -> bytes:
+Metadata = tuple[tuple[str, str], ...]
+"""What is sent beside the messages of a call."""
+
+
+def metadata_of(dialect: Dialect, key: str | None) -> Metadata:
+    """What tells a peer who we are."""
+    return tuple(dialect.auth_headers(key).items()) if key else ()
+
+
+async def asked(
+    channel: grpc.aio.Channel, dialect: Dialect, path: str, body: bytes, seconds: float, metadata: Metadata = ()
+) -> bytes:
     """The answer to a single message. Raises `BackendError`."""
     try:
-        answer: bytes = await channel.unary_unary(path)(body, timeout=seconds)
+        answer: bytes = await channel.unary_unary(path)(body, timeout=seconds, metadata=metadata)
     except grpc.aio.AioRpcError as error:
         raise BackendError.of(failure_of(dialect, error.code(), error.details())) from None
     return answer
@@ -77,6 +88,7 @@ class GrpcBackend:
         dialect: Dialect,
         url: str,
         *,
+        api_key: str | None = None,
         names: ModelNames | None = None,
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
@@ -93,6 +105,7 @@ class GrpcBackend:
         self.breaker = breaker
         self.options = options if options is not None else dialect.back_options()
         self.settings = dialect.channel(self.options)
+        self.metadata = metadata_of(dialect, api_key)
         self._address = url
         self._channel: grpc.aio.Channel | None = None
         self._kept: dict[str, Session] = {}
@@ -193,7 +206,7 @@ class GrpcBackend:
 
     async def ask(self, path: str, body: bytes, seconds: float) -> bytes:
         """The answer to a single message. Raises `BackendError`."""
-        return await asked(self.channel, self.dialect, path, body, seconds)
+        return await asked(self.channel, self.dialect, path, body, seconds, self.metadata)
 
     @property
     def tools(self) -> ToolSource:
@@ -231,7 +244,8 @@ class Session:
     async def send(self, messages: list[bytes]) -> None:
         """Sends these; the first ones open the call. A call that is over already is noticed where it is read."""
         if self._call is None:
-            self._call = Duplex(self._backend.channel.stream_stream(self.machine.path)())
+            call = self._backend.channel.stream_stream(self.machine.path)
+            self._call = Duplex(call(metadata=self._backend.metadata))
         await self._call.send(messages)
 
     async def batch(self, seconds: float | None) -> list[bytes] | None:

@@ -99,7 +99,8 @@ class Agent(Node):
     async def update_peers(self, domain: str = "default") -> Self:
         """Fetches who is registered in a domain, everybody for `default`. Raises `grpc.aio.AioRpcError`."""
         stub = GatewayServiceStub(self._channel(self._gateway))
-        listed = await stub.GetNodes(GetNodesRequest(self.agent_id, domain), timeout=DEADLINE)
+        asked, shown = GetNodesRequest(self.agent_id, domain), self._shown(self._gateway)
+        listed = await stub.GetNodes(asked, timeout=DEADLINE, metadata=shown)
         self._nodes = infos_of(listed.peers)
         return self
 
@@ -149,7 +150,9 @@ class Agent(Node):
         """
         service = stub.__name__.removesuffix("Stub")
         address = self._gateway if service.startswith("Gateway") else self._address_of(receiver_id)
-        call = self._channel(address).stream_stream(f"/grpc_service.{service}/{stream_calling}")()
+        call = self._channel(address).stream_stream(f"/grpc_service.{service}/{stream_calling}")(
+            metadata=self._shown(address)
+        )
         session_id = new_id("agent_session")
         self._clients[session_id] = Client(session_id, receiver_id, call)
         return session_id
@@ -277,7 +280,8 @@ class Agent(Node):
             raise ValueError(f"{tool_id!r} has no tool {tool_name!r}; there are: {', '.join(names)}")
         stub = GatewayServiceStub(self._channel(self._gateway))
         body = request.to_bytes(generation_of(info))
-        answer: ToolResponse = await stub.RouteToolCalling(body, timeout=_TOOL_DEADLINE)
+        shown = self._shown(self._gateway)
+        answer: ToolResponse = await stub.RouteToolCalling(body, timeout=_TOOL_DEADLINE, metadata=shown)
         return answer
 
     async def close_tool_client(self, tool_id: str) -> bool:

@@ -11,7 +11,7 @@ from adapters.aip.messages import AgentInfo, ToolInfo
 from adapters.aip.options import MAX_MESSAGE, FrontOptions, Tls
 from bridge.codec.session import Channel, Hub
 from bridge.server.grpc import GrpcServer, Host
-from bridge.transports.grpc import open_channel
+from bridge.transports.grpc import Metadata, metadata_of, open_channel
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -31,11 +31,15 @@ class Node:
     """A node at `address`. It belongs to the event loop in which it is started; `async with` starts and stops it.
 
     `tls`: certificates for what it serves and calls, none = plaintext. `max_message`: bytes of the largest message.
+    `key`: what the gateways where it registers know it by; nobody else is sent it.
     """
 
-    def __init__(self, address: str, *, max_message: int = MAX_MESSAGE, tls: Tls | None = None) -> None:
+    def __init__(
+        self, address: str, *, max_message: int = MAX_MESSAGE, tls: Tls | None = None, key: str | None = None
+    ) -> None:
         self.address = plain_address(address)
         self._settings: Channel = dialect.channel(FrontOptions(max_message=max_message, tls=tls))
+        self._key = key
         self._server: GrpcServer | None = None
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._members: list[Membership] = []
@@ -81,15 +85,21 @@ class Node:
         """
         if self._server is None:
             raise RuntimeError("start() comes first: a gateway connects to the node before it takes it")
-        member = Membership(plain_address(gateway), info)
+        member = Membership(plain_address(gateway), info, self._key or "")
         todo = member.next(0.0)
         assert isinstance(todo, tuple)
-        answer: bytes = await self._channel(member.gateway).unary_unary(todo[0])(todo[1], timeout=DEADLINE)
+        call = self._channel(member.gateway).unary_unary(todo[0])
+        answer: bytes = await call(todo[1], timeout=DEADLINE, metadata=metadata_of(dialect, self._key))
         if not member.answered(answer, time.monotonic()):
             raise RuntimeError(f"the gateway {member.gateway} did not take the registration")
         self._server.join(member)
         self._members.append(member)
         return answer
+
+    def _shown(self, address: str) -> Metadata:
+        """What a call to this address carries beside its messages: our key, where we are registered."""
+        known = any(member.gateway == address for member in self._members)
+        return metadata_of(dialect, self._key) if known else ()
 
     @property
     def _gateway(self) -> str:

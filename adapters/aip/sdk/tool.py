@@ -174,7 +174,8 @@ class Tool(Node):
             self.tool_info.arguments = dict(arguments)
         update = UpdateNodeInfoRequest(self.tool_id, Peer(tool_info=self.tool_info))
         for member in self._members:
-            await GatewayServiceStub(self._channel(member.gateway)).UpdateNodeInfo(update, timeout=DEADLINE)
+            stub = GatewayServiceStub(self._channel(member.gateway))
+            await stub.UpdateNodeInfo(update, timeout=DEADLINE, metadata=self._shown(member.gateway))
         return self
 
     async def answer(self, body: bytes) -> Respond | Refuse:

@@ -15,6 +15,8 @@ from bridge.testing import free_port
 from . import schema
 from .peers import agent, reply
 
+pytestmark = pytest.mark.interop
+
 STOP, START, HOLD = 3, 0, 1
 
 
@@ -54,6 +56,17 @@ async def test_earlier_messages_are_lines_before_the_last_one() -> None:
         await bridge.complete(request)
     assert node.told[0][1] == "[system] Be kind.\n[user] Hi\n[assistant] Hello\n[user] And now?"
     assert [item.WhichOneof("data") for item in node.heard[0].content] == ["text", "image"]
+
+
+async def test_a_picture_stands_behind_a_text() -> None:
+    """Common agents read the first item's text; one that has none ends them."""
+    picture = Media(MediaKind.IMAGE, Inline("iVBORw0KGgo="), "image/png")
+    async with agent() as node, Bridge.from_config(config(node.address)) as bridge:
+        await bridge.complete(Request([Message("user", [picture])]))
+        await bridge.complete(Request([Message("user", [picture, Text("What is it?")])]))
+    told = [[item.WhichOneof("data") for item in m.content] for m in node.heard if m.session_status == START]
+    assert told == [["text", "image"]] * 2
+    assert [text for status, text in node.told if status == START][1] == "What is it?"
 
 
 async def test_everything_until_the_end_is_the_answer() -> None:

@@ -63,7 +63,8 @@ def test_mistakes_between_routes() -> None:
         parsed(ROUTE, ROUTE)
     with pytest.raises(ConfigError, match=r"server.workers: .*expected 1"):
         parsed(server={"workers": 2})
-    assert parsed({**ROUTE, "listen": "0.0.0.0:1"}, server={"auth": "none"}).routes
+    for auth in ("none", {"keys": [{"name": "a", "key": "k"}]}, {"jwt": {"secret": "s" * 32, "audience": "b"}}):
+        assert parsed({**ROUTE, "listen": "0.0.0.0:1"}, server={"auth": auth}).routes
 
 
 def test_a_route_may_offer_the_tools_at_a_backend() -> None:

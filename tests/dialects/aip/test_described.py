@@ -44,6 +44,12 @@ def test_a_parameter(text: str, parameter: dict[str, Any], needed: bool) -> None
     assert schema.get("required", []) == (["x"] if needed else [])
 
 
+@pytest.mark.parametrize("text", ["x" + " " * 100_000, "Optional[" * 10_000, "int" + "[" * 100_000])
+def test_what_is_far_too_long_is_a_description(text: str) -> None:
+    """A node that registers must not stop a gateway for minutes."""
+    assert schema_of({"x": text})["properties"]["x"] == {"type": "string", "description": text}
+
+
 def test_recorded_registrations() -> None:
     tool = ToolInfo.from_bytes(recorded("register_tool", "ToolInfo"))
     box = ToolBoxInfo.from_bytes(recorded("toolbox_register", "ToolBoxInfo"))

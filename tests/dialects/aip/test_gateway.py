@@ -63,6 +63,15 @@ def test_an_own_agent_says_what_it_can() -> None:
     assert [(s.skill_id, s.capability) for s in info.skills] == [("chat", "talks")]
 
 
+def test_domains() -> None:
+    it = gateway()
+    for name, domain in (("a", "one"), ("b", "two"), ("c", "default")):
+        register(it, schema.message("AgentInfo", agent_id=name, address=f"{name}:1", domain=domain).SerializeToString())
+    assert listed(it, "default") == ["bridge", "a", "b", "c"], "all, so that nobody can ask for its own alone"
+    assert (listed(it, "one"), listed(it, "home")) == (["a"], ["bridge"])
+    assert (listed(it, "nowhere"), listed(it, "")) == ([], [])
+
+
 def test_nodes_that_are_silent_for_too_long_are_forgotten() -> None:
     it = gateway()
     agent = register(it, recorded("register_agent", "AgentInfo"))
@@ -188,11 +197,34 @@ def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
         quest(status, receiver="chat").SerializeToString() for status in ("START_QUEST", "STOP_QUEST", "HOLD_QUEST")
     ]
     stopped = Relayed(first)
-    assert [stopped.passes(body) for body in asked] == [True, True, False]
+    assert [stopped.onwards(body) for body in asked] == [asked[0], asked[1], None]
     assert stopped.goodbye() == []
     left = Relayed(first)
-    assert [left.passes(body) for body in (asked[0], b"\xff")] == [True, True]
+    assert [left.onwards(body) for body in (asked[0], b"\xff")] == [asked[0], b"\xff"]
     [goodbye] = [schema.tool().AgentMessage.FromString(body) for body in left.goodbye()]
     assert (goodbye.sender_id, goodbye.receiver_id, goodbye.session_id) == ("client", "chat", "s1")
     assert (goodbye.session_status, [item.text for item in goodbye.content]) == (3, ["bye"])
     assert left.goodbye() == []
+    ended = Relayed(first)
+    answers = [
+        schema.message("AgentMessage", session_status=status).SerializeToString()
+        for status in ("HOLD_RESPONSE", "STOP_RESPONSE")
+    ]
+    assert [ended.ends(body) for body in (b"\xff", *answers)] == [False, False, True]
+    assert ended.goodbye() == [], "who said goodbye is not asked to"
+
+
+def test_what_would_end_an_agent_for_everybody_is_mended_on_the_way() -> None:
+    from adapters.aip.callee import Relayed
+    from adapters.aip.messages import AgentMessage
+
+    it = Relayed(AgentMessage.from_bytes(quest("START_QUEST", receiver="chat").SerializeToString()))
+    odd = quest("HOLD_QUEST", receiver="chat", session="another")
+    del odd.content[:]
+    odd.content.append(schema.message("ContentItem", image=b"i"))
+    mended = schema.tool().AgentMessage.FromString(it.onwards(odd.SerializeToString()) or b"")
+    assert (mended.session_id, mended.content) == ("s1", odd.content)
+    del odd.content[:]
+    mended = schema.tool().AgentMessage.FromString(it.onwards(odd.SerializeToString()) or b"")
+    assert [(item.WhichOneof("data"), item.text) for item in mended.content] == [("text", "")]
+    assert (mended.session_id, mended.message_id, mended.task_info) == ("s1", odd.message_id, odd.task_info)

@@ -18,6 +18,8 @@ from . import schema
 from .peers import agent, client, quest, rest, tool
 from .test_server import info, served
 
+pytestmark = pytest.mark.interop
+
 
 @asynccontextmanager
 async def unharmed(address: str, receiver: str = "bridge") -> AsyncIterator[None]:

@@ -11,8 +11,9 @@ from typing import Any
 import openai
 import pytest
 
-from adapters.aip import Agent, Gateway, Tool
+from adapters.aip import Agent, Gateway, Tool, dialect
 from bridge import Bridge, ErrorCode, Failure, Request, ToolCall, ToolResult
+from bridge.codec import WireResponse
 from bridge.model import Message, Text, UsageReported, fold, result_text, verify
 from bridge.server import running
 from bridge.testing import fake_backend, free_port
@@ -359,6 +360,23 @@ async def test_a_box_of_tools_is_offered_and_called_in_its_own_way() -> None:
     assert list(tools) == ["my_box__add", "my_box__free"]
     assert (tools["my_box__add"].parameters or {})["properties"] == {"a": {"type": "integer"}, "b": {"type": "array"}}
     assert tools["my_box__free"].parameters == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"is_error": False, "error_message": "No Error", "content": peers.text("3", " or so")}, ("3 or so", False)),
+        ({"is_error": False, "error_message": "Error!", "content": peers.text("3")}, ("3", False)),
+        ({"is_error": True, "error_message": "No Error"}, ("No Error", True)),
+        ({"is_error": True, "content": peers.text("3")}, ("Error executing tool.", True)),
+        ({}, ("", False)),
+    ],
+)
+def test_is_error_decides(fields: dict[str, Any], expected: tuple[str, bool]) -> None:
+    parts, is_error = dialect.decode_call(
+        WireResponse(200, {}, schema.message("ToolResponse", **fields).SerializeToString())
+    )
+    assert (result_text(parts), is_error) == expected
 
 
 def test_names_are_legal_and_apart() -> None:

@@ -345,6 +345,13 @@ async def test_what_a_function_refuses_is_the_answers_error(arguments: dict[str,
         assert answer.content == []
 
 
+async def test_a_result_is_the_text_that_python_makes_of_it() -> None:
+    async with at_gateway(Tool.create_function_tool(lambda: {"a": None}, address(), "it", "it")) as (_, asker):
+        answer = await asker.call_tool("it")
+    assert (answer.is_error, answer.error_message) == (False, "No Error")
+    assert [item.text for item in answer.content] == ["{'a': None}"]
+
+
 @asynccontextmanager
 async def api() -> AsyncIterator[tuple[str, list[Any]]]:
     """An HTTP service that notes its requests; gives its base URL."""

@@ -25,6 +25,8 @@ from bridge.transports.local import LocalBackend
 from . import schema
 from .peers import agent, client, quest, rest, tool
 
+pytestmark = pytest.mark.interop
+
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSnc"
 
 
@@ -315,7 +317,7 @@ async def test_agents_are_registered_listed_and_called(tmp_path: Any) -> None:
     [
         ("chat", False, "Agent [chat] already registered."),
         ("bridge", False, "Agent [bridge] already registered."),
-        ("other", True, "already registered."),
+        ("other", True, "Address ["),
     ],
 )
 async def test_what_is_taken_is_refused(tmp_path: Any, name: str, same_address: bool, details: str) -> None:
@@ -325,7 +327,22 @@ async def test_what_is_taken_is_refused(tmp_path: Any, name: str, same_address: 
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await caller.gateway.RegisterAgent(info("AgentInfo", name, where))
         assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
-        assert details in caught.value.details()
+        assert caught.value.details().startswith(details)
+        assert caught.value.details().endswith("already registered.")
+
+
+async def test_a_tool_is_told_yes_or_that_its_name_is_taken(tmp_path: Any) -> None:
+    """And no list of nodes: that is for agents."""
+    async with served(tmp_path) as (address, _), tool() as node, grpc.aio.insecure_channel(address) as channel:
+        register = channel.unary_unary("/grpc_service.GatewayService/RegisterTool")
+        body = info("ToolInfo", "adder", node.address).SerializeToString()
+        assert await register(body) == schema.message("RegisterToolResponse", success=True).SerializeToString()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await register(body)
+        assert (caught.value.code().name, caught.value.details()) == (
+            "ALREADY_EXISTS",
+            "Tool [adder] already registered.",
+        )
 
 
 async def test_beats_and_farewells(tmp_path: Any) -> None:

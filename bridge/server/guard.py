@@ -1,0 +1,52 @@
+"""Who may call a gRPC address: the users that HTTP has (`bridge.server.identity`), by the metadata of their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import grpc
+from multidict import CIMultiDict
+
+from bridge.errors import RULES, BridgeError
+from bridge.server.identity import Identity, Visit
+
+
+class Guard:
+    """`mounts`: agent -> what names its route, as the routes of a key do."""
+
+    def __init__(self, identity: Identity, mounts: Mapping[str, str]) -> None:
+        self._identity = identity
+        self._mounts = mounts
+
+    async def caller(self, rpc: Any, agent: str | None = None) -> str:
+        """The user who calls one of the agents, or, without one, anything at this address; empty where everybody may.
+
+        A key that opens any of the routes here opens the registry and what is relayed, too. Ends the call of
+        everybody else: UNAUTHENTICATED, PERMISSION_DENIED, or UNAVAILABLE when a token cannot be checked now.
+        """
+        mounts = [self._mounts[agent]] if agent is not None else list(self._mounts.values())
+        try:
+            return await self._identity.user(visit_of(rpc), *mounts)
+        except BridgeError as error:
+            status = grpc.StatusCode[RULES[error.failure.code].grpc]
+            await rpc.abort(status, error.message, tuple(error.failure.headers.items()))
+            raise AssertionError("unreachable: abort raises") from None
+
+
+def visit_of(rpc: Any) -> Visit:
+    """Binary metadata is left out: no key or name is in it."""
+    seen: CIMultiDict[str] = CIMultiDict()
+    for name, value in rpc.invocation_metadata() or ():
+        if isinstance(value, str):
+            seen.add(name, value)
+    return Visit(seen, _address(rpc.peer()))
+
+
+def _address(peer: str) -> str | None:
+    """The IP address in what gRPC calls a peer: `ipv4:127.0.0.1:5000`, `ipv6:%5B::1%5D:5000`."""
+    family, _, rest = peer.partition(":")
+    if family not in ("ipv4", "ipv6"):
+        return None
+    return unquote(rest).rpartition(":")[0].strip("[]")

@@ -1,0 +1,98 @@
+"""Sessions between a caller and a foreign node: every message handed on as it is, and the node's side ended well.
+
+A cancel ends common agents for everybody, so a node whose caller left is asked to stop and has its grace before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from bridge.codec.session import Forward, Relay
+from bridge.transports.duplex import Duplex
+
+log = logging.getLogger("bridge.grpc")
+
+_HALF_CLOSE = 1.0
+"""Seconds until a node is told that its caller has said everything."""
+
+
+class Relays:
+    """The relayed sessions of one address. `grace`: seconds that a node has to end one whose caller has left."""
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
+        self._busy: Counter[str] = Counter()
+        self._parting: set[asyncio.Task[None]] = set()
+
+    @property
+    def addresses(self) -> set[str]:
+        """Where nodes have sessions now: their connections are needed."""
+        return set(self._busy)
+
+    async def run(
+        self, forward: Forward, session: Relay, first: bytes, rpc: Any, channel: grpc.aio.Channel
+    ) -> tuple[grpc.StatusCode, str | None] | None:
+        """Both directions, message by message, until the node ends it or the caller leaves.
+
+        The node's own status, None = OK.
+        """
+        self._busy[forward.address] += 1
+        call = Duplex(channel.stream_stream(forward.path)())
+        upwards = asyncio.get_running_loop().create_task(_upwards(first, rpc, call, session))
+        try:
+            while (messages := await call.batch(None)) is not None:
+                for message in messages:
+                    await rpc.write(message)
+                    if session.ends(message):
+                        return None
+        finally:
+            upwards.cancel()
+            leaving = asyncio.get_running_loop().create_task(self._let_go(forward, session, call))
+            self._parting.add(leaving)
+            leaving.add_done_callback(self._parting.discard)
+        return call.status
+
+    async def stop(self, seconds: float) -> None:
+        """Waits so long for nodes that were asked to end, then lets go of them."""
+        if self._parting:
+            await asyncio.wait(self._parting, timeout=seconds)
+            for task in list(self._parting):
+                task.cancel()
+            await asyncio.gather(*self._parting, return_exceptions=True)
+
+    async def _let_go(self, forward: Forward, session: Relay, call: Duplex) -> None:
+        """Ends the node's side. Where its caller left, it is asked to stop, and canceled only if it does not."""
+        try:
+            if call.alive:
+                async with asyncio.timeout(self._grace):
+                    await call.send(session.goodbye())
+                    await call.finish()
+                    while await call.batch(None) is not None:
+                        pass
+        except TimeoutError:
+            log.info("the node %s did not end a session whose caller has left; it is canceled", forward.node)
+        finally:
+            call.cancel()
+            self._busy[forward.address] -= 1
+            self._busy += Counter()
+
+
+async def _upwards(first: bytes, rpc: Any, call: Duplex, session: Relay) -> None:
+    """What the caller says, to the node. That the call is over is noticed where its answers are read."""
+    message: Any = first
+    with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
+        while message is not grpc.aio.EOF:
+            if (onwards := session.onwards(message)) is not None:
+                # A write that is canceled cancels the whole call, which is for `_let_go` to decide.
+                await asyncio.shield(call.send([onwards]))
+            message = await rpc.read()
+        # A caller who cancels looks like one who has said all for a moment; only to the latter's node this is told.
+        await asyncio.sleep(_HALF_CLOSE)
+        await call.finish()
