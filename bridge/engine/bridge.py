@@ -20,6 +20,7 @@ from bridge.pipeline.answers import Answers
 from bridge.pipeline.attached import Attached
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, Turn
+from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.tools import with_tools
 from bridge.pipeline.tries import may_ask_elsewhere
 from bridge.pipeline.way import NextWay
@@ -431,5 +432,6 @@ def _ordered(group: Group, request: Request, owner: str, run_id: str) -> list[Ba
 
 
 async def _counted(asked: _Asked, backend: Backend) -> tuple[int, bool]:
-    counted = await backend.count(asked.request, asked.info(backend, asked.request))
+    request = without_redirects(asked.request, asked.lost)
+    counted = await backend.count(request, asked.info(backend, request))
     return (estimate_tokens(asked.request), True) if counted is None else (counted, False)
