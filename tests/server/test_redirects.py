@@ -18,8 +18,8 @@ ATTENDED = [name for name in SPEAKING if name != "agent-runs"]  # those whose ru
 OURS = {"content-type", "accept", "accept-encoding", "user-agent", "host", "content-length", "x-request-id"}
 KEYS = {"authorization", "x-api-key"}
 TO_CLIENTS = {
-    "content-type", "content-length", "transfer-encoding", "date", "server", "x-request-id", "x-bridge-lost", "request-id",
-    "cache-control", "x-accel-buffering", "retry-after", "x-vercel-ai-ui-message-stream", "connection",
+    "content-type", "content-length", "transfer-encoding", "date", "server", "x-request-id", "x-bridge-lost",
+    "request-id", "cache-control", "x-accel-buffering", "retry-after", "x-vercel-ai-ui-message-stream", "connection",
 }  # fmt: skip
 
 
