@@ -6,7 +6,7 @@ CONFIG ?= config.yaml
 TIME   ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test interop lint types bench fuzz fidelity pages docs clean
+.PHONY: help run test interop lint types bench fuzz soak fidelity pages reliability docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -73,6 +73,12 @@ fidelity: $(VENV)/.dev  ## write docs/fidelity.md anew, from the cards
 
 pages: $(VENV)/.dev  ## write docs/configuration.md, docs/errors.md and the code in README.zh-CN.md anew
 	$(BIN)/python -m tests.docs.pages
+
+reliability: $(VENV)/.dev  ## measure every fault and write the table of docs/reliability.md anew
+	$(BIN)/python -m tests.faults
+
+soak: $(VENV)/.dev  ## mixed load with faults for TIME seconds (600); memory, files and tasks must return to the start
+	$(BIN)/python -m tests.faults.soak $(TIME)
 
 docs: $(VENV)/.dev  ## the documentation as a site, in build/docs
 	$(BIN)/mkdocs build --strict

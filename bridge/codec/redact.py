@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from bridge.errors import Failure
 
 _SECRET = re.compile(
     r"(?i:(?<=bearer )\s*\S+)"
@@ -21,3 +24,25 @@ def masked(text: str, longest: int = LONGEST) -> str:
     """The text with everything that looks like a key taken out, and not endlessly long (in characters)."""
     shown = _SECRET.sub("***", text)
     return shown if len(shown) <= longest else shown[:longest] + "..."
+
+
+_SHORTEST = 6
+"""What is shorter is no key; taking it out of every text would only spoil them."""
+
+
+class Secrets:
+    """The secrets that a backend is sent, word for word: it may repeat one that looks like nothing."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        words = {word for value in values for word in (value, value.rpartition(" ")[2]) if len(word) >= _SHORTEST}
+        self._known = (
+            re.compile("|".join(re.escape(w) for w in sorted(words, key=len, reverse=True))) if words else None
+        )
+
+    def hide(self, failure: Failure) -> Failure:
+        """The same failure, without them."""
+        if self._known is not None:
+            failure.message = self._known.sub("***", failure.message)
+            if failure.backend_code is not None:
+                failure.backend_code = self._known.sub("***", failure.backend_code)
+        return failure

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,11 +15,12 @@ from bridge.codec import Card, KeptOptions, Losses, Operation
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
-from bridge.pipeline import Backend, CallInfo, Group, Run, Way, kept
+from bridge.pipeline import Backend, CallInfo, Group, Run, Way, kept, threads
 from bridge.pipeline.answers import Answers
 from bridge.pipeline.attached import Attached
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, Turn
+from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.tools import with_tools
 from bridge.pipeline.tries import may_ask_elsewhere
 from bridge.pipeline.way import NextWay
@@ -224,6 +225,8 @@ class Bridge:
             backend = await with_tools(backend, route.tools, route.max_tool_rounds, asked.lost)
         turn = await self._turn(asked, backend, group)
         request = turn.request if turn is not None else asked.request
+        info = asked.info(backend, request)
+        request = self._with_own_thread(route, backend, request, info)
         try:
             if self._attachments is not None and route.serves(Operation.ATTACH):
                 files = Attached(self._attachments, caller.owner, self._files_base(route))
@@ -235,7 +238,7 @@ class Bridge:
                 request,
                 backend,
                 asked.card,
-                asked.info(backend, request),
+                info,
                 options=route.options,
                 stages=route.stages,
                 lost=asked.lost,
@@ -258,6 +261,16 @@ class Bridge:
             return await kept.begin(history, owner, route.path, request, asked.card, backend.card, run_id, alone=alone)
         keeper = backend.name if group.shares_talks else None
         return await self._memory.begin(owner, route.path, request, asked.card, backend.card, run_id, keeper=keeper)
+
+    def _with_own_thread(self, route: Route, backend: Backend, request: Request, info: CallInfo) -> Request:
+        """The request with a thread at the backend that is its owner's alone. Passed through it stays as it came."""
+        if not info.owner or route.passthrough or not threads.travels(backend.card):
+            return request
+        secret = self.config.server.secret
+        info.shown_thread = request.thread_id or info.run_id
+        key = secret.get_secret_value() if secret is not None else ""
+        info.thread_id = threads.name_at_backend(key, info.owner, info.shown_thread)
+        return replace(request, thread_id=info.thread_id)
 
     def _files_base(self, route: Route) -> str | None:
         """The public URL of the route where backends can fetch its images there; None = they get the bytes."""
@@ -419,5 +432,6 @@ def _ordered(group: Group, request: Request, owner: str, run_id: str) -> list[Ba
 
 
 async def _counted(asked: _Asked, backend: Backend) -> tuple[int, bool]:
-    counted = await backend.count(asked.request, asked.info(backend, asked.request))
+    request = without_redirects(asked.request, asked.lost)
+    counted = await backend.count(request, asked.info(backend, request))
     return (estimate_tokens(asked.request), True) if counted is None else (counted, False)

@@ -23,10 +23,11 @@ class Splitter:
 
     A payload is plain `bytes`; an event that has a name, an id or several lines comes as `Frame`, so that `join` may
     write bare payloads as they are. `max_event` bounds the bytes of a line and of an event's lines together, and with
-    it what is kept in memory; beyond it `feed` raises `BackendError`.
+    it what is kept in memory; beyond it `feed` raises `BackendError`. What was complete before comes first: then the
+    next call raises.
     """
 
-    __slots__ = ("_cr", "_data", "_id", "_limit", "_lines_size", "_name", "_rest", "_size", "_started")
+    __slots__ = ("_cr", "_data", "_excess", "_id", "_limit", "_lines_size", "_name", "_rest", "_size", "_started")
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         # The pieces of an unfinished line are joined once: joining at each read makes a 20 MiB line cost a second.
@@ -39,8 +40,11 @@ class Splitter:
         self._cr = False
         self._started = False
         self._limit = max_event
+        self._excess: BackendError | None = None
 
     def feed(self, chunk: bytes) -> list[FrameLike]:
+        if self._excess is not None:
+            raise self._excess
         if not self._started:
             chunk = self._without_mark(chunk)
         if self._cr and chunk:
@@ -59,22 +63,44 @@ class Splitter:
             chunk = b"".join(self._rest)
             self._rest = []
         lines = chunk.split(b"\n")
-        if len(chunk) > self._limit:
-            self._check(max(map(len, lines)))
+        if len(chunk) > self._limit and max(map(len, lines)) > self._limit:
+            return self._before_excess(lines)
         tail = lines.pop()
         if tail:
             self._rest.append(tail)
             self._size = len(tail)
         return self._lines(lines)
 
+    def _before_excess(self, lines: list[bytes]) -> list[FrameLike]:
+        """What is complete before the first line that is too long."""
+        place = next(n for n, line in enumerate(lines) if len(line) > self._limit)
+        out = self._lines(lines[:place])
+        return self._stopped(out, self._excess or self._too_long())
+
+    def _stopped(self, out: list[FrameLike], error: BackendError) -> list[FrameLike]:
+        """There is nothing to read behind this error."""
+        if not out:
+            raise error
+        self._excess = error
+        return out
+
     def close(self) -> list[FrameLike]:
         """The input ended cleanly: an event without its blank line is complete too."""
+        if self._excess is not None:
+            raise self._excess
         lines = [b"".join(self._rest), b""] if self._rest else [b""]
         self._rest = []
         return self._lines(lines)
 
     def _lines(self, lines: list[bytes]) -> list[FrameLike]:
         out: list[FrameLike] = []
+        try:
+            self._read(lines, out)
+        except BackendError as error:
+            return self._stopped(out, error)
+        return out
+
+    def _read(self, lines: list[bytes], out: list[FrameLike]) -> None:
         data = self._data
         for line in lines:
             if not line:
@@ -96,7 +122,6 @@ class Splitter:
                 data.append(line[5:])
             elif line[:1] != b":":
                 self._field(line)
-        return out
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -129,10 +154,13 @@ class Splitter:
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise BackendError(
-                f"An event of the backend's stream is longer than the limit of {self._limit} bytes.",
-                code=ErrorCode.BACKEND_PROTOCOL,
-            )
+            raise self._too_long()
+
+    def _too_long(self) -> BackendError:
+        return BackendError(
+            f"An event of the backend's stream is longer than the limit of {self._limit} bytes.",
+            code=ErrorCode.BACKEND_PROTOCOL,
+        )
 
 
 def is_stream(start: bytes) -> bool | None:

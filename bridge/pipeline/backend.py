@@ -29,7 +29,7 @@ class CallInfo:
     """What a call may know of the run beside the request. `forwarded` are client headers that may be passed on.
 
     `raw_body` is the client's own body when it must arrive unchanged (passthrough). `owner` is whose conversations may
-    be continued.
+    be continued. `shown_thread` is the thread as the client knows it, where the backend knows it by another name.
     """
 
     run_id: str
@@ -39,6 +39,7 @@ class CallInfo:
     forwarded: dict[str, str] = field(default_factory=dict)
     raw_body: bytes | None = None
     owner: str = ""
+    shown_thread: str | None = None
 
 
 class Call(Protocol):

@@ -126,6 +126,8 @@ class Run:
     def _heard(self, events: list[Event]) -> list[Event]:
         """What the backend said, as the client is shown it."""
         way = self._way
+        if way.info.shown_thread is not None and events and isinstance(events[0], RunStarted):
+            events[0].thread_id = way.info.shown_thread
         if way.names is not None:
             events = way.names.restore(events)
         if way.turn is not None and way.said is not None:

@@ -32,6 +32,7 @@ from bridge.model import (
     ToolResulted,
     result_text,
 )
+from bridge.pipeline.redirects import without_redirects
 
 Stage = Callable[[list[Event]], list[Event]]
 """What happens to each batch of events between backend and client, in one run."""
@@ -168,7 +169,12 @@ def context_as_system(context: StageContext) -> None:
     context.request = replace(request, messages=[told, *request.messages], context=[])
 
 
-AUTOMATIC: tuple[StageFactory, ...] = (context_as_system, withhold_server_tools)
+def no_redirects(context: StageContext) -> None:
+    """Keeps fields that would redirect the backend's call from the backend. The stream passes as it is."""
+    context.request = without_redirects(context.request, context.lost)
+
+
+AUTOMATIC: tuple[StageFactory, ...] = (no_redirects, context_as_system, withhold_server_tools)
 """The stages every route gets by itself, in order."""
 
 

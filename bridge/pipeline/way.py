@@ -44,7 +44,7 @@ class Way:
         self.request = context.request if self.names is None else self.names.request
         self.turn = turn
         self.said = Folder() if turn is not None else None
-        self.head = RunStarted(info.run_id, info.thread_id, None, info.created_at)
+        self.head = RunStarted(info.run_id, info.shown_thread or info.thread_id, None, info.created_at)
         self.call: Call = self._first_call()
 
     @property

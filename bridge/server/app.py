@@ -29,6 +29,7 @@ from bridge.server.answers import (
 )
 from bridge.server.durable import DurableHandler
 from bridge.server.exclusive import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
+from bridge.server.heads import HeadWatch
 from bridge.server.identity import Identity, visit_of
 from bridge.server.limits import Door, Limits
 from bridge.server.page import Page
@@ -72,6 +73,7 @@ class State:
     draining: bool = False
     retired: bool = False
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    heads: HeadWatch | None = None
 
     async def drain(self, seconds: float | None) -> None:
         """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
@@ -331,6 +333,9 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
 @web.middleware
 async def _shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """CORS preflights; and what aiohttp itself refuses, in the shape of the nearest dialect."""
+    heads = request.app[STATE].heads
+    if heads is not None:
+        heads.served.add(request.protocol)
     if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
         return web.Response(status=200)
     try:

@@ -21,6 +21,7 @@ from bridge.errors import BridgeError, ConfigError
 from bridge.pipeline import trouble
 from bridge.server import sockets as listening
 from bridge.server.app import CANCELS, STATE, make_app
+from bridge.server.heads import HeadWatch
 
 if TYPE_CHECKING:
     from bridge.server.grpc import GrpcServer
@@ -81,6 +82,9 @@ class Served:
     async def start(self) -> None:
         """Raises `OSError` for an address that cannot be had, `BridgeError` for a store."""
         await self._runner.setup()
+        if self._runner.server is not None:
+            self._state.heads = HeadWatch(self._runner.server, self.bridge.config.server.body_time)
+            self._state.heads.start()
         for each in self._agents:
             await each.start()
         for sock in self.sockets:
@@ -137,6 +141,8 @@ class Served:
         await stopping
 
     async def close(self) -> None:
+        if self._state.heads is not None:
+            self._state.heads.stop()
         await asyncio.gather(*(each.stop(0) for each in self._agents))
         await self._runner.cleanup()
 

@@ -20,9 +20,10 @@ from yarl import URL
 
 from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, Options, WireRequest, WireResponse
 from bridge.codec.naming import ModelNames
+from bridge.codec.redact import Secrets
 from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.framing import sse
-from bridge.model import Event, Request, RunFinished
+from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
@@ -37,6 +38,8 @@ _DRAIN_BYTES = 64 * 1024
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
+_SECRET = re.compile(r"auth|key|secret|token|password|cookie")
+"""Names of headers whose values are nobody's business."""
 _VERSION = re.compile(r"/v\d+(?=/)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
@@ -105,6 +108,7 @@ class HttpBackend:
             **(dialect.auth_headers(api_key) if api_key else {}),
             **{k.lower(): v for k, v in (headers or {}).items()},
         }
+        self.secrets = Secrets([api_key or "", *(v for k, v in self._headers.items() if _SECRET.search(k))])
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
         self._chores: set[asyncio.Task[None]] = set()
@@ -193,7 +197,7 @@ class HttpBackend:
         wire.headers = {**wire.headers, **self._headers}
         answer = await self.whole_answer(wire, self.timeouts.first_event)
         if answer.status >= 300:
-            raise BackendError.of(self.dialect.decode_error(answer))
+            raise BackendError.of(self.secrets.hide(self.dialect.decode_error(answer)))
         return self.dialect.decode_models(answer)
 
     async def check(self) -> None:
@@ -223,7 +227,7 @@ class HttpBackend:
         if answer.status in _NOT_THERE:
             return None
         if answer.status >= 300:
-            raise BackendError.of(self.dialect.decode_error(answer))
+            raise BackendError.of(self.secrets.hide(self.dialect.decode_error(answer)))
         return self.dialect.decode_count(answer)
 
     async def whole_answer(self, wire: WireRequest, seconds: float | None) -> WireResponse:
@@ -258,6 +262,12 @@ class HttpBackend:
                 if not _reused.get():
                     raise
 
+    def hide(self, events: list[Event]) -> list[Event]:
+        """The same events: the failure at their end, if there is one, repeats none of our keys."""
+        if events and isinstance(events[-1], RunFailed):
+            self.secrets.hide(events[-1].error)
+        return events
+
     async def refusal_in(self, response: aiohttp.ClientResponse) -> Failure:
         """What a head with another status than 2xx means; reads the body."""
         try:
@@ -271,7 +281,7 @@ class HttpBackend:
         if answer.status < 400:
             text = f"The backend answered with a redirect (HTTP {answer.status}), which is not followed."
             return Failure(ErrorCode.BACKEND_ERROR, text, details={"backend_status": answer.status})
-        failure = self.dialect.decode_error(answer)
+        failure = self.secrets.hide(self.dialect.decode_error(answer))
         failure.details.setdefault("backend_status", answer.status)
         return failure
 
@@ -345,7 +355,7 @@ class HttpCall:
         """The events of what had arrived when the connection broke."""
         data = unread(response) if self._stream is not False else b""
         try:
-            return self._decoder.feed(self._splitter.feed(data)) if data else []
+            return self._backend.hide(self._decoder.feed(self._splitter.feed(data))) if data else []
         except BackendError:
             return []
 
@@ -357,6 +367,7 @@ class HttpCall:
         if events and type(events[-1]) in TERMINAL:
             self._over = self.wire_ended = True
             self._clean = type(events[-1]) is RunFinished
+            self._backend.hide(events)
 
     def fail(self, failure: Failure) -> list[Event]:
         self._over = True
@@ -433,7 +444,8 @@ async def drain(response: aiohttp.ClientResponse, seconds: float = _DRAIN_SECOND
         async with asyncio.timeout(seconds):
             while size < _DRAIN_BYTES and (piece := await response.content.readany()):
                 size += len(piece)
-    except (aiohttp.ClientError, OSError, TimeoutError):
+    except (aiohttp.ClientError, OSError, RuntimeError, TimeoutError):
+        # RuntimeError: aiohttp's, of a connection that it closed itself because what came is not HTTP.
         pass
     finally:
         if response.content.at_eof():

@@ -15,7 +15,7 @@ import aiohttp
 from bridge.codec import Context, FrameLike, QueuedRun, WireRequest, WireResponse
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
-from bridge.model import Event
+from bridge.model import Event, RunFailed
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo
 from bridge.pipeline.tries import asked_pause
@@ -166,7 +166,8 @@ class QueuedCall:
     def _passed_on(self, events: list[Event]) -> list[Event]:
         if events and type(events[-1]) in TERMINAL:
             self._over = True
-            self.wire_ended = not self._all_read
+            self._backend.hide(events)
+            self.wire_ended = not self._all_read and not _unreadable(events[-1])
         return events
 
     async def _go_on(self) -> None:
@@ -202,6 +203,11 @@ class QueuedCall:
             log.debug("backend %s: a run was not cancelled: %s", self._backend.name, error.message)
         if response is not None:
             await drain(response, _LAST_EVENTS)
+
+
+def _unreadable(event: Event) -> bool:
+    """Whether the run ended here alone, since what came is not of its protocol: its backend still works on it."""
+    return isinstance(event, RunFailed) and event.error.code is ErrorCode.BACKEND_PROTOCOL
 
 
 def _gave_up(reason: str) -> BackendError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec.redact import masked
+from bridge.codec.redact import Secrets, masked
+from bridge.errors import ErrorCode, Failure
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,11 @@ def test_plain_words_stay(text: str) -> None:
 def test_long_texts_are_cut() -> None:
     assert masked("x" * 3000) == "x" * 2000 + "..."
     assert masked("x" * 30, 10) == "x" * 10 + "..."
+
+
+def test_secrets_that_look_like_nothing_are_hidden_word_for_word() -> None:
+    secrets = Secrets(["Bearer quite-a-word", "quite-a-word-more", "x", ""])
+    failure = Failure(ErrorCode.BACKEND_ERROR, "quite-a-word-more, quite-a-word and x", backend_code="quite-a-word")
+    assert secrets.hide(failure) is failure
+    assert (failure.message, failure.backend_code) == ("***, *** and x", "***")
+    assert Secrets([]).hide(Failure(ErrorCode.INTERNAL, "a b")).message == "a b"

@@ -225,3 +225,14 @@ class TestJoin:
 )
 def test_a_body_tells_by_its_start_whether_it_is_a_stream(start: bytes, stream: bool | None) -> None:
     assert is_stream(start) is stream
+
+
+@pytest.mark.parametrize(
+    "excess", [b"data: " + b"x" * 40, b"data: " + b"x" * 40 + b"\n\n", b"data: abcdefgh\ndata: abcdefgh\n\n"]
+)
+def test_what_is_complete_before_an_excess_comes_first(excess: bytes) -> None:
+    splitter = Splitter(max_event=20)
+    assert splitter.feed(b"data: a\n\ndata: b\n\n" + excess) == [b"a", b"b"]
+    for ask in (lambda: splitter.feed(b"\n\n"), splitter.close):
+        with pytest.raises(BackendError, match="limit of 20 bytes"):
+            ask()

@@ -201,7 +201,9 @@ class Server(Section):
     keepalive: DurationOrOff = Field(
         default=15.0, description="silence after which a comment frame is sent, where clients accept it; off = never"
     )
-    body_time: Duration = Field(default=30.0, description="time for a request body to arrive")
+    body_time: Duration = Field(
+        default=30.0, description="time for a request body to arrive, and for the first request of a connection"
+    )
     slow_reader: DurationOrOff = Field(
         default=60.0, description="time a client may leave a write waiting before it is cut; off = for ever"
     )

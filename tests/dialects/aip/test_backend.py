@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bridge import Bridge, BridgeError, Inline, Media, MediaKind, Message, Request, Text
+from bridge.engine import Caller
 from bridge.errors import ErrorCode
 from bridge.model import fold
 from bridge.testing import free_port
@@ -125,6 +126,18 @@ async def test_a_kept_session_hears_only_what_is_new() -> None:
         # Closing the bridge ends both sessions as the protocol wants it.
         assert mine == [(START, "One"), (HOLD, "Two"), (STOP, "bye"), (STOP, "bye")]
         assert node.canceled == 0
+
+
+async def test_a_kept_session_is_its_owners_alone() -> None:
+    async with agent() as node:
+        kept = config(node.address, session="keep", turn_idle="50ms")
+        async with Bridge.from_config({**kept, "stores": {"history": "sqlite:///:memory:"}}) as bridge:
+            for owner in ("ann", "bob"):
+                run = await bridge.run(bridge.route(), ask(f"I am {owner}", thread="t"), caller=Caller(owner))
+                while not run.done:
+                    await run.read()
+                await run.close()
+        assert [m for m in node.told if m[0] != STOP] == [(START, "I am ann"), (START, "I am bob")]
 
 
 async def test_a_finished_task_ends_a_turn_without_waiting() -> None:

@@ -1,0 +1,107 @@
+"""Fields by which a client would choose where its backend is, with which key, or with which headers it is called.
+
+Many servers of the OpenAI family read such fields from the body (LiteLLM's proxy most of them), so a client could send
+the operator's key to a host of its own. We read none of them; here they are kept from travelling on as unknown fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bridge.codec import Feature, Losses
+from bridge.model import Request
+
+_FIELDS = frozenset(
+    [
+        "api_base",
+        "api_base_url",
+        "api_key",
+        "api_type",
+        "api_url",
+        "auth_token",
+        "access_token",
+        "authorization",
+        "base_url",
+        "bearer_token",
+        "azure_ad_token",
+        "azure_ad_token_provider",
+        "azure_endpoint",
+        "azure_password",
+        "azure_username",
+        "client_id",
+        "client_secret",
+        "aws_access_key_id",
+        "aws_bedrock_runtime_endpoint",
+        "aws_external_id",
+        "aws_profile_name",
+        "aws_region_name",
+        "aws_role_name",
+        "aws_secret_access_key",
+        "aws_session_name",
+        "aws_session_token",
+        "aws_sts_endpoint",
+        "aws_web_identity_token",
+        "vertex_ai_credentials",
+        "vertex_ai_location",
+        "vertex_ai_project",
+        "vertex_credentials",
+        "vertex_location",
+        "vertex_project",
+        "custom_headers",
+        "default_headers",
+        "default_query",
+        "extra_body",
+        "extra_headers",
+        "extra_query",
+        "headers",
+        "http_headers",
+        "credentials",
+        "custom_llm_provider",
+        "endpoint_url",
+        "fallbacks",
+        "http_proxy",
+        "https_proxy",
+        "litellm_credential_name",
+        "litellm_params",
+        "model_list",
+        "organization",
+        "proxy",
+        "proxies",
+        "tenant_id",
+        "user_config",
+    ]
+)
+_SAME = frozenset(name.replace("_", "") for name in _FIELDS)
+"""Compared without case, dashes and underscores: `apiKey`, `api-key` and `API_KEY` are one field."""
+_WITHIN = ("fields", "forwardedProps")
+"""Where dialects keep unknown fields one level deeper."""
+
+
+def redirects(name: str) -> bool:
+    """Whether a field of this name says where to go, or as whom."""
+    return name.replace("_", "").replace("-", "").lower() in _SAME
+
+
+def without_redirects(request: Request, lost: Losses) -> Request:
+    """The request without such fields; what was taken out is noted by name, never by value."""
+    named: list[str] = []
+    extras = {dialect: _cleaned(fields, named) for dialect, fields in (request.extras or {}).items()}
+    if not named:
+        return request
+    told = ", ".join(sorted({name[:40] for name in named}))
+    lost.add(Feature.EXTRAS, f"{told}: only the configuration says where a backend is and how it is called")
+    return replace(request, extras=extras)
+
+
+def _cleaned(fields: Mapping[str, Any], named: list[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name, value in fields.items():
+        if redirects(name):
+            named.append(name)
+        elif name in _WITHIN and isinstance(value, dict):
+            out[name] = _cleaned(value, named)
+        else:
+            out[name] = value
+    return out

@@ -1,0 +1,28 @@
+"""Whose thread it is at a backend: behind one backend key all users of the bridge are one user to the backend.
+
+Clients choose the ids of their threads, and a backend that remembers goes by them alone. So where the bridge knows who
+asks, the backend is given a name that this user's thread has and nobody else's can have; the client is shown its own.
+"""
+
+from __future__ import annotations
+
+import hmac
+from uuid import UUID
+
+from bridge.codec import Card, Fate, Feature
+from bridge.codec.jsontext import dumps
+
+
+def travels(back: Card) -> bool:
+    """Whether backends of this dialect are told the thread's id."""
+    return back.request(Feature.THREAD_ID) is Fate.EXACT
+
+
+def name_at_backend(secret: str, owner: str, thread: str) -> str:
+    """The name of this owner's thread: always the same, in every process, for the same secret.
+
+    HMAC-SHA-256 in the form of a UUID (122 bits of it), since some backends take nothing else. The secret matters where
+    the same backend may be reached past this rule: through a passthrough route, or a bridge without users.
+    """
+    digest = hmac.digest(secret.encode(), dumps([owner, thread]), "sha256")
+    return str(UUID(bytes=digest[:16], version=5))

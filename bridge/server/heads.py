@@ -1,0 +1,36 @@
+"""Connections whose first request does not come are closed: each holds a descriptor, and anybody can open one.
+
+aiohttp has no limit for this; it only closes connections that were silent for an hour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+
+class HeadWatch:
+    """Looks at all connections of a server, four times in `seconds`; `served` are those that have brought a request."""
+
+    def __init__(self, server: web.Server, seconds: float) -> None:
+        self.served: set[object] = set()
+        self._server = server
+        self._seconds = seconds
+        self._since: dict[object, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        now, connections = loop.time(), list(self._server.connections)
+        self.served.intersection_update(connections)
+        waiting = [c for c in connections if c not in self.served]
+        self._since = {c: self._since.get(c, now) for c in waiting}
+        for connection in waiting:
+            if now - self._since[connection] >= self._seconds:
+                connection.force_close()
+        self._timer = loop.call_later(self._seconds / 4, self.start)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

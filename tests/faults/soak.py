@@ -1,0 +1,205 @@
+"""A mixed load over every pair of dialects with everything going wrong in between: `make soak TIME=600`.
+
+At the end there must be no task, no file and no socket more than at the start, and every whole answer was whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from bridge.codec import registry
+from bridge.testing.pairs import said_in_frames
+from tests.faults.faults import FAULTS, Said, with_run
+from tests.faults.measure import queued
+from tests.faults.wire import LIMIT, SPEAKING, ask, asking, connect, exchange, raw, read
+from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
+
+_CLIENTS = 24
+_BROKEN = [fault for fault in FAULTS if not fault.section]
+_OPTIONS = {"agent-runs": {"connection_limit": 1_000}}
+_BAD = (b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"messages": 7}', b"[" * 5_000)
+
+
+@dataclass
+class Result:
+    """`lost` counts whole answers that came otherwise; `problems` are the first of what should not have been seen."""
+
+    done: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    problems: list[str] = field(default_factory=list)
+    tasks: int = 0
+    files: int = 0
+    memory: int = 0
+    """Bytes that the process holds at the end more than after the first tenth of the time."""
+
+    def wrong(self, what: str) -> None:
+        self.lost += 1
+        if len(self.problems) < 5:
+            self.problems.append(what)
+
+
+def resident() -> int:
+    """The bytes of memory that this process holds."""
+    gc.collect()
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+class _World:
+    """Eight backends, a bridge with every front over each, and what is to be said in which run."""
+
+    def __init__(self) -> None:
+        self.base = ""
+        self._texts: dict[str, str] = {}
+
+    async def open(self, stack: AsyncExitStack, folder: str) -> None:
+        backends: dict[str, Any] = {}
+        for name in SPEAKING:
+            backend = await stack.enter_async_context(fake_backend())
+            backend.plays(self._script(name, backend))
+            options = {"options": {"reconnect": []}} if name == "agent-runs" else {}
+            backends[name] = {"dialect": name, "url": backend.url, "breaker": {"failures": 1_000_000}, **options}
+        config = {
+            "backends": backends,
+            "routes": [
+                {"dialect": front, "path": f"/{front}/{back}", "backend": back, "options": _OPTIONS.get(front, {})}
+                for front in SPEAKING
+                for back in SPEAKING
+            ],
+            "stores": {"history": f"sqlite:///{folder}/h.db", "attachments": f"file:///{folder}/images"},
+        }
+        self.base = await stack.enter_async_context(serving(config))
+
+    def _script(self, name: str, backend: FakeBackend) -> Callable[[Exchange], Awaitable[None]]:
+        async def script(exchange: Exchange) -> None:
+            seen = exchange.seen
+            del backend.seen[:-_CLIENTS]  # what a long run was asked is not kept
+            if name == "agent-runs" and seen.method == "POST":
+                if seen.path.endswith("/runs"):
+                    self._texts[seen.json["runId"]] = _wish(seen.body)
+                    while len(self._texts) > 1_000:
+                        del self._texts[next(iter(self._texts))]
+                await queued(exchange)
+                return
+            run = dict(parse_qsl(urlsplit(seen.path).query)).get("runId")
+            wish = self._texts.get(run, "") if run else _wish(seen.body)
+            with suppress(ConnectionError):
+                await _grant(name, wish, run, exchange)
+
+        return script
+
+
+async def _grant(name: str, wish: str, run: str | None, exchange: Exchange) -> None:
+    kind, _, number = wish.partition("-")
+    if kind == "fault":
+        said = Said.of(name, run)
+        said.heard.set()
+        await _BROKEN[int(number)].play(exchange, said)
+        return
+    frames = with_run(said_in_frames(registry.get(name), f"<{wish}>", " and ", "☀" * 200), run)
+    await exchange.head()
+    for frame in frames:
+        await exchange.send(frame)
+        if kind == "slow":
+            await asyncio.sleep(0.01)
+    await exchange.end()
+
+
+def _wish(body: bytes) -> str:
+    """What the newest message asks for."""
+    for place in (body.rfind(b"whole-"), body.rfind(b"fault-"), body.rfind(b"slow-")):
+        if place >= 0:
+            return body[place:].split(b'"')[0].decode()
+    return ""
+
+
+async def _one(world: _World, number: int, chance: random.Random, result: Result) -> None:
+    front = registry.get(chance.choice(SPEAKING))
+    mount = f"/{front.name}/{chance.choice(SPEAKING)}"
+    kind = chance.choices(("whole", "fault", "bad bytes", "hang-up", "slow reader"), (50, 20, 10, 12, 8))[0]
+    named = {"thread": f"t{number}", "run": f"r{number}"}
+    if kind == "whole":
+        wish = f"whole-{number}"
+        got = read(front, await ask(world.base, front, mount, text=wish, **named))
+        if (got.verdict, got.text) != ("whole", f"<{wish}> and " + "☀" * 200):
+            result.wrong(f"{mount}: {got}")
+    elif kind == "fault":
+        which = chance.randrange(len(_BROKEN))
+        got = read(front, await ask(world.base, front, mount, text=f"fault-{which}", **named))
+        if got.verdict == "whole" and not mount.endswith("/ag-kit"):
+            result.wrong(f"{mount}: {_BROKEN[which].name} reads as whole")
+    elif kind == "bad bytes":
+        wire = asking(front, **named)
+        wire.body = chance.choice(_BAD)
+        if not 400 <= (await exchange(world.base, raw(wire, mount))).status < 500:
+            result.wrong(f"{mount}: {wire.body[:20]!r} was taken")
+    else:
+        await _rude(world, raw(asking(front, f"slow-{number}", **named), mount), kind, chance)
+    result.done[kind] += 1
+
+
+async def _rude(world: _World, request: bytes, kind: str, chance: random.Random) -> None:
+    reader, writer = await connect(world.base)
+    try:
+        writer.write(request if kind == "slow reader" or chance.random() < 0.7 else request[: len(request) // 2])
+        await writer.drain()
+        if kind == "hang-up":
+            await asyncio.sleep(chance.random() * 0.1)
+            return
+        with suppress(ConnectionError):
+            async with asyncio.timeout(LIMIT):
+                while await reader.read(64):
+                    await asyncio.sleep(0.001)
+    finally:
+        (writer.transport.abort if chance.random() < 0.5 else writer.close)()
+
+
+async def soak(seconds: float, seed: int = 0) -> Result:
+    """Runs the load for so long."""
+    loop, result, chance = asyncio.get_running_loop(), Result(), random.Random(seed)
+    tasks, opened, memory = len(asyncio.all_tasks()), files(), 0
+    numbers = iter(range(10**9))
+    with TemporaryDirectory() as folder:
+        async with AsyncExitStack() as stack:
+            world = _World()
+            await world.open(stack, folder)
+            end = loop.time() + seconds
+
+            async def client() -> None:
+                while loop.time() < end:
+                    await _one(world, next(numbers), chance, result)
+
+            async def warm() -> int:
+                await asyncio.sleep(seconds / 10)
+                return resident()
+
+            memory, *_ = await asyncio.gather(warm(), *(client() for _ in range(_CLIENTS)))
+    until = loop.time() + 5
+    while (len(asyncio.all_tasks()) > tasks or files() > opened) and loop.time() < until:
+        await asyncio.sleep(0.05)
+    result.tasks, result.files = len(asyncio.all_tasks()) - tasks, files() - opened
+    result.memory = resident() - memory
+    return result
+
+
+if __name__ == "__main__":
+    found = asyncio.run(soak(float(sys.argv[1])))
+    print(", ".join(f"{count} {kind}" for kind, count in sorted(found.done.items())))
+    print(f"lost {found.lost}, tasks {found.tasks:+}, files {found.files:+}, memory {found.memory / 2**20:+.1f} MiB")
+    print("\n".join(found.problems))
+    sys.exit(bool(found.lost or found.tasks > 0 or found.files > 0))

@@ -1,0 +1,98 @@
+"""Many at once: a thousand clients, two thousand streams that are left, a load of everything for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from bridge.codec import registry
+from tests.faults.measure import setup
+from tests.faults.soak import resident, soak
+from tests.faults.wire import ask, asking, connect, raw, read
+from tests.server.harness import Exchange, fake_backend, serving
+
+
+async def test_a_thousand_clients_at_once() -> None:
+    front = registry.get("agentscope")
+    async with fake_backend("openai-chat") as backend, serving(setup("agentscope", "openai-chat", backend.url)) as base:
+        backend.says("Hello ")
+
+        async def one(number: int) -> str:
+            return read(front, await ask(base, front, "/it", thread=f"t{number}")).verdict
+
+        async with asyncio.timeout(100):
+            assert set(await asyncio.gather(*(one(n) for n in range(1_000)))) == {"whole"}
+        assert len(backend.seen) == 1_000
+
+
+async def test_two_thousand_streams_that_are_left_leave_nothing() -> None:
+    """The fixture of this folder counts tasks and descriptors; here the backends' side and the bridge's are counted."""
+    front, left, most = registry.get("anthropic-messages"), 0, 250
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(b'data: {"choices":[{"index":0,"delta":{"content":"Hello "}}]}\n\n')
+        await exchange.left()
+
+    async with fake_backend() as backend, serving(setup(front.name, "openai-chat", backend.url)) as base:
+        backend.plays(script)
+        tasks = len(asyncio.all_tasks())
+
+        async def one() -> None:
+            reader, writer = await connect(base)
+            writer.write(raw(asking(front), "/it"))
+            await reader.readuntil(b"Hello")
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+        for _ in range(2_000 // most):
+            await asyncio.gather(*(one() for _ in range(most)))
+            left += most
+        async with asyncio.timeout(10):
+            for seen in backend.seen:
+                await seen.gone.wait()
+            while len(asyncio.all_tasks()) > tasks:
+                await asyncio.sleep(0.02)
+        assert (len(backend.seen), left) == (2_000, 2_000)
+
+
+@pytest.mark.parametrize("front", ["openai-chat", "agentscope"])
+async def test_a_reader_that_never_reads_costs_little_memory(front: str) -> None:
+    """200 MB are on offer; the buffers between are what is taken."""
+    offered = 0
+
+    async def script(exchange: Exchange) -> None:
+        nonlocal offered
+        await exchange.head()
+        event = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"x" * 50_000 + b'"}}]}\n\n'
+        with suppress(ConnectionError):
+            for _ in range(4_000):
+                await exchange.send(event)
+                offered += len(event)
+
+    async with fake_backend() as backend:
+        backend.plays(script)
+        async with serving({**setup(front, "openai-chat", backend.url), "server": {"slow_reader": "1s"}}) as base:
+            before = resident()
+            reader, writer = await connect(base)
+            writer.write(raw(asking(registry.get(front)), "/it"))
+            reader._limit = 1  # type: ignore[attr-defined]  # the test's own reader stops reading, too
+            async with asyncio.timeout(10):
+                while not backend.seen:
+                    await asyncio.sleep(0.01)
+                await backend.seen[0].gone.wait()
+            grown = resident() - before
+            writer.close()
+    assert 0 < offered < 100_000_000
+    assert grown < 64 * 2**20
+
+
+async def test_a_load_of_everything() -> None:
+    result = await soak(4)
+    assert result.problems == []
+    assert (result.lost, result.tasks <= 0, result.files <= 0) == (0, True, True)
+    assert result.done.keys() == {"whole", "fault", "bad bytes", "hang-up", "slow reader"}
+    assert result.memory < 64 * 2**20
