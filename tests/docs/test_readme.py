@@ -58,6 +58,8 @@ def _steady(text: str) -> str:
 
 
 def _curl_lines(served: Server) -> list[str]:
+    # Of several workers the first one answers before the last one is there, and only then are the routes printed.
+    served.wait_to_say("  curl ")
     return [line.strip() for line in served.out.splitlines() if line.startswith("  curl ")]
 
 
