@@ -7,8 +7,6 @@ import logging
 import sys
 import time
 
-from aiohttp.http_exceptions import HttpProcessingError
-
 
 class _Stamp:
     """Local time with milliseconds; the part that changes once a second is made once a second."""
@@ -61,18 +59,6 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False, default=str)
 
 
-class _Brief(logging.Filter):
-    """What clients sent that is no HTTP takes one line of the log and not thirty; the rest at log level debug."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, HttpProcessingError):
-            record.levelno, record.levelname = logging.WARNING, "WARNING"
-            record.msg, record.args = f"{record.getMessage()}: {type(error).__name__}, no valid HTTP", ()
-            record.exc_info = None
-        return True
-
-
 def set_up(level: str, form: str) -> None:
     """Log lines go to stderr; `form` is text or json."""
     # Nobody here prints the caller, thread or process of a line; finding them out is a third of its price
@@ -81,6 +67,4 @@ def set_up(level: str, form: str) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
-    if level != "debug":
-        logging.getLogger("aiohttp.server").addFilter(_Brief())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
