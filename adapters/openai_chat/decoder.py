@@ -34,6 +34,7 @@ _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage",
 _USUAL_KEYS = _CHUNK_KEYS | {"system_fingerprint", "service_tier"}
 _CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason"})
 _USUAL_CHOICE_KEYS = _CHOICE_KEYS | {"logprobs"}
+_END = b"[DONE]"
 _NESTABLE = 2 * MAX_DEPTH  # bytes: what is shorter cannot be too deep
 _TEXT = PartKind.TEXT  # reading a member off its enumeration costs as much as making half an event
 _PLAIN = frozenset({"content", "role"})
@@ -108,7 +109,7 @@ class ChatDecoder:
         """A chunk with the bytes of an earlier one around its text: `repeat` says why this is enough."""
         repeat = self._repeat
         try:
-            text = loads(data[len(repeat.before) : -len(repeat.after)])
+            text = loads(data[repeat.start : repeat.stop])
         except ValueError:
             text = None
         lane = self._lanes.get(repeat.index)
@@ -121,6 +122,9 @@ class ChatDecoder:
         self._put(repeat.index, _TEXT, text)
 
     def _payload(self, data: bytes, event: str | None = None) -> None:
+        if data == _END:  # as nearly every answer has it: an exception less
+            self._done()
+            return
         try:
             chunk = loads(data)
         except ValueError:
@@ -144,7 +148,7 @@ class ChatDecoder:
     def _odd(self, data: bytes, event: str | None) -> None:
         """What is not JSON for orjson: the end mark, nothing, lone surrogates - or no JSON at all."""
         text = data.strip()
-        if text == b"[DONE]":
+        if text == _END:
             self._done()
             return
         if not text:

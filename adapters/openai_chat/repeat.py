@@ -22,11 +22,12 @@ _CHANCES = 4
 class Repeat:
     """The bytes `before` and `after` the text of the last plain chunk, and the choice that the text belongs to."""
 
-    __slots__ = ("_chances", "after", "before", "index", "used")
+    __slots__ = ("_chances", "after", "before", "index", "start", "stop", "used")
 
     def __init__(self) -> None:
         self._chances = _CHANCES
         self.before = self.after = b"\n"  # nothing was learned yet
+        self.start, self.stop = 0, 0  # where the text is in such a chunk
         self.index = -1
         self.used = False
 
@@ -50,3 +51,4 @@ class Repeat:
         probed = {**chunk, "choices": [{**choice, "delta": {**delta, "content": _PROBE}}]}
         if loads(before + dumps(_PROBE) + after) == probed:
             self.before, self.after, self.index = before, after, index
+            self.start, self.stop = len(before), -len(after)

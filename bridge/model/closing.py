@@ -11,7 +11,8 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model.events import TERMINAL, Event, MessageStatus
 
-_QUIET: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta, ev.Heartbeat})
+PIECES: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta, ev.Heartbeat})
+"""Events that open nothing and end nothing."""
 
 
 class OpenParts:
@@ -24,7 +25,7 @@ class OpenParts:
         self._parts: dict[str, None] = {}
 
     def feed(self, events: list[Event]) -> None:
-        if _QUIET.issuperset(map(type, events)):
+        if PIECES.issuperset(map(type, events)):
             return
         for event in events:
             match event:

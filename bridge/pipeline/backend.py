@@ -48,7 +48,7 @@ class Call(Protocol):
     context: Context
 
     frames: list[FrameLike]
-    """The raw frames of a stream since somebody last took them, for passthrough routes."""
+    """The raw frames that the last read brought, for passthrough routes."""
 
     whole: WireResponse | None
     """The answer, when it came in one piece."""

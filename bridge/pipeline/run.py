@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from asyncio import current_task
 from collections.abc import Sequence
 
 from bridge.codec import Losses
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
-from bridge.model.closing import OpenParts
+from bridge.model.closing import PIECES, OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import trouble
 from bridge.pipeline.backend import Backend, Call
@@ -45,6 +46,7 @@ class Run:
         self._pass: Pass | None = None
         self._opened = False
         self._refused: Failure | None = None
+        self._loop = asyncio.get_running_loop()
         self._watch: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[object] | None = None
         self._asked = 0
@@ -94,34 +96,43 @@ class Run:
         """
         if self.done:
             return []
-        try:
-            events = self._heard(await self._raw())
-        except Exception as error:
-            events = self._broken(error)
-        events = self._passed_on(events)
-        if events and type(events[-1]) in TERMINAL:
-            # Before the client sees the end: its next request must find this turn.
-            await self._keep(self.failure)
-        return events
-
-    async def _raw(self) -> list[Event]:
-        """What the backend says next, or that a limit has passed."""
-        self._reader = reader = asyncio.current_task()
+        # With its loop named, the task is one look into a dictionary; without, Python 3.11 asks the kernel who we are.
+        self._reader = reader = current_task(self._loop)
         self._asked = reader.cancelling() if reader is not None else 0
         self._waiting = time.monotonic()
         try:
             events = await (self._way.call.read() if self._opened else self._first_read())
             if self._expired is not None and (late := self._ours()) is not None:
                 # An agent may swallow its cancellation; its time is over all the same.
-                return self._late(late)
-            return events
+                events = self._late(late)
         except asyncio.CancelledError:
             late = self._ours()
             if late is None:
                 raise
-            return self._late(late)
+            events = self._late(late)
+        except Exception as error:
+            return await self._ended(self._broken(error))
         finally:
             self._reader = self._waiting = None
+        way = self._way
+        if way.plain and PIECES.issuperset(map(type, events)):
+            # Most of all batches.
+            if way.said is not None:
+                way.said.feed(events)
+            return events
+        try:
+            events = self._heard(events)
+        except Exception as error:
+            events = self._broken(error)
+        return await self._ended(events)
+
+    async def _ended(self, events: list[Event]) -> list[Event]:
+        """The batch, passed on; the conversation is kept when it is the last one."""
+        events = self._passed_on(events)
+        if events and type(events[-1]) in TERMINAL:
+            # Before the client sees the end: its next request must find this turn.
+            await self._keep(self.failure)
+        return events
 
     def _heard(self, events: list[Event]) -> list[Event]:
         """What the backend said, as the client is shown it."""
@@ -218,9 +229,12 @@ class Run:
             if way.backend.breaker is not None and not way.asks_nobody:
                 self._pass = way.backend.breaker.admit()
             await way.call.open()
-            events = await way.call.read()
+            call = way.call
+            events = await call.read()
             while _CONTENT_OR_END.isdisjoint(map(type, events)):
-                events += await way.call.read()
+                frames = call.frames
+                events += await call.read()
+                call.frames = [*frames, *call.frames]
             return events
         except BridgeError as error:
             return [self._head, RunFailed(error.failure)]

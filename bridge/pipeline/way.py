@@ -44,6 +44,8 @@ class Way:
         self.request = context.request if self.names is None else self.names.request
         self.turn = turn
         self.said = Folder() if turn is not None else None
+        # Pieces of open parts pass as they are: stages may hold them back, names stand in other events.
+        self.plain = not self.stages
         self.head = RunStarted(info.run_id, info.shown_thread or info.thread_id, None, info.created_at)
         self.call: Call = self._first_call()
 

@@ -26,7 +26,7 @@ from bridge.pipeline import Run, failed_at_once, trouble
 from bridge.server.limits import Door
 from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.spans import spanned
-from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, request_id, response_of
+from bridge.server.wire import USER, EventStream, error_of, read_request, request_id, response_of
 from bridge.telemetry.pace import Pace
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class RunHandler:
             # It may be another backend that answers.
             context.model = shown_model(run, context)
         out = self._frames(run, encoder, events)
-        response = web.StreamResponse(headers=STREAM_HEADERS)
+        response = EventStream()
         if run.lost:
             response.headers["x-bridge-lost"] = ",".join(run.lost.names)
         watch = _Watch(http, response, encoder, self._rules)
@@ -329,20 +329,23 @@ class RunHandler:
         keep: Keep,
     ) -> None:
         """The hot path: a read, its translation, a write. Answers are kept before the client sees their end."""
-        while True:
-            if run.done:
-                await keep()
-            if out:
+        clock, pace, begun = time.monotonic, watch.pace, False
+        while not run.done:
+            if out or not begun:
+                begun = True
                 report.sent += len(out)
-                watch.writing()
+                watch.blocked = clock()
                 await response.write(out)
-            if run.done:
-                break
-            watch.waiting()
+            watch.silent = asked = clock()
+            watch.blocked = None
             events = await run.read()
-            watch.busy()
+            pace.add(clock() - asked)
+            watch.silent = None
             out = self._frames(run, encoder, events)
-        await response.write_eof()
+        await keep()
+        report.sent += len(out)
+        watch.blocked = clock()
+        await response.write_eof(out)
 
     def _frames(self, run: Run, encoder: Encoder, events: list[Event]) -> bytes:
         frames = encoder.encode(events)
@@ -350,7 +353,7 @@ class RunHandler:
             frames += encoder.close()
         if self._route.passthrough and run.call.whole is None and (run.failure is None or run.call.wire_ended):
             # The backend's own bytes; ours only for a failure that did not stand on its wire.
-            frames, run.call.frames = run.call.frames, []
+            frames = run.call.frames
         return sse.join(frames)
 
     def _last_words(self, run: Run, report: Report) -> list[Event] | None:
@@ -363,8 +366,7 @@ class RunHandler:
         """Ends an open stream; where even that fails, the connection is cut, so that nobody waits."""
         try:
             async with asyncio.timeout(1):
-                await response.write(sse.join([*encoder.encode(words), *encoder.close()]))
-                await response.write_eof()
+                await response.write_eof(sse.join([*encoder.encode(words), *encoder.close()]))
         except Exception as error:
             log.debug("farewell", exc_info=error)
             if http.transport is not None:
@@ -417,6 +419,8 @@ class _Watch:
 
     Silence while the backend thinks: writes what keeps the connection warm. A write that does not end because the
     client does not read: cuts the connection, for each such client holds a backend busy.
+
+    The pump notes since when (monotonic) the backend is waited for, in `silent`, or the client, in `blocked`.
     """
 
     def __init__(self, http: web.Request, response: web.StreamResponse, encoder: Encoder, rules: Rules) -> None:
@@ -425,9 +429,8 @@ class _Watch:
         self._encoder = encoder
         self._rules = rules
         self.pace = Pace()
-        self._asked = 0.0
-        self._silent: float | None = None
-        self._blocked: float | None = None
+        self.silent: float | None = None
+        self.blocked: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         limits = [limit for limit in (rules.keepalive, rules.slow_reader) if limit]
@@ -435,38 +438,25 @@ class _Watch:
         if self._every:
             self._timer = asyncio.get_running_loop().call_later(self._every, self._look)
 
-    def waiting(self) -> None:
-        """From now on the backend is waited for."""
-        self._asked = self._silent = time.monotonic()
-        self._blocked = None
-
-    def busy(self) -> None:
-        self.pace.add(time.monotonic() - self._asked)
-        self._silent = None
-
-    def writing(self) -> None:
-        """From now on the client is waited for."""
-        self._blocked = time.monotonic()
-
     def _look(self) -> None:
         now, rules = time.monotonic(), self._rules
-        if rules.slow_reader and self._blocked is not None and now - self._blocked >= rules.slow_reader:
+        if rules.slow_reader and self.blocked is not None and now - self.blocked >= rules.slow_reader:
             if self._http.transport is not None:
                 self._http.transport.abort()
             return
         due = [self._every or 1.0]
-        if rules.keepalive and self._silent is not None:
-            left = self._silent + rules.keepalive - now
+        if rules.keepalive and self.silent is not None:
+            left = self.silent + rules.keepalive - now
             if left <= 0 and (self._task is None or self._task.done()):
                 self._task = asyncio.get_running_loop().create_task(self._beat())
-                self._silent = now
+                self.silent = now
             else:
                 due.append(max(left, 0.02))
         self._timer = asyncio.get_running_loop().call_later(min(due), self._look)
 
     async def _beat(self) -> None:
         frames = self._encoder.encode([Heartbeat()])
-        if not frames or self._silent is None:
+        if not frames or self.silent is None:
             return
         try:
             await self._response.write(sse.join(frames))

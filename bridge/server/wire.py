@@ -29,6 +29,15 @@ STREAM_HEADERS = {
 }
 
 
+class EventStream(web.StreamResponse):
+    """A stream of events. Its head goes out with its first bytes, in one write: each one costs a call of the kernel."""
+
+    _send_headers_immediately = False  # aiohttp's own switch, as for its `Response`; unknown to it, two writes again
+
+    def __init__(self) -> None:
+        super().__init__(headers=STREAM_HEADERS)
+
+
 def request_id(http: web.Request, new: str | None = None) -> str:
     """The client's own id when it is well formed, else `new` or one made here; the same for the whole request."""
     known = http.get(REQUEST_ID)

@@ -311,10 +311,10 @@ class GrpcCall:
         assert session is not None, "read() after close()"
         due = self._machine.due
         messages = await session.batch(None if due is None else max(0.0, due - time.monotonic()))
+        self.frames = [*(messages or ())]
         if messages is None:
             events = self._machine.close(session.ended)
         elif messages:
-            self.frames += messages
             events = self._machine.feed(messages, time.monotonic())
         else:
             events = self._machine.wake(time.monotonic())

@@ -325,16 +325,11 @@ class HttpCall:
             data = await response.content.readany()
             if self._stream is None:
                 self._stream = _looks_like_stream(response, data)
-            if not self._stream:
-                data += await _bounded(response, self._backend.max_event - len(data))
-                events = self._whole(response, data)
-            elif data:
-                frames = self._splitter.feed(data)
-                self.frames += frames
+            if data and self._stream:
+                self.frames = frames = self._splitter.feed(data)
                 events = self._decoder.feed(frames)
-            else:
-                frames = self._splitter.close()
-                self.frames += frames
+            elif self._stream:
+                self.frames = frames = self._splitter.close()
                 events = self._decoder.feed(frames)
                 self._mark(events)
                 self._asked = False
@@ -342,13 +337,19 @@ class HttpCall:
                     events += self._decoder.close()
                     self._over = True
                 return events
+            else:
+                data += await _bounded(response, self._backend.max_event - len(data))
+                events = self._whole(response, data)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
             error.__traceback__ = None
+            self.frames = []
             return [*self._unread(response), *self.fail(broken_off(error))]
         except BackendError as error:
+            self.frames = []
             return self.fail(error.failure)
-        self._mark(events)
+        if events and type(events[-1]) in TERMINAL:
+            self._mark(events)
         return events
 
     def _unread(self, response: aiohttp.ClientResponse) -> list[Event]:

@@ -154,8 +154,7 @@ class QueuedCall:
             data, ended, self._broke = unread(response), True, True
         self._came += len(data)
         # What is incomplete when a stream ends is left: it comes again, whole.
-        frames = self._run.fresh(self._splitter.feed(data)) if data else []
-        self.frames += frames
+        frames = self.frames = self._run.fresh(self._splitter.feed(data)) if data else []
         if frames:
             self._tries = 0
         if ended:

@@ -125,9 +125,8 @@ class WatchedCall:
 
     async def read(self) -> list[Event]:
         call = self._call
-        before = len(call.frames)
         events = await call.read()
-        for frame in call.frames[before:]:
+        for frame in call.frames:
             self._trace.say("frame", text=_text(sse.join([frame])))
         if call.whole is not None:
             self._trace.say("whole", text=_text(call.whole.body))

@@ -1,0 +1,118 @@
+"""What a stream costs in calls of the kernel, counted: one write for each read of the backend, none beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp.http_writer import StreamWriter
+
+from bridge.engine import Bridge
+from bridge.model import Message, Request, Text
+from tests.server.harness import Exchange, fake_backend, post, serving
+
+NOTHING_KEPT = {"stores": {"history": "off"}}
+ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+
+
+def config(url: str) -> dict[str, Any]:
+    return {
+        "backends": {"it": {"dialect": "openai-chat", "url": url}},
+        "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
+    }
+
+
+def chunk(text: str) -> bytes:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+    return b"data: " + orjson.dumps({"id": "c", "model": "m", "choices": [choice]}) + b"\n\n"
+
+
+END = b'data: {"id":"c","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What the server handed to its transports; the client in this process writes nothing but its request."""
+    seen: list[bytes] = []
+    one, many = StreamWriter._write, StreamWriter._writelines
+
+    def note(data: bytes) -> None:
+        if not data.startswith(b"POST "):
+            seen.append(data)
+
+    def _write(self: StreamWriter, data: Any) -> None:
+        note(bytes(data))
+        one(self, data)
+
+    def _writelines(self: StreamWriter, pieces: Any) -> None:
+        note(b"".join(pieces))
+        many(self, pieces)
+
+    monkeypatch.setattr(StreamWriter, "_write", _write)
+    monkeypatch.setattr(StreamWriter, "_writelines", _writelines)
+    return seen
+
+
+async def test_a_stream_that_comes_in_one_read_goes_out_in_one_write(writes: list[bytes]) -> None:
+    async with fake_backend() as backend, serving(config(backend.url)) as base:
+        backend.streams(chunk("Hel") + chunk("lo") + END)
+        assert (await post(f"{base}/v1/chat/completions", ASK)).body.endswith(b"data: [DONE]\n\n")
+    (whole,) = writes
+    assert whole.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert whole.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+async def test_every_read_is_one_write(writes: list[bytes]) -> None:
+    """A token that comes alone goes out at once and alone; the end of the body goes with the last event."""
+    came: asyncio.Queue[bytes] = asyncio.Queue()
+    words = [f"word{n} " for n in range(5)]
+
+    async def paced(exchange: Exchange) -> None:
+        await exchange.head()
+        for word in words:
+            await exchange.send(chunk(word))
+            while word.encode() not in await came.get():
+                pass
+        await exchange.send(END)
+        await exchange.end()
+
+    async with (
+        fake_backend() as backend,
+        serving(config(backend.url)) as base,
+        aiohttp.ClientSession() as session,
+    ):
+        backend.plays(paced)
+        async with session.post(f"{base}/v1/chat/completions", json=ASK) as response:
+            async for piece in response.content.iter_any():
+                came.put_nowait(piece)
+    assert [word for word in words for data in writes if word.encode() in data] == words
+    assert len(writes) == len(words) + 1
+    assert writes[-1].endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+async def test_a_run_holds_the_bytes_of_its_last_read_alone() -> None:
+    """A long stream must not grow in memory, though passthrough routes want the bytes as they came."""
+    taken: asyncio.Queue[None] = asyncio.Queue()
+    words = [f"word{n} " for n in range(5)]
+
+    async def paced(exchange: Exchange) -> None:
+        await exchange.head()
+        for word in words:
+            await exchange.send(chunk(word))
+            await taken.get()
+        await exchange.send(END)
+        await exchange.end()
+
+    async with fake_backend() as backend, Bridge.from_config({**config(backend.url), **NOTHING_KEPT}) as bridge:
+        backend.plays(paced)
+        run = await bridge.run(bridge.route(), Request([Message("user", [Text("hi")])], stream=True))
+        held = []
+        while not run.done:
+            await run.read()
+            held.append(len(run.call.frames))
+            taken.put_nowait(None)
+        await run.close()
+    assert held == [1, 1, 1, 1, 1, 2]
