@@ -22,10 +22,11 @@ _CHANCES = 4
 class Repeat:
     """The bytes `before` and `after` the text of the last plain chunk, and the choice that the text belongs to."""
 
-    __slots__ = ("_chances", "after", "before", "index", "start", "stop", "used")
+    __slots__ = ("_chances", "_met", "after", "before", "index", "start", "stop", "used")
 
     def __init__(self) -> None:
         self._chances = _CHANCES
+        self._met = False
         self.before = self.after = b"\n"  # nothing was learned yet
         self.start, self.stop = 0, 0  # where the text is in such a chunk
         self.index = -1
@@ -33,6 +34,9 @@ class Repeat:
 
     def learn(self, data: bytes, chunk: dict[str, Any]) -> None:
         """Takes note of a chunk that was read in full and whose last choice held nothing but a text."""
+        if not self._met:
+            self._met = True  # short answers have one such chunk, and nothing is gained with it
+            return
         if not self._chances or len(data) > _LONGEST or chunk.get("usage"):
             return
         choice, *others = chunk["choices"]

@@ -91,7 +91,24 @@ def _thread_id(body: Node, wire: WireRequest) -> str | None:
     return wire.headers.get("x-session-id") or None
 
 
+_SAMPLING = frozenset(
+    {
+        "max_completion_tokens",
+        "max_tokens",
+        "temperature",
+        "top_p",
+        "stop",
+        "seed",
+        "n",
+        "frequency_penalty",
+        "presence_penalty",
+    }
+)
+
+
 def _sampling(body: Node) -> Sampling:
+    if _SAMPLING.isdisjoint(body.value):
+        return Sampling()
     longest = body.integer("max_completion_tokens")
     older = body.integer("max_tokens")
     return Sampling(

@@ -58,11 +58,11 @@ class Route:
     tools_at: Backend | None = None
     """The backend where these are, when it is one; it is opened and closed with the others."""
     max_tool_rounds: int = 8
+    surface: Surface = field(init=False)
+    """The endpoints of the dialect that this route has."""
 
-    @property
-    def surface(self) -> Surface:
-        """The endpoints of the dialect that this route has."""
-        return served(self.dialect.surface, self.durable)
+    def __post_init__(self) -> None:
+        self.surface = served(self.dialect.surface, self.durable)
 
     def serves(self, operation: Operation) -> bool:
         """Whether one of its endpoints is for this."""

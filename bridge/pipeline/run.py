@@ -48,6 +48,7 @@ class Run:
         self._refused: Failure | None = None
         self._loop = asyncio.get_running_loop()
         self._watch: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
         self._reader: asyncio.Task[object] | None = None
         self._asked = 0
         self._waiting: float | None = None
@@ -306,11 +307,13 @@ class Run:
     # looks whether a limit has passed; when one has, it cancels the waiting read, which takes the cancellation back.
 
     def _set_watch(self) -> None:
-        self._stop_watch()
+        """Sees to it that somebody looks when the next limit passes; who comes before that sets it anew."""
         due = self._due()
-        if due is not None:
-            delay = max(0.02, due - time.monotonic())
-            self._watch = asyncio.get_running_loop().call_later(delay, self._look)
+        if due is None or (self._watch is not None and self._looks_at <= due):
+            return
+        self._stop_watch()
+        self._looks_at = due
+        self._watch = self._loop.call_later(max(0.02, due - time.monotonic()), self._look)
 
     def _due(self) -> float | None:
         """When the next limit passes, in monotonic seconds. Only waiting for the backend counts as its silence."""
@@ -327,6 +330,7 @@ class Run:
     def _look(self) -> None:
         """The timer: gives the backend up when a limit has passed, else comes back when the next one does."""
         due = self._due()
+        self._watch = None
         if due is None or self.done:
             return
         if due > time.monotonic():
@@ -336,7 +340,8 @@ class Run:
             self._expired = self._lateness(due)
             self._reader.cancel()
         # A busy reader, or an agent that does not let go, is looked at again.
-        self._watch = asyncio.get_running_loop().call_later(1.0, self._look)
+        self._looks_at = time.monotonic() + 1.0
+        self._watch = self._loop.call_later(1.0, self._look)
 
     def _lateness(self, due: float) -> Failure:
         limits = self.backend.timeouts

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -170,7 +170,7 @@ class RunHandler:
     async def _serve(self, http: web.Request) -> web.StreamResponse:
         """The request's answer. Whatever goes wrong before the stream began is one in the dialect's shape."""
         route = self._route
-        run_id = uuid.uuid4().hex
+        run_id = token_hex(16)
         report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self._bridge.metrics)
         context = Context(run_id, None, time.time(), route.options, lost=Losses())
         with spanned(self._bridge.tracing, http, report):

@@ -279,10 +279,12 @@ async def test_what_arrived_before_a_reset_is_delivered(monkeypatch: pytest.Monk
     assert b'"wrong"' in reply.body
 
 
-async def test_broken_answers_leave_no_cycles() -> None:
+@pytest.mark.parametrize("begun", [True, False])
+async def test_broken_answers_leave_no_cycles(begun: bool) -> None:
     async def script(exchange: Exchange) -> None:
-        await exchange.head()
-        await exchange.send(SAID)
+        if begun:
+            await exchange.head()
+            await exchange.send(SAID)
         exchange.reset()
 
     def calls() -> int:
@@ -296,7 +298,10 @@ async def test_broken_answers_leave_no_cycles() -> None:
         try:
             for _ in range(10):
                 await post(f"{base}/toy/ask", {"ask": "x"})
-            assert calls() <= 1
+            # The ends of the client's connections may still have to be noticed; a cycle would stay.
+            async with asyncio.timeout(10):
+                while calls() > 1:
+                    await asyncio.sleep(0.01)
         finally:
             gc.enable()
 

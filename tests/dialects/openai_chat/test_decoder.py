@@ -565,7 +565,7 @@ def test_finish_error_without_words_fails() -> None:
 
 def test_a_repeated_chunk_is_read_by_its_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = dialect.decoder(back())
-    decoder.feed([json.dumps(chunk({"content": "a"})).encode()])
+    decoder.feed([json.dumps(chunk({"content": "a"})).encode()] * 2)
     monkeypatch.setattr(decoder, "_chunk", None)
     events = decoder.feed([json.dumps(chunk({"content": text})).encode() for text in ("b", "\u00e9\\", '"')])
     assert [e.text for e in events if isinstance(e, TextDelta)] == ["b", "\u00e9\\", '"']
@@ -579,14 +579,14 @@ def test_what_only_looks_like_a_repeated_chunk_is_read_in_full(middle: bytes) ->
     first = b'{"choices":[{"index":0,"delta":{"content":"a"}}]}'
     odd = first.replace(b'"a"', middle)
     alone = fold(decode_chunks(odd))
-    assert fold(decode_chunks(first, odd)).text == "a" + alone.text
+    assert fold(decode_chunks(first, first, odd)).text == "aa" + alone.text
 
 
 def test_another_content_is_not_taken_for_the_text() -> None:
     one = b'{"choices":[{"index":0,"x":{"content":"s"},"delta":{"content":"a"}}],"model":"\\"content\\":\\"z\\""}'
     twice = b'{"choices":[{"index":0,"delta":{"content":"s","content":"a"}}]}'
     for data in (one, twice):
-        assert fold(decode_chunks(data, data, data.replace(b'"s"', b'"t"'))).text == "aaa"
+        assert fold(decode_chunks(data, data, data, data.replace(b'"s"', b'"t"'))).text == "aaaa"
 
 
 def test_what_stands_beside_a_repeated_text_is_not_overlooked() -> None:
@@ -596,13 +596,13 @@ def test_what_stands_beside_a_repeated_text_is_not_overlooked() -> None:
         return {**chunk({"content": text} if text else {}), **top}
 
     usages = [{"prompt_tokens": n, "completion_tokens": 1} for n in (1, 2)]
-    found = read(told("a", usage=usages[0]), told(None, usage=usages[1]), told("b", usage=usages[0])).usage
+    found = read(told("."), told("a", usage=usages[0]), told(None, usage=usages[1]), told("b", usage=usages[0])).usage
     assert found is not None
     assert found.input == 1
-    events = decode_chunks(told("a"), *[told(t, citations=[n]) for t, n in (("b", 1), (None, 2), ("c", 1))])
+    events = decode_chunks(told("."), told("a"), *[told(t, citations=[n]) for t, n in (("b", 1), (None, 2), ("c", 1))])
     assert [e.value["chunk"]["citations"] for e in events if isinstance(e, Raw)] == [[1], [2], [1]]
-    odds = [told(None), told("a"), told("b")]
-    for odd in odds:
+    odds = [told("."), told(None), told("a"), told("b")]
+    for odd in odds[1:]:
         odd["choices"][0]["logprobs"] = {"content": [1]}
     assert sum(bool(e.extras) for e in decode_chunks(*odds)[1:] if isinstance(e, TextDelta)) == 2
 
