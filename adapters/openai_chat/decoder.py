@@ -411,6 +411,8 @@ class ChatDecoder:
 
 
 def _unknown(chunk: dict[str, Any]) -> dict[str, Any]:
+    if _CHUNK_KEYS.issuperset(chunk):
+        return {}
     return without_empty({k: v for k, v in chunk.items() if k not in _CHUNK_KEYS and k != "error"})
 
 

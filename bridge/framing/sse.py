@@ -52,7 +52,7 @@ class Splitter:
         self._cr = False
         self._started = False
         # Whether what comes next begins an event.
-        self._clean = False
+        self._clean = True
         self._limit = max_event
         self._excess: BackendError | None = None
 
@@ -63,6 +63,7 @@ class Splitter:
             # Whole events of one line each, as most reads are: where no other line end is in between, that is all.
             plain = chunk[6:-2].split(b"\n\ndata: ")
             if chunk.count(b"\n") == 2 * len(plain) and b"\r" not in chunk:
+                self._started = True
                 return plain  # type: ignore[return-value]
         out = self._feed(chunk)
         self._clean = self._started and not (self._rest or self._data or self._cr or self._name or self._id)

@@ -31,13 +31,18 @@ class Sequencer:
         self._held_ends: dict[str, Event] = {}
 
     def feed(self, events: list[Event]) -> list[Event]:
-        """Deltas alone, with nothing waiting, pass untouched: the common case costs one set operation."""
-        if not self._waiting and _DELTAS.issuperset(map(type, events)):
+        """With nothing waiting, deltas alone pass untouched; so does all else while no part has to be put in order."""
+        if not self._waiting and (_DELTAS.issuperset(map(type, events)) or self._is_free(events)):
             return events
         out: list[Event] = []
         for event in events:
             self._one(event, out)
         return out
+
+    def _is_free(self, events: list[Event]) -> bool:
+        """Whether none of the parts that are put in order is open, or begins."""
+        kinds = self._kinds
+        return self._open is None and not any(type(e) is ev.PartStarted and e.kind in kinds for e in events)
 
     def _one(self, event: Event, out: list[Event]) -> None:
         match event:
