@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.model import PartKind
-from bridge.model.builder import mend
+from bridge.model.surrogates import mend
 
 from .calls import CALLS, OUTPUTS
 from .merge import MEDIA_FIELDS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.model import Builder, PartKind
-from bridge.model.builder import mend
+from bridge.model.surrogates import mend
 
 from .calls import CALLS, OUTPUTS, arguments_of, call_of, origin_of, result_of
 from .contents import part_of

@@ -15,6 +15,7 @@ import orjson
 
 from bridge.codec.wire import WireRequest
 from bridge.errors import ErrorCode, RequestError
+from bridge.model.surrogates import mend
 
 loads = orjson.loads
 """The fast path. Raises `ValueError` (orjson.JSONDecodeError) for everything it refuses."""
@@ -39,8 +40,6 @@ def mended(value: Any, pieces: Collection[str] = ()) -> Any:
 
     `pieces`: members that are left as they are, being pieces of a text whose halves the builder joins.
     """
-    from bridge.model.builder import mend
-
     if isinstance(value, str):
         return mend(value)
     if isinstance(value, list):
@@ -95,8 +94,6 @@ def dumps(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        from bridge.model.builder import mend
-
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return mend(text).encode()
 

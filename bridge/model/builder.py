@@ -14,45 +14,13 @@ Keys are the decoder's own names for messages and parts (an index, a wire id); t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
+from bridge.model.open_part import OpenMessage, OpenPart
 from bridge.model.parts import Extras, Origin, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
-
-_MAKERS: dict[PartKind, Callable[[str, str, Extras | None], Event]] = {
-    PartKind.TEXT: ev.TextDelta,
-    PartKind.REFUSAL: ev.TextDelta,
-    PartKind.REASONING: ev.ReasoningDelta,
-    PartKind.TOOL_CALL: ev.ArgsDelta,
-}
-_REPLACEMENT = "\ufffd"
-
-
-@dataclass(slots=True)
-class _Message:
-    key: Hashable
-    id: str
-    choice: int
-    parts: int = 0
-    ended: bool = False
-    reason: FinishReason | None = None
-    open: dict[Hashable, None] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class OpenPart:
-    """A part that is or was open. `make` builds its deltas; it is swapped while half a surrogate pair is held."""
-
-    id: str
-    kind: PartKind
-    message: _Message
-    make: Callable[[str, str, Extras | None], Event]
-    call_id: str | None = None
-    ended: bool = False
-    held: str = ""
 
 
 class _Closed(list[Event]):
@@ -75,7 +43,7 @@ class Builder:
         self._out: list[Event] = []
         self._last: list[Event] = []
         self._started = False
-        self._messages: dict[Hashable, _Message] = {}
+        self._messages: dict[Hashable, OpenMessage] = {}
         self._ids: set[str] = set()
         self._parts: dict[Hashable, OpenPart] = {}
         self._flows: dict[Hashable, OpenPart] = {}
@@ -145,7 +113,7 @@ class Builder:
         while chosen in self._ids:
             chosen = self._make_id("msg")
         self._ids.add(chosen)
-        self._messages[key] = _Message(key, chosen, choice)
+        self._messages[key] = OpenMessage(key, chosen, choice)
         self._out.append(ev.MessageStarted(chosen, role, name, choice, extras))
         return chosen
 
@@ -219,8 +187,8 @@ class Builder:
     def ragged(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
         """As `delta`, for text that may hold lone surrogates: halves in two pieces are joined, others replaced."""
         part = self._parts.get(key)
-        if part is not None and text:
-            self._ragged(part, text, extras)
+        if part is not None and text and (delta := part.ragged(text, extras)) is not None:
+            self._out.append(delta)
 
     def end_part(
         self,
@@ -247,7 +215,8 @@ class Builder:
         part = self._flows.get(message)
         if part is None or part.kind is not kind:
             part = self._switch(message, kind)
-        self._ragged(part, text, extras)
+        if (delta := part.ragged(text, extras)) is not None:
+            self._out.append(delta)
 
     def end_flow(self, message: Hashable, *, signature: str | None = None, redacted: str | None = None) -> None:
         """Ends what flows in message `message`, if anything does."""
@@ -412,7 +381,7 @@ class Builder:
             call_id = call_id or self._make_id("call")
             name = name or ""
             self._pending[message.choice, call_id] = None
-        part = OpenPart(chosen, kind, message, _MAKERS[kind], call_id)
+        part = OpenPart(chosen, kind, message, call_id)
         self._out.append(ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras))
         return part
 
@@ -440,34 +409,7 @@ class Builder:
     ) -> None:
         if part.ended:
             return
-        if part.held:
-            self._out.append(_MAKERS[part.kind](part.id, _REPLACEMENT, None))
-            part.held = ""
+        if (rest := part.rest()) is not None:
+            self._out.append(rest)
         part.ended = True
         self._out.append(ev.PartEnded(part.id, signature, redacted, extras))
-
-    def _ragged(self, part: OpenPart, text: str, extras: Extras | None) -> None:
-        """Joins a high surrogate that ended one piece with the low one that begins the next.
-
-        While a half is held, `part.make` is swapped, so that the ordinary path pays nothing for this.
-        """
-        text = part.held + text
-        part.held = ""
-        part.make = _MAKERS[part.kind]
-        if "\ud800" <= text[-1:] <= "\udbff":
-            part.held, text = text[-1], text[:-1]
-
-            def resume(part_id: str, more: str, more_extras: Extras | None) -> Event:
-                joined = mend(part.held + more)
-                part.held = ""
-                part.make = _MAKERS[part.kind]
-                return part.make(part_id, joined, more_extras)
-
-            part.make = resume
-        if text:
-            self._out.append(_MAKERS[part.kind](part.id, mend(text), extras))
-
-
-def mend(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD, so that it is valid Unicode."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -22,6 +22,7 @@ from bridge.model.parts import (
     ToolResult,
     url_of,
 )
+from bridge.model.surrogates import mend
 
 
 def as_text(part: Part) -> str:
@@ -72,7 +73,5 @@ def json_text(value: object) -> str:
         return orjson.dumps(value).decode()
     except (TypeError, ValueError):
         import json
-
-        from bridge.model.builder import mend
 
         return mend(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))

@@ -42,7 +42,7 @@ from bridge.model import (
     fold,
     verify,
 )
-from bridge.model.builder import mend
+from bridge.model.surrogates import mend
 from tests.strategies import answers
 
 

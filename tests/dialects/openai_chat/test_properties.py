@@ -17,7 +17,7 @@ from bridge.codec import Outline, WireRequest, WireResponse, outline, project
 from bridge.errors import BridgeError, RequestError
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, fold, verify
-from bridge.model.builder import mend
+from bridge.model.surrogates import mend
 
 from . import strategies as our
 from .helpers import back, decode, encode, front

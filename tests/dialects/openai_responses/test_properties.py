@@ -13,7 +13,7 @@ from adapters.openai_responses import dialect
 from bridge.codec import Outline, WireResponse, outline, project
 from bridge.errors import BridgeError, RequestError
 from bridge.model import Event, RunFailed, fold, verify
-from bridge.model.builder import mend
+from bridge.model.surrogates import mend
 from tests.strategies import answers, json_values, requests, texts
 
 from .helpers import assembled, back, decode, decode_events, emitted, encode, frames, front, parse, request, sent

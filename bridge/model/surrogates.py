@@ -1,0 +1,15 @@
+"""Halves of characters: JSON text may carry a lone surrogate, UTF-8 may not."""
+
+from __future__ import annotations
+
+REPLACEMENT = "\ufffd"
+
+
+def mend(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD, so that it is valid Unicode."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def begins_pair(text: str) -> bool:
+    """Whether the text ends in the first half of a character, whose second half may be in the next piece."""
+    return "\ud800" <= text[-1:] <= "\udbff"
