@@ -11,7 +11,9 @@ import os
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 
+from bridge.cli.progress import Progress
 from bridge.codec import Dialect, registry
 from bridge.engine import LIBRARY
 from bridge.model import (
@@ -95,10 +97,11 @@ class _Conversation:
         run = Run(Way(request, self.backend, LIBRARY, CallInfo(uuid.uuid4().hex, self._thread, 0.0)))
         folder, shown = Folder(), _Screen()
         try:
-            while not run.done:
-                events = await run.read()
-                folder.feed(events)
-                shown.show(events)
+            async with shown.waiting():
+                while not run.done:
+                    events = await run.read()
+                    folder.feed(events)
+                    shown.show(events)
         finally:
             await run.close()
         shown.end(folder.answer)
@@ -109,13 +112,19 @@ class _Conversation:
 
 
 class _Screen:
-    """What comes, as it comes."""
+    """What comes, as it comes; and between two lines, on a terminal, for how long nothing came."""
 
     def __init__(self) -> None:
+        self._progress = Progress()
+        self._between = True
+        self._same = sys.stdout.isatty()
         self._calls: dict[str, None] = {}
         self._thoughts: dict[str, None] = {}
         self._dim = "\x1b[2m" if sys.stderr.isatty() else ""
         self._plain = "\x1b[0m" if self._dim else ""
+
+    def waiting(self) -> AbstractAsyncContextManager[None]:
+        return self._progress.waiting(lambda: self._between)
 
     def show(self, events: list[Event]) -> None:
         for event in events:
@@ -125,7 +134,7 @@ class _Screen:
     def _one(self, event: Event) -> None:
         match event:
             case TextDelta():
-                sys.stdout.write(event.text)
+                self._answer(event.text)
             case ReasoningDelta() | ArgsDelta():
                 self._aside(event.text)
             case PartStarted(kind=PartKind.REASONING):
@@ -141,16 +150,27 @@ class _Screen:
             case ToolResulted():
                 self._aside(f"[result] {result_text(event.parts)}\n")
             case ContentAdded():
-                sys.stdout.write(f"\n{as_text(event.part)}\n")
+                self._answer(f"\n{as_text(event.part)}\n")
             case RunFailed():
                 self._aside(f"\n[{event.error.code}] {event.error.message}\n")
             case _:
                 pass
 
+    def _answer(self, text: str) -> None:
+        self._told(text, self._same)
+        sys.stdout.write(text)
+
     def _aside(self, text: str) -> None:
+        self._told(text, True)
         sys.stdout.flush()
         sys.stderr.write(f"{self._dim}{text}{self._plain}")
         sys.stderr.flush()
+
+    def _told(self, text: str, seen: bool) -> None:
+        """Something is written now; `seen` on the terminal where waiting is told, whose cursor it moves."""
+        self._progress.rest()
+        if seen and text:
+            self._between = text.endswith("\n")
 
     def end(self, answer: Answer) -> None:
         sys.stdout.write("\n")

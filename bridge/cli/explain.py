@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
 
@@ -29,25 +29,39 @@ Row = tuple[str, str, str]
 
 
 class Explanation:
-    """The three columns of one translation. `failed`: there is no translation, and the rows say why."""
+    """The three columns of one translation. `failed`: there is none, as the rows say; known after the last line."""
 
-    def __init__(self, data: bytes, source: str, target: str, what: str) -> None:
-        """`what` is stream, request or response. Raises `ConfigError` for an unknown dialect."""
+    def __init__(
+        self, data: bytes, source: str, target: str, what: str, done: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """`what` is stream, request or response. Raises `ConfigError` for an unknown dialect.
+
+        `done` is called with the number of bytes of a stream that were explained, after each frame.
+        """
+        self._done = done
         self.failed = False
         self._title = f"dialect-bridge {__version__}: translate --from {source} --to {target} --what {what}"
         self._heads = (source, "events" if what != "request" else "request", target)
         self._source: Dialect = registry.get(source)
         self._translator = Translator(source, target, run_id=_RUN)
         rows = {"stream": self._stream, "request": self._request, "response": self._response}[what]
-        self._rows = list(rows(data))
+        self._rows = rows(data)
 
     def text(self, width: int) -> str:
-        """All of it in lines of at most `width` columns of a terminal, as far as three readable columns allow."""
+        """All of it, which can be had once."""
+        return "".join(self.lines(width))
+
+    def lines(self, width: int) -> Iterator[str]:
+        """Lines of at most `width` columns of a terminal, as far as three readable columns allow, as they are made."""
         column = max(_NARROWEST, (width - 2 * len(_GAP)) // 3)
-        lines = [self._title, "", *_lines(self._heads, column), *_lines(("-" * column,) * 3, column)]
+        rule = ("-" * column,) * 3
+        for line in (self._title, "", *_lines(self._heads, column), *_lines(rule, column)):
+            yield f"{line}\n"
         for row in self._rows:
-            lines += [*_lines(row, column), *_lines(("", "", ""), column)]
-        return "\n".join([*lines, *self._lost()]) + "\n"
+            for line in (*_lines(row, column), *_lines(("", "", ""), column)):
+                yield f"{line}\n"
+        for line in self._lost():
+            yield f"{line}\n"
 
     def _lost(self) -> Iterator[str]:
         yield "lost:" if self._translator.lost else "lost: nothing"
@@ -59,8 +73,11 @@ class Explanation:
     def _stream(self, data: bytes) -> Iterator[Row]:
         """A row for each frame, as if each had come in a read of its own, and one for the end."""
         reading = self._reading()
+        explained = 0
         for frame in _frames(data):
             yield _wire(frame), pretty(reading.feed(frame)), _wire(self._translator.feed(frame))
+            explained += len(frame)
+            self._done(explained)
         yield "(end of input)", pretty(reading.close()), _wire(self._translator.close())
 
     def _request(self, data: bytes) -> Iterator[Row]:

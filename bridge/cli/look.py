@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+from bridge.cli.progress import Progress, amount
 from bridge.codec import Card, registry
+
+_PIECE = 2**16
+"""Bytes read from stdin at once, at most."""
 
 
 def check(args: argparse.Namespace) -> int:
@@ -59,34 +66,70 @@ def _card_json(card: Card) -> dict[str, Any]:
 
 
 def translate(args: argparse.Namespace) -> int:
-    """Translates stdin to stdout; names on stderr what was lost."""
+    """Translates stdin to stdout, a stream while it comes; names on stderr what was lost."""
     from bridge.library import Translator
 
     if args.explain:
         return _explain(args)
     translator = Translator(args.source, args.target)
-    data = sys.stdin.buffer.read()
     if args.what == "stream":
-        out = translator.feed(data) + translator.close()
-    elif args.what == "request":
-        out = translator.request(data, client=args.source)
+        for data in _pieces("translated"):
+            _write(translator.feed(data))
+        _write(translator.close())
     else:
-        out = translator.response(data)
-    sys.stdout.buffer.write(out)
-    sys.stdout.buffer.flush()
+        data = b"".join(_pieces("read"))
+        _write(translator.request(data, client=args.source) if args.what == "request" else translator.response(data))
     if translator.lost:
         print(f"lost: {', '.join(translator.lost)}", file=sys.stderr)
     return 0
+
+
+def _pieces(done: str) -> Iterator[bytes]:
+    """stdin, as it comes; tells how much is `done`."""
+    progress = _seen_apart()
+    if sys.stdin.isatty():
+        print("reading from the terminal; Ctrl-D ends the recording", file=sys.stderr)
+    count = 0
+    try:
+        while data := os.read(sys.stdin.fileno(), _PIECE):
+            yield data
+            count += len(data)
+            progress.tell(f"[{amount(count)} {done}]")
+    finally:
+        progress.clear()
+
+
+def _seen_apart() -> Progress:
+    """Progress, unless the output itself is seen on the same terminal."""
+    progress = Progress()
+    progress.on = progress.on and not sys.stdout.isatty()
+    return progress
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def _explain(args: argparse.Namespace) -> int:
     """Writes the translation in columns instead of the translated bytes."""
     from bridge.cli.explain import Explanation
 
-    explained = Explanation(sys.stdin.buffer.read(), args.source, args.target, args.what)
-    sys.stdout.buffer.write(explained.text(shutil.get_terminal_size((120, 24)).columns).encode())
+    data = b"".join(_pieces("read"))
+    progress = _seen_apart()
+    done = partial(_explained, progress, len(data))
+    explained = Explanation(data, args.source, args.target, args.what, done)
+    try:
+        for line in explained.lines(shutil.get_terminal_size((120, 24)).columns):
+            sys.stdout.buffer.write(line.encode())
+    finally:
+        progress.clear()
     sys.stdout.buffer.flush()
     return 1 if explained.failed else 0
+
+
+def _explained(progress: Progress, size: int, done: int) -> None:
+    progress.tell(f"[{amount(done)} of {amount(size)} explained]")
 
 
 def openapi(args: argparse.Namespace) -> int:

@@ -50,7 +50,7 @@ def _example(command: str) -> list[str]:
     return shlex.split(re.split(r" [<>] ", example)[0])
 
 
-@pytest.mark.parametrize("command", [c if c != "chat" else pytest.param(c) for c in COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_example_of_help_parses(command: str) -> None:
     args = _example(command)
     assert args[0] == command

@@ -51,8 +51,8 @@ def test_what_a_terminal_would_obey_is_escaped() -> None:
 
 def test_a_request_that_is_none_is_shown_with_the_reason() -> None:
     shown = Explanation(b'{"model": "m", "messages": 3}', "openai-chat", "ag-ui", "request")
-    assert shown.failed
     assert "invalid_request: messages" in shown.text(300)
+    assert shown.failed
 
 
 def test_an_unknown_dialect_is_named() -> None:
