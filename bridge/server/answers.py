@@ -19,7 +19,7 @@ from bridge.model import Request
 from bridge.pipeline.answers import Answers
 from bridge.runs import RunKey, RunPlan, run_of
 from bridge.server.durable import LogHandler
-from bridge.server.runs import Report
+from bridge.server.report import Report
 from bridge.server.wire import USER, read_request, response_of
 
 _LAST_WORDS = 10.0

@@ -31,11 +31,11 @@ from bridge.server.durable import DurableHandler
 from bridge.server.exclusive import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
 from bridge.server.heads import HeadWatch
 from bridge.server.identity import Identity, visit_of
-from bridge.server.limits import Door, Limits
+from bridge.server.limits import Door, Limits, Rules
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.queued import CancelHandler, StartHandler, SubscribeHandler
-from bridge.server.runs import Rules, RunHandler
+from bridge.server.runs import RunHandler
 from bridge.server.talks import HistoryHandler
 from bridge.server.tasks import TaskHandler, TaskStatusHandler
 from bridge.server.uploads import UploadHandlers, files_of

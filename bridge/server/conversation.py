@@ -20,7 +20,8 @@ from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, RunFailed, RunStarted
 from bridge.pipeline import Run, trouble
 from bridge.server.limits import Door, Limits
-from bridge.server.runs import Report, shown_model
+from bridge.server.report import Report
+from bridge.server.runs import shown_model
 from bridge.server.spans import spanned_turn
 
 log = logging.getLogger("bridge.grpc")

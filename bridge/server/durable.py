@@ -19,7 +19,9 @@ from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.model import Event
 from bridge.runs import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
-from bridge.server.runs import Report, Rules, RunHandler
+from bridge.server.limits import Rules
+from bridge.server.report import Report
+from bridge.server.runs import RunHandler
 from bridge.server.wire import STREAM_HEADERS, response_of
 
 log = logging.getLogger("bridge.server")

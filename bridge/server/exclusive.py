@@ -25,7 +25,8 @@ from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, R
 from bridge.pipeline import Run
 from bridge.runs import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, RunRecord, ThreadBusy
 from bridge.server.durable import DurableHandler, cursor_of
-from bridge.server.runs import Report, RunHandler
+from bridge.server.report import Report
+from bridge.server.runs import RunHandler
 from bridge.server.wire import STREAM_HEADERS, USER, read_request, response_of
 
 _PATIENCE = 30.0

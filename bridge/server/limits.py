@@ -1,4 +1,4 @@
-"""How much is served at the same time, and how often somebody may ask: for the server, each route and each user."""
+"""How much is served at the same time, how often somebody may ask, how large and how slow a request may be."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.errors import BackendError, ErrorCode
@@ -14,6 +15,16 @@ from bridge.stores import Rates, open_rates
 
 if TYPE_CHECKING:
     from bridge.config import Config, Places
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the server asks of every run. Sizes in bytes, times in seconds, None = no limit."""
+
+    max_body: int
+    body_time: float
+    keepalive: float | None
+    slow_reader: float | None
 
 
 class Gate:

@@ -17,8 +17,8 @@ from bridge.errors import ConfigError, ErrorCode, RequestError
 from bridge.framing import sse
 from bridge.runs import Cursor, Ownership, RunKey, Subscription, fingerprint
 from bridge.server.durable import LogHandler, cursor_of
-from bridge.server.limits import Door
-from bridge.server.runs import Report, Rules
+from bridge.server.limits import Door, Rules
+from bridge.server.report import Report
 from bridge.server.wire import USER, WHERE, read_request, response_of
 
 _HEADERS = {

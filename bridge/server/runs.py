@@ -10,10 +10,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -21,113 +19,18 @@ from bridge.codec import Context, Encoder, Losses, WireResponse
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.framing import sse
-from bridge.model import Event, Heartbeat, Request, UsageReported
+from bridge.model import Event, Request
 from bridge.pipeline import Run, failed_at_once, trouble
-from bridge.server.limits import Door
+from bridge.server.limits import Door, Rules
 from bridge.server.page.traces import HEADER, Trace, Traces
+from bridge.server.report import Report
 from bridge.server.spans import spanned
+from bridge.server.watch import Watch
 from bridge.server.wire import USER, EventStream, error_of, read_request, request_id, response_of
-from bridge.telemetry.pace import Pace
 
-if TYPE_CHECKING:
-    from bridge.telemetry.metrics import Metrics
-
-access = logging.getLogger("bridge.access")
 log = logging.getLogger("bridge.server")
 
 Keep = Callable[[], Awaitable[None]]
-
-
-@dataclass(slots=True)
-class Report:
-    """What the log line of a run says, and what is counted of its request. Times are seconds since the request came."""
-
-    request_id: str
-    route: str
-    front: str
-    run_id: str
-    began: float = field(default_factory=time.monotonic)
-    back: str = ""
-    tried: list[str] = field(default_factory=list)
-    status: str = ""
-    http: int = 0
-    sent: int = 0
-    lost: list[str] = field(default_factory=list)
-    first: float | None = None
-    usage: UsageReported | None = None
-    retries: int = 0
-    trace_id: str = ""
-    metrics: Metrics | None = None
-    streaming: bool = False
-    pace: Pace | None = None
-
-    def streams(self) -> None:
-        """The head of a stream was sent."""
-        self.http, self.streaming = 200, True
-        if self.metrics is not None:
-            self.metrics.stream(self.route, self.front, 1)
-
-    def of(self, run: Run) -> None:
-        """What the run itself knows of its end."""
-        self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, run.usage, run.retries
-        self.back, self.tried = run.backend.name, run.tried
-        self.ended(run.reason, run.failure)
-        if self.metrics is not None:
-            self.metrics.run(self.route, self.front, run)
-
-    def ended(self, reason: str | None, failure: Failure | None) -> None:
-        """How it came out, unless more is known already."""
-        self.status = self.status or reason or (str(failure.code) if failure else "")
-
-    def write(self) -> None:
-        """One line, at the end, whatever the end was; and what is counted."""
-        if self.metrics is not None:
-            self._count(self.metrics)
-        if not access.isEnabledFor(logging.INFO):
-            return
-        now = time.monotonic()
-        facts: dict[str, Any] = {
-            "request_id": self.request_id,
-            "run_id": self.run_id,
-            "route": self.route,
-            "front": self.front,
-            "back": self.back,
-            "http": self.http,
-            "status": self.status,
-            "total_ms": round((now - self.began) * 1000, 1),
-            "bytes": self.sent,
-        }
-        if self.first is not None:
-            facts["first_ms"] = round((self.first - self.began) * 1000, 1)
-        if self.usage is not None:
-            facts["tokens_in"], facts["tokens_out"] = self.usage.input, self.usage.output
-        if len(self.tried) > 1:
-            facts["tried"] = ",".join(self.tried)
-        if self.retries:
-            facts["retries"] = self.retries
-        if self.trace_id:
-            facts["trace_id"] = self.trace_id
-        if self.lost:
-            facts["lost"] = ",".join(self.lost)
-        access.info("run", extra={"facts": facts})
-
-    def _count(self, metrics: Metrics) -> None:
-        if self.streaming:
-            metrics.stream(self.route, self.front, -1)
-        if self.pace is not None:
-            metrics.pace(self.route, self.front, self.back, self.pace)
-        spent = time.monotonic() - self.began
-        metrics.request(self.route, self.front, self.back, self.http, self.status, spent)
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What the server asks of every run. Sizes in bytes, times in seconds, None = no limit."""
-
-    max_body: int
-    body_time: float
-    keepalive: float | None
-    slow_reader: float | None
 
 
 class RunHandler:
@@ -295,7 +198,7 @@ class RunHandler:
         response = EventStream()
         if run.lost:
             response.headers["x-bridge-lost"] = ",".join(run.lost.names)
-        watch = _Watch(http, response, encoder, self._rules)
+        watch = Watch(http, response, encoder, self._rules)
         try:
             await response.prepare(http)
             report.streams()
@@ -323,7 +226,7 @@ class RunHandler:
         run: Run,
         encoder: Encoder,
         response: web.StreamResponse,
-        watch: _Watch,
+        watch: Watch,
         out: bytes,
         report: Report,
         keep: Keep,
@@ -412,60 +315,3 @@ async def _gone(http: web.Request) -> None:
     """Returns when the client has closed its connection."""
     while (transport := http.transport) is not None and not transport.is_closing():  # noqa: ASYNC110
         await asyncio.sleep(0.25)
-
-
-class _Watch:
-    """Looks after a stream beside its pump, with one timer and none per event.
-
-    Silence while the backend thinks: writes what keeps the connection warm. A write that does not end because the
-    client does not read: cuts the connection, for each such client holds a backend busy.
-
-    The pump notes since when (monotonic) the backend is waited for, in `silent`, or the client, in `blocked`.
-    """
-
-    def __init__(self, http: web.Request, response: web.StreamResponse, encoder: Encoder, rules: Rules) -> None:
-        self._http = http
-        self._response = response
-        self._encoder = encoder
-        self._rules = rules
-        self.pace = Pace()
-        self.silent: float | None = None
-        self.blocked: float | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        limits = [limit for limit in (rules.keepalive, rules.slow_reader) if limit]
-        self._every = min(limits) if limits else None
-        if self._every:
-            self._timer = asyncio.get_running_loop().call_later(self._every, self._look)
-
-    def _look(self) -> None:
-        now, rules = time.monotonic(), self._rules
-        if rules.slow_reader and self.blocked is not None and now - self.blocked >= rules.slow_reader:
-            if self._http.transport is not None:
-                self._http.transport.abort()
-            return
-        due = [self._every or 1.0]
-        if rules.keepalive and self.silent is not None:
-            left = self.silent + rules.keepalive - now
-            if left <= 0 and (self._task is None or self._task.done()):
-                self._task = asyncio.get_running_loop().create_task(self._beat())
-                self.silent = now
-            else:
-                due.append(max(left, 0.02))
-        self._timer = asyncio.get_running_loop().call_later(min(due), self._look)
-
-    async def _beat(self) -> None:
-        frames = self._encoder.encode([Heartbeat()])
-        if not frames or self.silent is None:
-            return
-        try:
-            await self._response.write(sse.join(frames))
-        except ConnectionError:
-            # The pump learns of it by itself.
-            return
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()

@@ -11,7 +11,7 @@ from aiohttp import web
 from bridge.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from bridge.server.runs import Report
+    from bridge.server.report import Report
     from bridge.telemetry.tracing import Tracing
 
 _NONE = nullcontext()

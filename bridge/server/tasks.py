@@ -14,7 +14,8 @@ from bridge.engine import Bridge, Caller, Route
 from bridge.errors import ConfigError, RequestError
 from bridge.model import Event
 from bridge.runs import RunKey, RunState, fingerprint
-from bridge.server.runs import Report, RunHandler
+from bridge.server.report import Report
+from bridge.server.runs import RunHandler
 from bridge.server.wire import USER, read_request, response_of
 
 _STATES = {

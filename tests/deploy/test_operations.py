@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.config import json_schema
 from bridge.model import UsageReported
-from bridge.server.runs import Report
+from bridge.server.report import Report
 from bridge.telemetry.metrics import Metrics
 from tests.deploy.tools import lint
 from tests.docs.helpers import CONFIGS, ROOT

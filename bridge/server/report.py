@@ -1,0 +1,100 @@
+"""What is known of a request when it is over: the line of the log, and what is counted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import Failure
+from bridge.model import UsageReported
+from bridge.pipeline import Run
+from bridge.telemetry.pace import Pace
+
+if TYPE_CHECKING:
+    from bridge.telemetry.metrics import Metrics
+
+access = logging.getLogger("bridge.access")
+
+
+@dataclass(slots=True)
+class Report:
+    """What the log line of a run says, and what is counted of its request. Times are seconds since the request came."""
+
+    request_id: str
+    route: str
+    front: str
+    run_id: str
+    began: float = field(default_factory=time.monotonic)
+    back: str = ""
+    tried: list[str] = field(default_factory=list)
+    status: str = ""
+    http: int = 0
+    sent: int = 0
+    lost: list[str] = field(default_factory=list)
+    first: float | None = None
+    usage: UsageReported | None = None
+    retries: int = 0
+    trace_id: str = ""
+    metrics: Metrics | None = None
+    streaming: bool = False
+    pace: Pace | None = None
+
+    def streams(self) -> None:
+        """The head of a stream was sent."""
+        self.http, self.streaming = 200, True
+        if self.metrics is not None:
+            self.metrics.stream(self.route, self.front, 1)
+
+    def of(self, run: Run) -> None:
+        """What the run itself knows of its end."""
+        self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, run.usage, run.retries
+        self.back, self.tried = run.backend.name, run.tried
+        self.ended(run.reason, run.failure)
+        if self.metrics is not None:
+            self.metrics.run(self.route, self.front, run)
+
+    def ended(self, reason: str | None, failure: Failure | None) -> None:
+        """How it came out, unless more is known already."""
+        self.status = self.status or reason or (str(failure.code) if failure else "")
+
+    def write(self) -> None:
+        """One line, at the end, whatever the end was; and what is counted."""
+        if self.metrics is not None:
+            self._count(self.metrics)
+        if not access.isEnabledFor(logging.INFO):
+            return
+        now = time.monotonic()
+        facts: dict[str, Any] = {
+            "request_id": self.request_id,
+            "run_id": self.run_id,
+            "route": self.route,
+            "front": self.front,
+            "back": self.back,
+            "http": self.http,
+            "status": self.status,
+            "total_ms": round((now - self.began) * 1000, 1),
+            "bytes": self.sent,
+        }
+        if self.first is not None:
+            facts["first_ms"] = round((self.first - self.began) * 1000, 1)
+        if self.usage is not None:
+            facts["tokens_in"], facts["tokens_out"] = self.usage.input, self.usage.output
+        if len(self.tried) > 1:
+            facts["tried"] = ",".join(self.tried)
+        if self.retries:
+            facts["retries"] = self.retries
+        if self.trace_id:
+            facts["trace_id"] = self.trace_id
+        if self.lost:
+            facts["lost"] = ",".join(self.lost)
+        access.info("run", extra={"facts": facts})
+
+    def _count(self, metrics: Metrics) -> None:
+        if self.streaming:
+            metrics.stream(self.route, self.front, -1)
+        if self.pace is not None:
+            metrics.pace(self.route, self.front, self.back, self.pace)
+        spent = time.monotonic() - self.began
+        metrics.request(self.route, self.front, self.back, self.http, self.status, spent)

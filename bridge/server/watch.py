@@ -1,0 +1,71 @@
+"""A stream that is being written, looked after beside its pump: silence of the backend, silence of the client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from aiohttp import web
+
+from bridge.codec import Encoder
+from bridge.framing import sse
+from bridge.model import Heartbeat
+from bridge.server.limits import Rules
+from bridge.telemetry.pace import Pace
+
+
+class Watch:
+    """Looks after a stream beside its pump, with one timer and none per event.
+
+    Silence while the backend thinks: writes what keeps the connection warm. A write that does not end because the
+    client does not read: cuts the connection, for each such client holds a backend busy.
+
+    The pump notes since when (monotonic) the backend is waited for, in `silent`, or the client, in `blocked`.
+    """
+
+    def __init__(self, http: web.Request, response: web.StreamResponse, encoder: Encoder, rules: Rules) -> None:
+        self._http = http
+        self._response = response
+        self._encoder = encoder
+        self._rules = rules
+        self.pace = Pace()
+        self.silent: float | None = None
+        self.blocked: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        limits = [limit for limit in (rules.keepalive, rules.slow_reader) if limit]
+        self._every = min(limits) if limits else None
+        if self._every:
+            self._timer = asyncio.get_running_loop().call_later(self._every, self._look)
+
+    def _look(self) -> None:
+        now, rules = time.monotonic(), self._rules
+        if rules.slow_reader and self.blocked is not None and now - self.blocked >= rules.slow_reader:
+            if self._http.transport is not None:
+                self._http.transport.abort()
+            return
+        due = [self._every or 1.0]
+        if rules.keepalive and self.silent is not None:
+            left = self.silent + rules.keepalive - now
+            if left <= 0 and (self._task is None or self._task.done()):
+                self._task = asyncio.get_running_loop().create_task(self._beat())
+                self.silent = now
+            else:
+                due.append(max(left, 0.02))
+        self._timer = asyncio.get_running_loop().call_later(min(due), self._look)
+
+    async def _beat(self) -> None:
+        frames = self._encoder.encode([Heartbeat()])
+        if not frames or self.silent is None:
+            return
+        try:
+            await self._response.write(sse.join(frames))
+        except ConnectionError:
+            # The pump learns of it by itself.
+            return
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
