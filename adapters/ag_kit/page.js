@@ -1,12 +1,25 @@
-// How the page speaks this dialect, in generation 1: the request it writes, and what it reads in the answer.
+// How the page speaks this dialect: the request it writes, and what it reads in the answer. Both generations have one
+// address, and the body tells which of them speaks; the second one is AG-UI.
+import { input, reader as agUi } from "./ag-ui.js";
 
-export const request = (talk) => ({
-  path: "/send-message",
-  headers: { accept: "text/event-stream" },
-  body: { conversationId: talk.thread, messages: [{ role: "user", content: talk.messages.at(-1).text }] },
-});
+export const forms = [
+  { id: "1", en: "generation 1", zh: "第一代" },
+  { id: "2", en: "generation 2", zh: "第二代" },
+];
 
-export const reader = (turn) => {
+export const request = (talk) => {
+  const last = talk.messages.at(-1);
+  const first = { conversationId: talk.thread, messages: [{ role: "user", content: last.text }] };
+  return {
+    path: "/send-message",
+    headers: { accept: "text/event-stream" },
+    body: talk.form === "2" ? input({ ...talk, messages: [last] }) : first,
+  };
+};
+
+export const reader = (turn, talk) => (talk.form === "2" ? agUi(turn) : first(turn));
+
+const first = (turn) => {
   let block = 0;
   return ({ data }) => {
     if (data === "[DONE]") return turn.over();

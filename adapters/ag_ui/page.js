@@ -1,5 +1,11 @@
 // How the page speaks this dialect: the request it writes, and what it reads in the frames of the answer.
 
+// Clients that name no version are taken for those of 0.x.
+export const forms = [
+  { id: "1.0", en: "1.0", zh: "1.0" },
+  { id: "0.x", en: "0.x", zh: "0.x" },
+];
+
 export const input = (talk) => ({
   threadId: talk.thread,
   runId: talk.run,
@@ -10,11 +16,14 @@ export const input = (talk) => ({
   forwardedProps: {},
 });
 
-export const request = (talk) => ({ path: "", headers: { accept: "text/event-stream" }, body: input(talk) });
+export const request = (talk) => {
+  const version = talk.form === "1.0" ? { protocolVersion: talk.form } : {};
+  return { path: "", headers: { accept: "text/event-stream" }, body: { ...input(talk), ...version } };
+};
 
-export const reader =
-  (turn) =>
-  ({ data }) => {
+export const reader = (turn) => {
+  let thought = 0; // the old events of reasoning name no message
+  return ({ data }) => {
     const event = JSON.parse(data);
     const { delta, messageId, toolCallId } = event;
     switch (event.type) {
@@ -24,6 +33,11 @@ export const reader =
       case "REASONING_MESSAGE_CONTENT":
       case "REASONING_MESSAGE_CHUNK":
         return turn.reasoning(`reasoning ${messageId}`, delta);
+      case "THINKING_TEXT_MESSAGE_START":
+        thought += 1;
+        return;
+      case "THINKING_TEXT_MESSAGE_CONTENT":
+        return turn.reasoning(`thought ${thought}`, delta);
       case "TOOL_CALL_START":
         return turn.call(toolCallId, event.toolCallName);
       case "TOOL_CALL_CHUNK":
@@ -50,3 +64,4 @@ export const reader =
         return turn.fail(event.message, event.code);
     }
   };
+};

@@ -60,6 +60,37 @@ async def test_a_talk_in_every_dialect(tab: Tab, name: str) -> None:
     assert "in the middle, as you asked." in await answer.locator(".error").inner_text()
 
 
+FORMS = (
+    ("ag-kit", "generation 1", "conversationId", "tool-call-start"),
+    ("ag-kit", "generation 2", "threadId", "TOOL_CALL_START"),
+    ("ag-ui", "1.0", '"protocolVersion": "1.0"', '"outcome"'),
+    ("ag-ui", "0.x", "threadId", "REASONING_MESSAGE_CONTENT"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "asked", "answered"), FORMS, ids=[f"{name}-{form}" for name, form, *_ in FORMS]
+)
+async def test_every_form_that_an_address_takes(tab: Tab, name: str, form: str, asked: str, answered: str) -> None:
+    await tab.choose(f"/{name}")
+    chosen = tab.page.get_by_label("Version")
+    await chosen.locator("option").first.wait_for(state="attached")
+    assert await chosen.locator("option").all_inner_texts() == [label for which, label, *_ in FORMS if which == name]
+    await chosen.select_option(form)
+    answer = await tab.ask("reasoning")
+    assert "The answer is 42." in await answer.inner_text()
+    # Generation 1 has no word for it.
+    assert (THOUGHT in await answer.inner_text()) is (form != "generation 1")
+    seen = await tab.column("front")
+    answer = await tab.ask("server tool")
+    assert (await answer.locator(".result").inner_text()).split("\n") == ["Result", "sunny, 21 C"]
+    seen += await tab.column("front")
+    assert asked in seen
+    assert answered in seen
+    await tab.choose("/openai-chat")
+    assert await chosen.is_hidden()
+
+
 @pytest.mark.parametrize("name", ["agentscope", "ag-ui", "ag-kit", "agent-runs"])
 async def test_results_of_tools_that_ran_on_the_other_side(tab: Tab, name: str) -> None:
     await tab.choose(f"/{name}")

@@ -5,7 +5,7 @@ import { $, atEnd, el, milliseconds } from "./dom.js";
 import { draw, isToken } from "./picture.js";
 import { Run } from "./run.js";
 import { key, own, token } from "./server.js";
-import { putWords, t } from "./words.js";
+import { lang, putWords, t } from "./words.js";
 
 const TICK = 100; // milliseconds between two pictures of a run that is silent
 const SCENES = ["help", "reasoning", "tool", "server tool", "image", "slow", "error late"];
@@ -100,10 +100,14 @@ function choose(route) {
   route.radio.checked = true;
   route.radio.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
   $("model").value = route.model ?? "";
-  $("model-named").hidden = true;
+  $("model-named").hidden = $("form-named").hidden = true;
+  $("form-chosen").replaceChildren();
   import(`./dialects/${route.dialect}.js`).then(
     (script) => {
-      if (page.route === route) $("model-named").hidden = !script.namesModel;
+      if (page.route !== route) return;
+      $("model-named").hidden = !script.namesModel;
+      $("form-named").hidden = !script.forms;
+      $("form-chosen").replaceChildren(...(script.forms ?? []).map((form) => el("option", { value: form.id }, form[lang])));
     },
     () => problem(t("unreachable")),
   );
@@ -130,7 +134,8 @@ async function say(text) {
   const { route, messages, thread } = page;
   messages.push({ id: token(), role: "user", text });
   const model = $("model").value.trim() || "default";
-  const talk = { dialect: route.dialect, model, messages: [...messages], thread, run: token() };
+  const form = $("form-chosen").value;
+  const talk = { dialect: route.dialect, form, model, messages: [...messages], thread, run: token() };
   const run = new Run(route, page.state.backends, talk, changed);
   const said = el("div", { class: "body" }, el("p", { class: "text" }, text));
   log.append(el("article", { class: "turn you", "aria-label": t("you") }, said));

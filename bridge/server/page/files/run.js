@@ -50,6 +50,7 @@ export class Run {
     const watched = await this._watch(id, watching.signal);
     try {
       this.script = await import(`./dialects/${this.route.dialect}.js`);
+      this.talk.form ||= this.script.forms?.[0].id; // who writes at once may be faster than the choice
       this.began = performance.now();
       await this._answer(id, turn);
       if (this.stopped) this.state = "stopped";
@@ -116,7 +117,7 @@ export class Run {
   }
 
   async _read(response, turn) {
-    const read = this.script.reader(turn);
+    const read = this.script.reader(turn, this.talk);
     for await (const batch of frames(response)) {
       const t = this.now;
       for (const frame of batch) {
