@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("--dialect", required=True, metavar="D")
     chat.add_argument("--model", metavar="M")
     chat.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
-    chat.add_argument("text", nargs="*", metavar="TEXT", help="one turn; without it, a conversation")
+    chat.add_argument("text", nargs="*", default=[], metavar="TEXT", help="one turn; without it, a conversation")
     chat.set_defaults(run=_later("bridge.cli.chat", "chat"))
 
     openapi = _command(

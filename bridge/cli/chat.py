@@ -30,6 +30,7 @@ from bridge.model import (
     ReasoningDelta,
     Request,
     RunFailed,
+    StepStarted,
     Text,
     TextDelta,
     ToolResulted,
@@ -116,15 +117,18 @@ class _Screen:
 
     def __init__(self) -> None:
         self._progress = Progress()
-        self._between = True
-        self._same = sys.stdout.isatty()
-        self._calls: dict[str, None] = {}
-        self._thoughts: dict[str, None] = {}
+        self._same = sys.stdout.isatty() and sys.stderr.isatty()
+        # Whether a line has been begun and not ended, there.
+        self._in_answer = self._in_aside = False
+        # The part whose pieces go on in the line that is open, and those that wait for a line because of it.
+        self._open: str | None = None
+        self._waiting: dict[str, str] = {}
+        self._ended: set[str] = set()
         self._dim = "\x1b[2m" if sys.stderr.isatty() else ""
         self._plain = "\x1b[0m" if self._dim else ""
 
     def waiting(self) -> AbstractAsyncContextManager[None]:
-        return self._progress.waiting(lambda: self._between)
+        return self._progress.waiting(lambda: not self._in_aside)
 
     def show(self, events: list[Event]) -> None:
         for event in events:
@@ -135,45 +139,73 @@ class _Screen:
         match event:
             case TextDelta():
                 self._answer(event.text)
+            case PartStarted(kind=PartKind.REASONING):
+                self._begin(event.part_id, "[thinking] ")
+            case PartStarted(kind=PartKind.TOOL_CALL):
+                self._begin(event.part_id, f"[calls {event.name}] ")
+            case ReasoningDelta() | ArgsDelta() if event.part_id in self._waiting:
+                self._waiting[event.part_id] += event.text
             case ReasoningDelta() | ArgsDelta():
                 self._aside(event.text)
-            case PartStarted(kind=PartKind.REASONING):
-                self._thoughts[event.part_id] = None
-                self._aside("[thinking] ")
-            case PartStarted(kind=PartKind.TOOL_CALL):
-                self._calls[event.part_id] = None
-                self._aside(f"\n[calls {event.name}] ")
-            case PartEnded() if event.part_id in self._calls or event.part_id in self._thoughts:
-                self._aside("\n")
+            case PartEnded() if event.part_id in self._waiting:
+                self._ended.add(event.part_id)
+            case PartEnded() if event.part_id == self._open:
+                self._end_line()
             case Interrupted():
-                self._aside(f"\n[waits for you] {event.reason or ''} {json_text(event.payload)}\n")
+                self._note(f"[waits for you] {event.reason or ''} {json_text(event.payload)}")
             case ToolResulted():
-                self._aside(f"[result] {result_text(event.parts)}\n")
+                self._note(f"[result] {result_text(event.parts)}")
+            case StepStarted():
+                self._note(f"[step {event.name}]")
             case ContentAdded():
-                self._answer(f"\n{as_text(event.part)}\n")
+                self._answer(("\n" if self._in_answer else "") + as_text(event.part) + "\n")
             case RunFailed():
-                self._aside(f"\n[{event.error.code}] {event.error.message}\n")
+                self._note(f"[{event.error.code}] {event.error.message}")
             case _:
                 pass
 
+    def _begin(self, part_id: str, title: str) -> None:
+        """Parts of which several are open at once do not mix: the first one goes on, the others come after it."""
+        if self._open is None:
+            self._open = part_id
+            self._note(title, "")
+        else:
+            self._waiting[part_id] = title
+
+    def _end_line(self) -> None:
+        self._open = None
+        self._aside("\n" if self._in_aside else "")
+        while self._waiting and self._open is None:
+            part_id = next(iter(self._waiting))
+            text = self._waiting.pop(part_id)
+            if part_id in self._ended:
+                self._note(text)
+            else:
+                self._begin(part_id, text)
+
     def _answer(self, text: str) -> None:
-        self._told(text, self._same)
+        self._progress.rest()
+        if text:
+            self._in_answer = not text.endswith("\n")
+            self._in_aside = self._in_answer if self._same else self._in_aside
         sys.stdout.write(text)
 
     def _aside(self, text: str) -> None:
-        self._told(text, True)
+        self._progress.rest()
+        if text:
+            self._in_aside = not text.endswith("\n")
+            self._in_answer = self._in_aside if self._same else self._in_answer
         sys.stdout.flush()
         sys.stderr.write(f"{self._dim}{text}{self._plain}")
         sys.stderr.flush()
 
-    def _told(self, text: str, seen: bool) -> None:
-        """Something is written now; `seen` on the terminal where waiting is told, whose cursor it moves."""
-        self._progress.rest()
-        if seen and text:
-            self._between = text.endswith("\n")
+    def _note(self, text: str, end: str = "\n") -> None:
+        """A line of its own beside the answer; without `end` its rest is still to come."""
+        self._aside(("\n" if self._in_aside else "") + text + end)
 
     def end(self, answer: Answer) -> None:
-        sys.stdout.write("\n")
+        if self._in_answer:
+            self._answer("\n")
         sys.stdout.flush()
         if answer.usage is not None:
-            self._aside(f"[{answer.usage.input} tokens in, {answer.usage.output} out]\n")
+            self._note(f"[{answer.usage.input} tokens in, {answer.usage.output} out]")

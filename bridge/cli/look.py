@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from bridge.cli.progress import Progress, amount
-from bridge.codec import Card, registry
+from bridge.codec import Card, Fate, registry
 
 _PIECE = 2**16
 """Bytes read from stdin at once, at most."""
@@ -44,10 +44,12 @@ def dialects(args: argparse.Namespace) -> int:
     for title, role in (("answers to its clients", "answers"), ("requests to its backends", "requests")):
         print(f"\n{title}")
         features = list(getattr(next(iter(cards.values())), role))
-        print("  " + " " * 22 + "".join(f"{name:<22}" for name in cards))
+        widths = [max(len(name), *(len(fate) for fate in Fate)) for name in cards]
+        first = max(len(feature) for feature in features)
+        print("  ".join(["", " " * first, *map(str.ljust, cards, widths)]).rstrip())
         for feature in features:
             fates = [str(getattr(card, role)[feature].fate) for card in cards.values()]
-            print(f"  {feature!s:<22}" + "".join(f"{fate:<22}" for fate in fates))
+            print("  ".join(["", feature.ljust(first), *map(str.ljust, fates, widths)]).rstrip())
     return 0
 
 

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from bridge.cli import _arguments, _parser
+from bridge.cli.chat import _Screen
 from bridge.codec import Feature, registry
+from bridge.model import ArgsDelta, PartEnded, PartKind, PartStarted, Text, TextDelta, ToolResulted
 from tests.docs.helpers import COMMAND, README, ROOT, Server, bridge, listeners, run, serve
 from tests.server.harness import free_port
 
@@ -97,8 +99,10 @@ def test_check_prints_the_endpoints() -> None:
     code, out, err = bridge("check", "config.yaml")
     assert (code, err) == (0, "")
     assert "config.yaml is fine." in out
-    assert "POST   /v1/chat/completions  openai-chat -> demo (demo)" in out
-    assert "POST   /agentscope/process  agentscope -> demo (demo)" in out
+    table = [" ".join(line.split()) for line in out.splitlines()]
+    assert "POST /v1/chat/completions openai-chat -> demo (demo)" in table
+    assert "POST /agentscope/process agentscope -> demo (demo)" in table
+    assert len({line.index(" -> ") for line in out.splitlines()[1:]}) == 1, "it is a table"
 
 
 def test_check_names_file_line_key_and_the_nearest_one(tmp_path: Path) -> None:
@@ -129,6 +133,7 @@ def test_dialects_prints_the_cards() -> None:
     code, out, err = bridge("dialects")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
+    assert max(map(len, out.splitlines())) <= 160
     assert ["text", *["exact"] * len(registry.names())] in lines
     fates = [str(registry.get(name).card.answers[Feature.FINISH_CANCELED].fate) for name in registry.names()]
     assert ["finish_canceled", *fates] in lines
@@ -244,6 +249,19 @@ def test_chat_keeps_the_text_apart_from_the_rest(demo: Server, door: tuple[str, 
     assert '[calls get_weather] {"city": "Paris"}' in err
 
 
+def test_chat_does_not_mix_calls_that_are_written_at_the_same_time(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = _Screen()
+    for part_id, name in (("1", "look"), ("2", "find"), ("3", "read"), ("4", "stop")):
+        screen.show([PartStarted(part_id, "m", PartKind.TOOL_CALL, part_id, name)])
+    for part_id, text in (("3", '{"c"'), ("1", '{"a"'), ("2", '{"b"'), ("1", ":1}"), ("3", ":3}"), ("2", ":2}")):
+        screen.show([ArgsDelta(part_id, text)])
+    screen.show([PartEnded("3"), PartEnded("1"), TextDelta("5", "Well."), PartEnded("2"), PartEnded("4")])
+    screen.show([ToolResulted("1", [Text("cold")])])
+    out, err = capsys.readouterr()
+    assert out == "Well."
+    assert err == '[calls look] {"a":1}\n[calls find] {"b":2}\n[calls read] {"c":3}\n[calls stop] \n[result] cold\n'
+
+
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door[1])
 def test_chat_exits_1_when_the_answer_failed(demo: Server, door: tuple[str, str]) -> None:
     code, out, err = _chat(demo, door, "error late")
@@ -265,7 +283,7 @@ def test_chat_takes_the_text_after_the_dialect(demo: Server) -> None:
 
 def test_chat_exits_1_where_nobody_listens() -> None:
     code, out, err = bridge("chat", f"http://127.0.0.1:{free_port()}/v1", "Hi", "--dialect", "openai-chat")
-    assert (code, out) == (1, "\n")
+    assert (code, out) == (1, "")
     assert "[backend_unavailable]" in err
 
 

@@ -105,7 +105,7 @@ async def test_chat_tells_how_long_it_waits_before_the_answer_and_between_its_li
             await terminal.rest()
             assert await process.wait() == 0
     shown = [re.sub(r"\x1b\[\d*m", "", line) for line in terminal.screen]
-    assert shown == ["", "[calls look] {}", "Hello", ""]
+    assert shown == ["[calls look] {}", "Hello", ""]
 
 
 async def test_chat_says_nothing_of_waiting_where_nobody_looks() -> None:

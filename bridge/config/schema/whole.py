@@ -80,11 +80,12 @@ class Config(Section):
 
     def describe(self) -> list[str]:
         """The route table, a line for each endpoint: method, path, dialect, and the backends behind it."""
-        rows = []
+        rows: list[tuple[str, str, str, str]] = []
         for route in self.routes:
             ways = ", ".join(f"{name} ({self.backends[name].dialect})" for name in route.backends)
             for path, endpoint in route.endpoints():
-                rows.append(f"{endpoint.method:<6} {path}  {route.dialect} -> {ways}")
+                rows.append((endpoint.method, path, route.dialect, ways))
             if route.path is None:
-                rows.append(f"{'gRPC':<6} {route.listen} {route.agent_id}  {route.dialect} -> {ways}")
-        return rows
+                rows.append(("gRPC", f"{route.listen} {route.agent_id}", route.dialect, ways))
+        place, name = (max((len(row[n]) for row in rows), default=0) for n in (1, 2))
+        return [f"{row[0]:<6} {row[1]:<{place}}  {row[2]:<{name}} -> {row[3]}" for row in rows]
