@@ -253,9 +253,10 @@ def test_chat_does_not_mix_calls_that_are_written_at_the_same_time(capsys: pytes
     screen = _Screen()
     for part_id, name in (("1", "look"), ("2", "find"), ("3", "read"), ("4", "stop")):
         screen.show([PartStarted(part_id, "m", PartKind.TOOL_CALL, part_id, name)])
-    for part_id, text in (("3", '{"c"'), ("1", '{"a"'), ("2", '{"b"'), ("1", ":1}"), ("3", ":3}"), ("2", ":2}")):
+    for part_id, text in (("3", '{"c"'), ("1", '{"a"'), ("2", '{"b"'), ("1", ":1}"), ("3", ":3}")):
         screen.show([ArgsDelta(part_id, text)])
-    screen.show([PartEnded("3"), PartEnded("1"), TextDelta("5", "Well."), PartEnded("2"), PartEnded("4")])
+    screen.show([PartEnded("3"), PartEnded("1"), ArgsDelta("2", ":2}"), TextDelta("5", "Well."), PartEnded("2")])
+    screen.show([PartEnded("4")])
     screen.show([ToolResulted("1", [Text("cold")])])
     out, err = capsys.readouterr()
     assert out == "Well."
