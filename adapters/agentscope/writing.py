@@ -99,7 +99,7 @@ def _lose(request: Request, form: Form, lost: Losses) -> None:
     for feature, value in said:
         if value:
             lost.add(feature)
-    if request.state is not None:
+    if request.state not in (None, {}):  # AG-UI clients always send one
         lost.add(Feature.STATE)
     if form.exact and request.parallel_tool_calls is not None:
         lost.add(Feature.PARALLEL_TOOL_CALLS)

@@ -315,8 +315,8 @@ async def test_chinese(browser: Browser, base: str, query: str, locale: str) -> 
     assert await page.evaluate("document.documentElement.lang") == "zh-Hans"
     assert await page.get_by_role("button", name="发送").count() == 1
     assert await page.get_by_role("textbox", name="消息").count() == 1
-    assert (await page.locator("#lost").inner_text()).startswith("途中丢失")
-    assert await page.locator("#status").inner_text() == "完成"
+    assert (await page.locator("#lost").inner_text()).startswith("转换中丢失")
+    assert await page.locator("#status").inner_text() == "已完成"
     english = await page.evaluate("() => import('./_page/words.js').then((words) => words.missing())")
     assert english == []
     assert tab.problems == []
