@@ -416,3 +416,11 @@ def test_the_example_is_a_request() -> None:
     SCHEMAS.AgentRequest.model_validate(json.loads(wire.body))
     request = dialect.decode_request(wire, context())
     assert request.messages[0].parts == [Text("hi")]
+
+
+@pytest.mark.parametrize(("state", "lost"), [(None, []), ({}, []), ({"a": 1}, ["state"]), (0, ["state"])])
+def test_a_state_is_lost_only_where_there_is_one(state: Any, lost: list[str]) -> None:
+    """AG-UI clients always send one, mostly empty."""
+    ctx = context()
+    dialect.encode_request(Request([Message("user", [Text("hi")])], state=state), ctx)
+    assert ctx.lost.names == lost
