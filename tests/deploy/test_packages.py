@@ -1,7 +1,7 @@
 """What is published: the source distribution, the wheel made from it, and the wheel where nothing else is installed.
 
 Extras are resolved against what the tests run with; that each is really needed, and is named by who needs it, is tried
-in the environment without any.
+in the environment without any; that each is enough by itself, in one that has this extra and no other.
 """
 
 from __future__ import annotations
@@ -43,6 +43,17 @@ NEEDS: dict[str, dict[str, Any]] = {
     },
 }
 """For each extra a configuration that needs it. uvloop is taken where it is there."""
+MODULES = {
+    "aip": "bridge.transports.grpc, adapters.aip.codec",
+    "redis": "bridge.stores.redis_runs",
+    "postgres": "bridge.stores.postgres",
+    "s3": "obstore",
+    "jwt": "cryptography",
+    "otel": "bridge.telemetry.tracing, opentelemetry.exporter.otlp.proto.http",
+    "speech": "openai",
+    "uvloop": "uvloop",
+}
+"""What cannot be imported without it: our own modules, or a library that one of ours imports when it is used."""
 
 
 def run(*command: str, cwd: Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -146,3 +157,25 @@ def test_who_needs_an_extra_is_told_its_name(extra: str, bare: Path, tmp_path: P
     assert done.returncode == 2, done.stderr.decode()
     assert f"dialect-bridge[{extra}]" in done.stderr.decode()
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("extra", [*NEEDS, "uvloop"])
+def test_each_extra_is_enough_alone(extra: str, bare: Path, wheel: Path, tmp_path: Path) -> None:
+    """In an environment that sees the bare one and has what this extra adds."""
+    assert run(sys.executable, "-m", "venv", "--without-pip", "env", cwd=tmp_path).returncode == 0
+    python = str(tmp_path / "env" / "bin" / "python")
+    places = [next((folder / "lib").glob("python3*")) / "site-packages" for folder in (tmp_path / "env", bare.parent)]
+    (places[0] / "bare.pth").write_text(f"{places[1]}\n", encoding="utf-8")
+    pip = (str(bare / "pip"), "--disable-pip-version-check", "--python", python)
+    told = ("-c", str(ROOT / "constraints.txt"), "--find-links", str(wheel.parent))
+    done = run(*pip, "install", *told, f"dialect-bridge[{extra}]=={metadata(wheel)['Version']}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    assert run(*pip, "check", cwd=tmp_path).returncode == 0
+    config = {"backends": {"it": {"dialect": "demo"}}, "routes": [CHAT], **NEEDS.get(extra, {})}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    checked = run(python, "-m", "bridge.cli", "check", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr.decode()
+    wants = ("-c", f"import {MODULES[extra]}")
+    assert run(str(bare / "python"), *wants, cwd=tmp_path).returncode == 1, "without it, it would not do"
+    imported = run(python, *wants, cwd=tmp_path)
+    assert imported.returncode == 0, imported.stderr.decode()
