@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import ssl
 import time
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
@@ -28,13 +27,20 @@ from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tries import Budget, Retry
+from bridge.transports.answers import (
+    DRAIN_SECONDS,
+    bounded,
+    broken_off,
+    failure_of,
+    headers_of,
+    looks_like_stream,
+    unread,
+)
 
 log = logging.getLogger("bridge.http")
 
 USER_AGENT = "dialect-bridge"
 MAX_ERROR_BODY = 1024 * 1024
-_DRAIN_SECONDS = 0.25
-_DRAIN_BYTES = 64 * 1024
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
@@ -149,17 +155,17 @@ class HttpBackend:
         """
         self._ending[response] = time.monotonic()
         if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self._swept)
+            self._sweep = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._swept)
 
     def _swept(self) -> None:
-        late = time.monotonic() - _DRAIN_SECONDS * 0.9
+        late = time.monotonic() - DRAIN_SECONDS * 0.9
         for response, since in list(self._ending.items()):
             if response.content.is_eof():
                 del self._ending[response]
             elif since <= late:
                 del self._ending[response]
                 response.close()
-        self._sweep = asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self._swept) if self._ending else None
+        self._sweep = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._swept) if self._ending else None
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -258,8 +264,8 @@ class HttpBackend:
             async with asyncio.timeout(seconds):
                 response = await self.ask(wire)
                 async with response:
-                    body = await _bounded(response, self.max_event)
-                return WireResponse(response.status, _headers_of(response), body)
+                    body = await bounded(response, self.max_event)
+                return WireResponse(response.status, headers_of(response), body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise BackendError.of(failure_of(error)) from None
 
@@ -293,10 +299,10 @@ class HttpBackend:
     async def refusal_in(self, response: aiohttp.ClientResponse) -> Failure:
         """What a head with another status than 2xx means; reads the body."""
         try:
-            body = await _bounded(response, MAX_ERROR_BODY, cut=True)
+            body = await bounded(response, MAX_ERROR_BODY, cut=True)
         except (aiohttp.ClientError, OSError):
             body = b""
-        return self.refusal(WireResponse(response.status, _headers_of(response), body))
+        return self.refusal(WireResponse(response.status, headers_of(response), body))
 
     def refusal(self, answer: WireResponse) -> Failure:
         """What an answer with another status than 2xx means."""
@@ -347,7 +353,7 @@ class HttpCall:
         try:
             data = await response.content.readany()
             if self._stream is None:
-                self._stream = _looks_like_stream(response, data)
+                self._stream = looks_like_stream(response, data)
             if data and self._stream:
                 self.frames = frames = self._splitter.feed(data)
                 events = self._decoder.feed(frames)
@@ -361,7 +367,7 @@ class HttpCall:
                     self._over = True
                 return events
             else:
-                data += await _bounded(response, self._backend.max_event - len(data))
+                data += await bounded(response, self._backend.max_event - len(data))
                 events = self._whole(response, data)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
@@ -384,7 +390,7 @@ class HttpCall:
             return []
 
     def _whole(self, response: aiohttp.ClientResponse, body: bytes) -> list[Event]:
-        self.whole = WireResponse(response.status, _headers_of(response), body)
+        self.whole = WireResponse(response.status, headers_of(response), body)
         return self._backend.dialect.parse_response(self.whole, self.context)
 
     def _mark(self, events: list[Event]) -> None:
@@ -426,81 +432,3 @@ class HttpCall:
                 (await backend.ask(wire)).release()
         except (aiohttp.ClientError, OSError, ValueError) as error:
             log.warning("backend %s: a run could not be stopped: %s", backend.name, failure_of(error).message)
-
-
-def _headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
-    return {k.lower(): v for k, v in response.headers.items()}
-
-
-def unread(response: aiohttp.ClientResponse) -> bytes:
-    """What had arrived when the connection broke: aiohttp's public reads raise and would lose it."""
-    take = getattr(response.content, "_read_nowait", None)
-    return bytes(take(-1)) if take is not None else b""
-
-
-def _looks_like_stream(response: aiohttp.ClientResponse, first: bytes) -> bool:
-    """By the bytes, then by the declared type."""
-    told = sse.is_stream(first)
-    return response.content_type == sse.CONTENT_TYPE if told is None else told
-
-
-async def _bounded(response: aiohttp.ClientResponse, most: int, *, cut: bool = False) -> bytes:
-    """The rest of the body. Beyond `most` bytes: what came so far with `cut`, else raises `BackendError`."""
-    pieces: list[bytes] = []
-    size = 0
-    while piece := await response.content.readany():
-        size += len(piece)
-        if size > most:
-            if cut:
-                break
-            raise BackendError(
-                f"The backend's answer is longer than the limit of {most} bytes.", code=ErrorCode.BACKEND_PROTOCOL
-            )
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-async def drain(response: aiohttp.ClientResponse, seconds: float = _DRAIN_SECONDS) -> None:
-    """Reads the few bytes that follow the end mark, so that the connection can be used again; else closes it."""
-    size = 0
-    try:
-        async with asyncio.timeout(seconds):
-            while size < _DRAIN_BYTES and (piece := await response.content.readany()):
-                size += len(piece)
-    except (aiohttp.ClientError, OSError, RuntimeError, TimeoutError):
-        # RuntimeError: aiohttp's, of a connection that it closed itself because what came is not HTTP.
-        pass
-    finally:
-        if response.content.at_eof():
-            response.release()
-        else:
-            response.close()
-
-
-def failure_of(error: Exception) -> Failure:
-    """What went wrong before an answer began. Says the kind of fault, never an address that may hold secrets."""
-    match error:
-        case aiohttp.ClientConnectorDNSError():
-            reason = "its host name cannot be resolved"
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
-            reason = "the TLS handshake failed"
-        case aiohttp.ServerTimeoutError() | TimeoutError():
-            return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend could not be reached in time.")
-        case aiohttp.ClientConnectorError() | ConnectionRefusedError():
-            reason = "the connection was refused"
-        case aiohttp.ServerDisconnectedError() | ConnectionResetError() | BrokenPipeError():
-            reason = "it closed the connection without an answer"
-        case aiohttp.InvalidURL() | ValueError():
-            reason = "its address or a header for it is not valid"
-        case aiohttp.ClientResponseError():
-            return Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not HTTP.")
-        case _:
-            reason = "the connection failed"
-    return Failure(ErrorCode.BACKEND_UNAVAILABLE, f"The backend is not available: {reason}.")
-
-
-def broken_off(error: Exception) -> Failure:
-    """What went wrong in the middle of an answer."""
-    if isinstance(error, TimeoutError):
-        return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent.")
-    return Failure(ErrorCode.TRUNCATED_STREAM, "The connection to the backend broke in the middle of its answer.")

@@ -19,7 +19,8 @@ from bridge.model import Event, RunFailed
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo
 from bridge.pipeline.tries import asked_pause
-from bridge.transports.http import HttpBackend, drain, failure_of, unread
+from bridge.transports.answers import drain, failure_of, unread
+from bridge.transports.http import HttpBackend
 
 log = logging.getLogger("bridge.http")
 

@@ -1,0 +1,93 @@
+"""Answers of aiohttp as far as every transport over HTTP takes them: heads, bodies, and what went wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import aiohttp
+
+from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.framing import sse
+
+DRAIN_SECONDS = 0.25
+"""How long the few bytes that follow an end mark are waited for."""
+_DRAIN_BYTES = 64 * 1024
+
+
+def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {k.lower(): v for k, v in response.headers.items()}
+
+
+def unread(response: aiohttp.ClientResponse) -> bytes:
+    """What had arrived when the connection broke: aiohttp's public reads raise and would lose it."""
+    take = getattr(response.content, "_read_nowait", None)
+    return bytes(take(-1)) if take is not None else b""
+
+
+def looks_like_stream(response: aiohttp.ClientResponse, first: bytes) -> bool:
+    """By the bytes, then by the declared type."""
+    told = sse.is_stream(first)
+    return response.content_type == sse.CONTENT_TYPE if told is None else told
+
+
+async def bounded(response: aiohttp.ClientResponse, most: int, *, cut: bool = False) -> bytes:
+    """The rest of the body. Beyond `most` bytes: what came so far with `cut`, else raises `BackendError`."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await response.content.readany():
+        size += len(piece)
+        if size > most:
+            if cut:
+                break
+            raise BackendError(
+                f"The backend's answer is longer than the limit of {most} bytes.", code=ErrorCode.BACKEND_PROTOCOL
+            )
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def drain(response: aiohttp.ClientResponse, seconds: float = DRAIN_SECONDS) -> None:
+    """Reads the few bytes that follow the end mark, so that the connection can be used again; else closes it."""
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while size < _DRAIN_BYTES and (piece := await response.content.readany()):
+                size += len(piece)
+    except (aiohttp.ClientError, OSError, RuntimeError, TimeoutError):
+        # RuntimeError: aiohttp's, of a connection that it closed itself because what came is not HTTP.
+        pass
+    finally:
+        if response.content.at_eof():
+            response.release()
+        else:
+            response.close()
+
+
+def failure_of(error: Exception) -> Failure:
+    """What went wrong before an answer began. Says the kind of fault, never an address that may hold secrets."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            reason = "its host name cannot be resolved"
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
+            reason = "the TLS handshake failed"
+        case aiohttp.ServerTimeoutError() | TimeoutError():
+            return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend could not be reached in time.")
+        case aiohttp.ClientConnectorError() | ConnectionRefusedError():
+            reason = "the connection was refused"
+        case aiohttp.ServerDisconnectedError() | ConnectionResetError() | BrokenPipeError():
+            reason = "it closed the connection without an answer"
+        case aiohttp.InvalidURL() | ValueError():
+            reason = "its address or a header for it is not valid"
+        case aiohttp.ClientResponseError():
+            return Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not HTTP.")
+        case _:
+            reason = "the connection failed"
+    return Failure(ErrorCode.BACKEND_UNAVAILABLE, f"The backend is not available: {reason}.")
+
+
+def broken_off(error: Exception) -> Failure:
+    """What went wrong in the middle of an answer."""
+    if isinstance(error, TimeoutError):
+        return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent.")
+    return Failure(ErrorCode.TRUNCATED_STREAM, "The connection to the backend broke in the middle of its answer.")
