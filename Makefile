@@ -6,7 +6,7 @@ CONFIG ?= config.yaml
 TIME   ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test interop lint types bench fuzz soak fidelity pages reliability docs clean
+.PHONY: help run test interop lint types bench performance fuzz soak fidelity pages reliability docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -62,8 +62,17 @@ lint: $(VENV)/.dev  ## ruff
 types: $(VENV)/.dev  ## mypy, strict
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev  ## measure beside the baselines; BENCH="--scenarios all --repeats 5" for the long run
+# LiteLLM's proxy is measured beside us where it can be installed; where not, the run says so and goes on.
+$(VENV)/litellm/.done: bench/litellm.txt | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/litellm
+	@$(VENV)/litellm/bin/pip install --quiet --disable-pip-version-check --no-deps -r $< && touch $@ \
+		|| { rm -rf $(VENV)/litellm; echo "LITELLM CANNOT BE INSTALLED HERE: it will not be measured"; }
+
+bench: $(VENV)/.dev $(VENV)/litellm/.done  ## measure beside the baselines and write docs/performance.md; BENCH="--repeats 1" for a look
 	$(BIN)/python bench/run.py $(BENCH)
+
+performance: $(VENV)/.dev  ## write docs/performance.md and its pictures anew, from what was measured last
+	$(BIN)/python bench/report.py
 
 fuzz: $(VENV)/.fuzz  ## look for bytes that break a codec for TIME seconds (600); what is found becomes a test
 	$(BIN)/python -m tests.fuzz -max_total_time=$(TIME)

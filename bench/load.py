@@ -15,7 +15,8 @@ is 1 (then the way of each delta from the mock's write to this client is timed t
 "__ID__" in the body becomes a fresh 32-digit hex string per request. --follow PATH is for run APIs that answer a
 POST with identifiers and stream from a second GET: fields of the POST's JSON reply replace {name} in PATH.
 
-Prints one JSON line; exit status 1 when a reply was wrong or missing.
+Prints one JSON line; exit status 1 when a reply was wrong or missing. With --warm-up N that many requests go ahead,
+with a line of their own, and the run begins at a line on the standard input.
 """
 
 from __future__ import annotations
@@ -361,14 +362,21 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--stamped", action="store_true")
     out.add_argument("--sample", type=int, default=20)
     out.add_argument("--follow")
+    out.add_argument("--warm-up", type=int, default=0, help="requests before the run; two by each worker")
     return out
 
 
-async def measure(args: argparse.Namespace) -> dict[str, Any]:
-    return await Load(args).run()
+async def measure(args: argparse.Namespace, kind: type[Load]) -> dict[str, Any]:
+    if args.warm_up:
+        few = {"requests": args.warm_up, "concurrency": (args.warm_up + 1) // 2, "duration": 0, "ramp_ms": 0}
+        first = await kind(argparse.Namespace(**{**vars(args), **few})).run()
+        print(json.dumps(first), flush=True)
+        if not first["ok"] or not sys.stdin.readline():
+            return first
+    return await kind(args).run()
 
 
-def main() -> None:
+def main(kind: type[Load] = Load) -> None:
     args = parser().parse_args()
     if args.requests == NO_LIMIT and not args.duration:
         args.requests = 100
@@ -376,7 +384,7 @@ def main() -> None:
         from uvloop import run
     except ImportError:
         from asyncio import run
-    result = run(measure(args))
+    result = (run if kind is Load else asyncio.run)(measure(args, kind))
     print(json.dumps(result))
     sys.exit(1 if result["bad"] else 0)
 

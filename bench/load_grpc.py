@@ -15,16 +15,14 @@ missing.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
 import time
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import grpc
 import grpc.aio
-from load import NO_LIMIT, STAMP, Load, parser
+from load import STAMP, Load, main
 
 from adapters.aip.messages import AgentInfo, AgentMessage, ContentItem, SessionStatus, TaskInfo
 
@@ -116,18 +114,5 @@ class GrpcLoad(Load):
         return "" if in_order else f"{len(stamps)} stamps, or not in order"
 
 
-async def measure(args: Any) -> dict[str, Any]:
-    return await GrpcLoad(args).run()
-
-
-def main() -> None:
-    args = parser().parse_args()
-    if args.requests == NO_LIMIT and not args.duration:
-        args.requests = 100
-    result = asyncio.run(measure(args))
-    print(json.dumps(result))
-    sys.exit(1 if result["bad"] else 0)
-
-
 if __name__ == "__main__":
-    main()
+    main(GrpcLoad)

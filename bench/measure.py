@@ -6,7 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
+from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import procfs
@@ -14,84 +17,125 @@ from mock_replies import DEFAULTS
 from scenarios import Scenario
 from targets import HERE, Case, Mock, Target
 
-REPLY_TIMEOUT = 10  # seconds; the longest reply of any scenario takes 5
+PATIENCE = 10  # seconds that a reply may take beyond the pauses of the mock
 
 
 def failed(why: str) -> dict[str, Any]:
     return {"ok": 0, "bad": 1, "errors": {why: 1}}
 
 
-def run_load(arguments: list[str], timeout: float, client: str = "load.py") -> dict[str, Any]:
-    """The client runs in a process of its own: its work must not be billed to the runner or delay it."""
-    command = [sys.executable, str(HERE / client), *arguments]
-    env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=env)
-    except subprocess.TimeoutExpired:
-        return failed(f"the client did not end within {timeout:g} s")
-    try:
-        result = json.loads(done.stdout.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        result = failed("the client gave no result")
-    if done.stderr.strip():
-        result["note"] = done.stderr.strip()[-1500:]
-    return result
+class Client:
+    """The load client. It runs in a process of its own: its work must not be billed to the runner or delay it.
+
+    First it warms up (every code path and connection once), then it waits for the word to begin.
+    """
+
+    def __init__(self, command: list[str], timeout: float) -> None:
+        self.notes = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
+        env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.notes, text=True, env=env
+        )
+        self.timer = Timer(timeout, self.process.kill)
+        self.timer.start()
+
+    def warmed(self) -> dict[str, Any]:
+        return self.result()
+
+    def run(self) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.result()
+
+    def result(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        try:
+            return json.loads(self.process.stdout.readline())
+        except ValueError:
+            return failed("the client gave no result in time" if self.process.poll() else "the client gave no result")
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.timer.cancel()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self.process.kill()
+        self.process.wait()
+        self.notes.close()
+
+    def note(self) -> str:
+        self.notes.seek(0)
+        return self.notes.read().strip()[-1500:]
+
+
+def command(target: Target, case: Case, scenario: Scenario, settings: dict[str, Any], body: Path) -> list[str]:
+    """The client's command line."""
+    path = target.fill(case.path)
+    client = "load_grpc.py" if path.startswith("grpc://") else "load.py"
+    longest = PATIENCE + (settings["tokens"] + 10) * settings["delay_ms"] / 1000
+    out = [sys.executable, str(HERE / client), "--url", path if "://" in path else target.base + path]
+    out += ["--dialect", case.front, "--body", f"@{body}", "--timeout", str(longest)]
+    out += ["--expect-tokens", str(settings["tokens"])]
+    for name, value in case.headers.items():
+        out += ["--header", f"{name}: {target.fill(value)}"]
+    out += [] if case.stream else ["--no-stream"]
+    out += ["--stamped"] if settings["stamp"] else []
+    out += ["--follow", case.follow] if case.follow else []
+    out += ["--warm-up", str(min(scenario.warm, scenario.concurrency) * 2)]
+    out += ["--concurrency", str(scenario.concurrency), "--duration", str(scenario.seconds)]
+    return [*out, "--ramp-ms", str(settings["delay_ms"])]
 
 
 def measure(target: Target, case: Case, scenario: Scenario, mock: Mock) -> dict[str, Any]:
+    """Figures of this one run: `ok` and `bad` replies, `errors` by kind, and what COLUMNS of report.py shows."""
     settings = {**DEFAULTS, **scenario.mock}
-    tokens = settings["tokens"]
-    path = target.fill(case.path)
-    client = "load_grpc.py" if path.startswith("grpc://") else "load.py"
-    arguments = ["--url", path if "://" in path else target.base + path, "--dialect", case.front]
-    arguments += ["--body", target.fill(json.dumps(case.payload)), "--timeout", str(REPLY_TIMEOUT)]
-    arguments += ["--expect-tokens", str(tokens)]
-    for name, value in case.headers.items():
-        arguments += ["--header", f"{name}: {target.fill(value)}"]
-    arguments += [] if case.stream else ["--no-stream"]
-    arguments += ["--stamped"] if settings["stamp"] else []
-    arguments += ["--follow", case.follow] if case.follow else []
-
-    # Warm up, unpaced: every code path and connection once. What fails here would only fail more slowly below.
+    body = mock.folder / "body"
+    body.write_text(target.fill(json.dumps(case.payload(scenario.body_kb))))
+    # Warmed up unpaced: what fails then would only fail more slowly afterwards.
     mock.set(**{**settings, "delay_ms": 0, "first_ms": 0})
-    warm = min(scenario.warm, scenario.concurrency)
-    first = run_load([*arguments, "--concurrency", str(warm), "--requests", str(warm * 2)], REPLY_TIMEOUT * 3, client)
-    if target.dead:
-        return failed("the target ended by itself")
-    if not first["ok"]:
-        return first
-
-    mock.set(**settings)
-    mock.reset()
-    pid, c = target.pid, scenario.concurrency
-    arguments += ["--concurrency", str(c), "--duration", str(scenario.seconds), "--ramp-ms", str(settings["delay_ms"])]
-    if pid is None:
-        result = run_load(arguments, scenario.seconds + REPLY_TIMEOUT * 3, client)
-    else:
-        before_cpu, before_mb, before_disk = procfs.settled(pid), procfs.memory_mb(pid), procfs.written(pid)
-        sampler = procfs.Sampler(pid)
-        sampler.start()
-        result = run_load(arguments, scenario.seconds + REPLY_TIMEOUT * 3, client)
-        at_end = procfs.cpu(pid)
-        used = procfs.settled(pid).since(before_cpu)
-        peak = sampler.stop()
+    limit = scenario.seconds + (settings["tokens"] + 10) * settings["delay_ms"] / 1000 + PATIENCE * 4
+    with Client(command(target, case, scenario, settings, body), limit) as client:
+        first = client.warmed()
         if target.dead:
             return failed("the target ended by itself")
-        if ok := result.get("ok"):
-            result["cpu_s"] = used
-            result["cores"] = at_end.since(before_cpu) / result["wall_s"]
-            result["cpu_us_per_request"] = used / ok * 1e6
-            if case.stream:
-                result["cpu_us_per_event"] = used / (ok * tokens) * 1e6
-                result["disk_bytes_per_event"] = (procfs.written(pid) - before_disk) / (ok * tokens)
-            result["mb_peak"] = peak
-            result["kb_per_stream"] = (peak - before_mb) * 1024 / c
+        if not first["ok"]:
+            return {**first, "note": client.note()}
+        mock.set(**settings)
+        mock.reset()
+        result = client.run() if target.pid is None else billed(target.pid, client, case, scenario, settings["tokens"])
+        if note := client.note():
+            result["note"] = note
+    if target.dead:
+        return failed("the target ended by itself")
     result["upstream"] = mock.stats()
-    if first["bad"]:  # a wrong reply is one whenever it comes
-        result["bad"] += first["bad"]
-        result["errors"] = dict(Counter(result["errors"]) + Counter(first["errors"]))
-        result.setdefault("note", first.get("note", ""))
-    if case.stream and result.get("ok"):
-        result["events_per_s"] = result["ok"] * tokens / result["wall_s"]
-        result["merged"] = tokens / result["deltas_per_reply"]
+    result["bad"] += first["bad"]  # a wrong reply is one whenever it comes
+    result["errors"] = dict(Counter(result["errors"]) + Counter(first["errors"]))
+    if case.stream and result["ok"]:
+        result["events_per_s"] = result["ok"] * settings["tokens"] / result["wall_s"]
+        result["merged"] = settings["tokens"] / result["deltas_per_reply"]
+    return result
+
+
+def billed(pid: int, client: Client, case: Case, scenario: Scenario, tokens: int) -> dict[str, Any]:
+    """The run, with what the target's process tree used for it."""
+    before_cpu, before_mb, before_disk = procfs.settled(pid), procfs.memory_mb(pid), procfs.written(pid)
+    sampler = procfs.Sampler(pid)
+    sampler.start()
+    result = client.run()
+    at_end = procfs.cpu(pid)
+    used = procfs.settled(pid).since(before_cpu)
+    peak = sampler.stop()
+    if ok := result["ok"]:
+        result["cpu_s"] = used
+        result["cores"] = at_end.since(before_cpu) / result["wall_s"]
+        result["cpu_us_per_request"] = used / ok * 1e6
+        if case.stream:
+            result["cpu_us_per_event"] = used / (ok * tokens) * 1e6
+            result["disk_bytes_per_event"] = (procfs.written(pid) - before_disk) / (ok * tokens)
+        result["mb_peak"] = peak
+        result["kb_per_stream"] = (peak - before_mb) * 1024 / scenario.concurrency
     return result

@@ -44,17 +44,22 @@ def sse(event: Json) -> bytes:
 
 
 def http_json(status: int, body: Any) -> bytes:
-    data = json.dumps(body, separators=(",", ":")).encode()
+    return http_json_bytes(status, json.dumps(body, separators=(",", ":")).encode())
+
+
+def http_json_bytes(status: int, data: bytes) -> bytes:
     head = f"HTTP/1.1 {status} Mock\r\ncontent-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
     return head.encode() + data
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One streamed reply: what each write sends, and the block that stands for the repeated text when stamped."""
+    """One streamed reply: what each write sends, the block that stands for the repeated text when stamped, and whether
+    there are holes for the ids of the request (mock_wires.py)."""
 
     writes: list[bytes]
     repeat: bytes = b""
+    named: bool = False
 
 
 @dataclass(slots=True)
@@ -132,6 +137,10 @@ def _chat_usage(s: Settings) -> Json:
 
 
 def chat_stream(s: Settings, usage: bool) -> Plan:
+    return s.plan(chat_events(s, usage))
+
+
+def chat_events(s: Settings, usage: bool) -> list[bytes]:
     """`usage` adds the chunk without choices that `stream_options.include_usage` asks for."""
     events = [_chunk({"role": "assistant", "content": ""})]
     events += [_chunk({"reasoning_content": t}) for t in s.thoughts]
@@ -145,11 +154,11 @@ def chat_stream(s: Settings, usage: bool) -> Plan:
     if usage:
         last = {"id": CHAT_ID, "object": "chat.completion.chunk", "created": CREATED, "model": MODEL}
         events.append(sse({**last, "choices": [], "usage": _chat_usage(s)}))
-    return s.plan([*events, b"data: [DONE]\n\n"])
+    return [*events, b"data: [DONE]\n\n"]
 
 
-def chat_plain(s: Settings) -> bytes:
-    """The reply in one piece, with its HTTP head."""
+def chat_body(s: Settings) -> bytes:
+    """The reply in one piece."""
     text = "".join(token(i, s["pad"]) for i in range(s["tokens"]))
     message: Json = {"role": "assistant", "content": text, "refusal": None}
     if s.calls:
@@ -165,7 +174,7 @@ def chat_plain(s: Settings) -> bytes:
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
         "usage": _chat_usage(s),
     }
-    return http_json(200, body)
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 # ---- agentscope

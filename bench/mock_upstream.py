@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A very cheap mock of a backend, in two dialects from the same deltas.
+"""A very cheap mock of a backend, in all dialects from the same deltas.
 
     python bench/mock_upstream.py --port 29100 --tokens 100 --delay-ms 0
 
 POST .../chat/completions   OpenAI chat; streams when the body holds "stream": true
 POST .../process            an AgentScope application; always streams
+/DIALECT/...                the same for any other (mock_wires.py); in the run API a POST and the GET of its events
 
 Replies are byte strings prepared in advance (mock_replies.py), written straight to the socket by an asyncio
 Protocol (on uvloop when it is installed), so that the mock is never the slowest part of a measurement. It reads
@@ -25,6 +26,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -38,10 +40,12 @@ from mock_replies import (
     Plan,
     Settings,
     agentscope_stream,
-    chat_plain,
+    chat_body,
     chat_stream,
     http_json,
+    http_json_bytes,
 )
+from mock_wires import OWN_ID, WIRES, Wires
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
@@ -70,7 +74,8 @@ class Script:
         self.chat, self.chat_usage = chat_stream(s, False), chat_stream(s, True)
         self.agentscope = agentscope_stream(s)
         self.replay = s.plan(self.recorded) if self.recorded else None
-        self.plain = chat_plain(s)
+        self.plain = http_json_bytes(200, chat_body(s))
+        self.wires = Wires(s)
         error = {"message": "scripted failure", "type": "server_error", "param": None, "code": None}
         self.failure = http_json(s["fail_status"], {"error": error})
         self.delay, self.first = s["delay_ms"] / 1000.0, s["first_ms"] / 1000.0
@@ -81,19 +86,34 @@ class Script:
         if self.replay is not None:
             return self.replay
         path = path.partition(b"?")[0]
+        streamed = any(mark in body for mark in STREAM)
+        if (dialect := path.split(b"/", 2)[1].decode()) in WIRES:
+            return queued(body) if path.endswith(b"/runs") else self.wires.answer(dialect, streamed)
         if path.endswith(b"/process"):
             return self.agentscope
         if not path.endswith(b"/chat/completions"):
             return None
-        if not any(mark in body for mark in STREAM):
+        if not streamed:
             return self.plain
         return self.chat_usage if any(mark in body for mark in USAGE) else self.chat
+
+
+def queued(body: bytes) -> bytes:
+    """The run API's answer to a POST; the events follow by a GET that names the run again."""
+    asked = json.loads(body)
+    ids = {name: asked[name] for name in ("threadId", "runId")}
+    if {len(i) for i in ids.values()} != {len(OWN_ID)}:
+        return http_json(422, {"error": {"message": f"ids of {len(OWN_ID)} characters are needed, got {ids}"}})
+    return http_json(202, {"taskId": "task_bench", **ids, "created": True})
 
 
 class Connection(asyncio.Protocol):
     def __init__(self, script: Script, loop: asyncio.AbstractEventLoop) -> None:
         self.script, self.loop = script, loop
         self.buffer = b""
+        self.pieces: list[bytes] = []
+        self.missing = 0  # bytes of a body that are still to come
+        self.names: dict[bytes, bytes] = {}
         self.busy = self.paused = self.waiting = False
         self.timer: asyncio.Handle | None = None
         self.plan: Plan | None = None
@@ -104,6 +124,13 @@ class Connection(asyncio.Protocol):
         STATS["connections"] += 1
 
     def data_received(self, data: bytes) -> None:
+        if self.missing > 0:  # joining a large body at each read would take longer than the target does
+            self.pieces.append(data)
+            self.missing -= len(data)
+            if self.missing > 0:
+                return
+            data = b"".join(self.pieces)
+            self.pieces = []
         self.buffer += data
         if not self.busy:
             self.parse()
@@ -122,6 +149,7 @@ class Connection(asyncio.Protocol):
             if len(buffer) < at + size:
                 if b"expect: 100" in head and len(buffer) == at:
                     self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self.missing = at + size - len(buffer)
                 return
             body, self.buffer = buffer[at : at + size], buffer[at + size :]
         elif b"transfer-encoding: chunked" in head:
@@ -132,8 +160,15 @@ class Connection(asyncio.Protocol):
         else:
             body, self.buffer = b"", buffer[at:]
         method, path, _ = buffer[: buffer.find(b"\r\n")].split(b" ", 2)
-        if method == b"POST" and (answer := self.script.answer(path, body)) is not None:
+        script = self.script
+        if method == b"POST" and (answer := script.answer(path, body)) is not None:
             self.reply(answer)
+        elif path.startswith(b"/agent-runs/"):
+            # /agent-runs/runs/THREAD/events?runId=RUN
+            thread, run = path.split(b"/")[3], path.partition(b"runId=")[2][: len(OWN_ID)]
+            self.names = {b'"threadId":"%b"' % OWN_ID: b'"threadId":"%b"' % thread}
+            self.names[b'"runId":"%b"' % OWN_ID] = b'"runId":"%b"' % run
+            self.reply(script.wires.answer("agent-runs", True))
         else:
             self.control(path)
 
@@ -212,6 +247,9 @@ class Connection(asyncio.Protocol):
             self.waiting = True
             return
         data = plan.writes[self.next]
+        if plan.named:
+            for hole, name in self.names.items():
+                data = data.replace(hole, name)
         self.transport.write(self.stamped(data, plan) if script.stamp else data)
         self.next += 1
         if self.next == len(plan.writes):

@@ -91,12 +91,12 @@ def written(pid: int) -> int:
     return total
 
 
-def memory_mb(pid: int) -> float:
-    """Resident memory of the tree; pages that its processes share are counted once (PSS)."""
+def memory_mb(pid: int, what: str = "Pss") -> float:
+    """Resident memory of the tree; pages that processes share are counted once (Pss), or by each (Rss)."""
     kilobytes = 0
     for one in tree(pid):
         try:
-            found = re.search(r"^Pss:\s+(\d+)", (PROC / str(one) / "smaps_rollup").read_text(), re.MULTILINE)
+            found = re.search(rf"^{what}:\s+(\d+)", (PROC / str(one) / "smaps_rollup").read_text(), re.MULTILINE)
         except OSError:  # ended meanwhile
             continue
         kilobytes += int(found[1]) if found else 0

@@ -1,27 +1,28 @@
-"""Figures to Markdown: tables of a run, the budgets beside what was measured, and where it was measured."""
+#!/usr/bin/env python3
+"""Figures to a page: `python bench/report.py` writes docs/performance.md and its pictures anew from what was measured.
+
+Made of docs/performance.json and the words of method.md, and of nothing else.
+"""
 
 from __future__ import annotations
 
-import os
-import platform
-import statistics
-import subprocess
-from datetime import UTC, datetime
-from importlib import metadata
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from scenarios import ALL, BUDGETS, BY_NAME, Budget, Scenario
-from targets import HERE, Case, Target
+import budgets
+import pictures
+from budgets import Budget, Verdict
+from results import RAW, SUBJECT, Measured, Ratio, Row, median, ratio
+from scenarios import ALL, BY_NAME, Scenario
 
-Run = dict[str, Any]
-Results = dict[tuple[str, Case, str], list[Run]]  # target, case, scenario: one run per repeat
+HERE = Path(__file__).resolve().parent
+DOCS = HERE.parent / "docs"
+METHOD = HERE / "method.md"
+NAME = "performance"
 
-PACKAGES = ["dialect-bridge", "aiohttp", "orjson", "uvloop", "pydantic", "openai"]
-SUBJECT = "dialect-bridge"
 COLUMNS: dict[str, list[tuple[str, str]]] = {
     "plain": [
-        ("req/s", "rps"),
+        ("requests/s", "rps"),
         ("CPU us/request", "cpu_us_per_request"),
         ("cores", "cores"),
         ("p50 ms", "total_ms.p50"),
@@ -29,7 +30,6 @@ COLUMNS: dict[str, list[tuple[str, str]]] = {
         ("peak MB", "mb_peak"),
     ],
     "stream": [
-        ("streams/s", "rps"),
         ("events/s", "events_per_s"),
         ("CPU us/event", "cpu_us_per_event"),
         ("CPU us/stream", "cpu_us_per_request"),
@@ -40,237 +40,232 @@ COLUMNS: dict[str, list[tuple[str, str]]] = {
         ("lag p99 ms", "lag_ms.p99"),
         ("disk B/event", "disk_bytes_per_event"),
         ("peak MB", "mb_peak"),
-        ("KB/stream", "kb_per_stream"),
+        ("KiB/stream", "kb_per_stream"),
         ("merged", "merged"),
     ],
 }
-
-
-# ---- where
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "--no-optional-locks", "-C", str(HERE), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _first(path: str, key: str) -> str:
-    try:
-        lines = Path(path).read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), "")
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def machine() -> dict[str, Any]:
-    """What a reader must know before comparing these figures with any others."""
-    commit = _git("rev-parse", "--short", "HEAD")
-    if commit and _git("status", "--porcelain"):
-        commit += " with uncommitted changes"
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": commit,
-        "processor": _first("/proc/cpuinfo", "model name") or platform.machine(),
-        "cores": os.cpu_count(),
-        "memory": _first("/proc/meminfo", "MemTotal"),
-        "kernel": f"{platform.system()} {platform.release()}",
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "packages": {p: _version(p) for p in PACKAGES},
-        "load_at_start": round(os.getloadavg()[0], 2),
-    }
-
-
-# ---- figures
-
-
-def value(run: Run, path: str) -> float | None:
-    found: Any = run
-    for key in path.split("."):
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
-
-
-def median(runs: list[Run], path: str) -> float | None:
-    found = [v for r in runs if (v := value(r, path)) is not None]
-    return statistics.median(found) if found else None
-
-
-def ratio(own: list[Run], reference: list[Run], path: str) -> tuple[float, float, float] | None:
-    """Ratio of the medians, with the smallest and largest ratio inside one repeat."""
-    a, b = median(own, path), median(reference, path)
-    if not a or not b:
-        return None
-    by_repeat = {r["repeat"]: v for r in reference if (v := value(r, path))}
-    inside = [v / by_repeat[r["repeat"]] for r in own if (v := value(r, path)) and r["repeat"] in by_repeat]
-    return a / b, min(inside, default=a / b), max(inside, default=a / b)
-
-
-def reference_of(results: Results, name: str, case: Case, scenario: str) -> list[Run]:
-    """The runs of the reference target over the same backend wire and of the same kind."""
-    for (target, other, at), runs in results.items():
-        if (target, at, other.back, other.kind) == (name, scenario, case.back, case.kind):
-            return runs
-    return []
 
 
 def number(x: float | None) -> str:
     return "" if x is None else f"{x:.0f}" if x >= 1000 else f"{x:.3g}"
 
 
-def brief(reason: str) -> str:
-    """What happened and, where a program's output follows, its last line."""
-    lines = reason.splitlines()
-    return lines[0] if len(lines) == 1 else f"{lines[0]} `{lines[-1].strip()[:300]}`"
-
-
 def times(repeats: int) -> str:
-    return "one repeat" if repeats == 1 else f"{repeats} repeats"
+    return "one repeat" if repeats == 1 else f"{repeats} interleaved repeats"
 
 
 def row(*cells: object) -> str:
     return "| " + " | ".join(str(c) for c in cells) + " |"
 
 
-def header(*cells: str) -> list[str]:
-    return [row(*cells), "|" + "---|" * len(cells)]
+def table(names: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    """Nothing where there are no rows."""
+    lines = [row(*cells) for cells in rows]
+    names = list(names)
+    return [row(*names), "|" + "---|" * len(names), *lines, ""] if lines else []
+
+
+def spread(found: Ratio | None) -> str:
+    return f"{found.least:.2f}-{found.most:.2f}" if found else ""
+
+
+# ---- budgets
+
+
+def _cell(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return ""
+    if verdict.found is None:
+        return verdict.state
+    said = f"{verdict.found:.2f} {verdict.state.partition(',')[0]}"
+    return f"**{said}**" if verdict.state == "missed" else said
+
+
+def pairs(measured: Measured) -> list[str]:
+    """A line for each pair, a column for each budget."""
+    by_budget = {b: {v.case.removesuffix(", plain"): v for v in budgets.judged(measured, b)} for b in budgets.PER_PAIR}
+    shown = [b for b, found in by_budget.items() if found]
+    cases = list(dict.fromkeys(case for b in shown for case in by_budget[b]))
+    rows = [[case, *(_cell(by_budget[b].get(case)) for b in shown)] for case in cases]
+    apart = {v.case: v.apart for b in shown for v in by_budget[b].values() if v.apart}
+    return [
+        *table(["pair", *(f"{b.what}: {_short(b)}" for b in shown)], rows),
+        *(f"No budget for {case}: {why}." for case, why in apart.items()),
+        "",
+    ]
+
+
+def _short(budget: Budget) -> str:
+    return f"<= {budget.most:g}x"
+
+
+def singles(measured: Measured) -> list[str]:
+    found = [v for b in budgets.SINGLE for v in budgets.judged(measured, b)]
+    found += [*budgets.starts(measured), *budgets.codec(measured)]
+    return table(
+        ("what", "case", "beside", "measured", "range", "budget", "state"),
+        (
+            (
+                v.what,
+                v.case,
+                v.reference,
+                "" if v.found is None else f"{v.found:.2f}",
+                f"{v.spread[0]:.2f}-{v.spread[1]:.2f}" if v.spread else "",
+                v.allowed,
+                f"**{v.state}**" if v.state == "missed" else v.state,
+            )
+            for v in found
+        ),
+    )
+
+
+def summary(measured: Measured) -> str:
+    states = [v.state.partition(",")[0] for v in budgets.every(measured)]
+    counts = {name: states.count(name) for name in ("met", "missed", "not measured") if name in states}
+    return ", ".join(f"{n} {name}" for name, n in counts.items()) + "."
 
 
 # ---- tables
 
 
-def starts(targets: list[Target], skipped: dict[str, str]) -> list[str]:
-    out = ["## Targets", "", *header("target", "what", "event loop", "healthy after s", "CPU s to start", "idle MB")]
-    for t in targets:
-        if t.name in skipped:
-            out.append(row(t.name, f"**not measured**: {brief(skipped[t.name])}", "", "", "", ""))
-        else:
-            figures = [number(median(t.starts, k)) for k in ("start_s", "start_cpu_s", "idle_mb")]
-            out.append(row(t.name, t.version, t.loop, *figures))
-    return out
-
-
-def scenario_table(results: Results, scenario: Scenario, reference: str) -> list[str]:
-    rows = {(t, c): runs for (t, c, s), runs in results.items() if s == scenario.name}
-    if not rows:
-        return []
-    columns = [c for c in COLUMNS[scenario.kind] if c[1] != "kb_per_stream" or c[1] == scenario.cost]
-    if not any(value(run, "disk_bytes_per_event") for runs in rows.values() for run in runs):
-        columns = [c for c in columns if c[1] != "disk_bytes_per_event"]
-    mock = ", ".join(f"{k} {v}" for k, v in scenario.mock.items())
-    out = ["", f"## {scenario.name}", "", f"{scenario.reads}; mock: {mock}; {scenario.concurrency} at once", ""]
-    out += header("target", "case", *(c for c, _ in columns), f"x {reference}", "failed")
-    for (target, case), runs in rows.items():
-        found = ratio(runs, reference_of(results, reference, case, scenario.name), scenario.cost)
-        bad = sum(r.get("bad", 0) for r in runs)
-        cells = [number(median(runs, path)) for _, path in columns]
-        out.append(row(target, case.name, *cells, f"{found[0]:.2f}" if found else "", bad or ""))
-    return out
-
-
-def slope(results: Results, reference: str) -> list[str]:
-    """Two scenarios give the price of one more event, free of the price of the stream."""
-    short, burst = BY_NAME["stream-short"], BY_NAME["stream-burst-32"]
-    prices: dict[tuple[str, Case], tuple[float, float]] = {}
-    for (target, case, at), runs in results.items():
-        if at != burst.name or (target, case, short.name) not in results:
-            continue
-        one, many = median(results[target, case, short.name], "cpu_us_per_request"), median(runs, "cpu_us_per_request")
-        if one and many:
-            prices[target, case] = one, (many - one) / (burst.mock["tokens"] - short.mock["tokens"])
-    if not prices:
-        return []
-    out = ["", "## Price of a stream and of one more event in a burst", ""]
-    out += header("target", "case", "CPU us, stream of one delta", "CPU us per further event", f"x {reference}")
-    for (target, case), (fixed, further) in prices.items():
-        base = [p for (t, c), (_, p) in prices.items() if t == reference and c.back == case.back]
-        shown = f"{further / base[0]:.2f}" if base and base[0] > 0 else ""
-        out.append(row(target, case.name, f"{fixed:.0f}", f"{further:.2f}", shown))
-    return out
-
-
-def _budget_row(results: Results, budget: Budget, case: Case) -> str:
-    cost = BY_NAME[budget.scenario].cost
-    own = results.get((SUBJECT, case, budget.scenario), [])
-    base = reference_of(results, budget.reference, case, budget.scenario)
-    found = ratio(own, base, cost)
-    most = f"<= {budget.most:g}" + (f", stretch {budget.stretch:g}" if budget.stretch else "")
-    if found is None:
-        return row(case.name, budget.what, budget.reference, "not measured", "", most, "")
-    state = (
-        "over" if found[0] > budget.most else "within the stretch" if found[0] <= (budget.stretch or 0) else "within"
-    )
-    return row(
-        case.name, budget.what, budget.reference, f"{found[0]:.2f}", f"{found[1]:.2f}-{found[2]:.2f}", most, state
-    )
-
-
-def budgets(results: Results, subject: Target | None, skipped: dict[str, str], repeats: int) -> list[str]:
-    """Reported, never asserted: a figure of one machine on one day decides nothing by itself."""
-    out = ["", "## Budgets", "", f"Ratio of medians, {times(repeats)}; the range is that of single repeats. "]
-    out[-1] += "Nothing fails by a figure here. " + ("Judge by five repeats or more." if repeats < 5 else "")
-    if subject is None:
-        return [*out, "", f"{SUBJECT} was not asked for."]
-    out += ["", *header("pair", "what", "reference", "ratio", "range", "budget", "state")]
-    ran = {s for _, _, s in results}
-    measured = {t for t, _, _ in results}
-    for budget in BUDGETS:
-        kind = BY_NAME[budget.scenario].kind
-        if budget.scenario in ran and (budget.reference == "aiohttp-raw" or budget.reference in measured):
-            out += [_budget_row(results, budget, c) for c in subject.cases if c.kind == kind]
-    if SUBJECT in skipped:
-        out += ["", f"{SUBJECT} was not measured: {brief(skipped[SUBJECT])}"]
-    return out
-
-
-def faults(results: Results) -> list[str]:
-    """Every wrong or missing reply, by case and scenario."""
-    out = []
-    for (target, case, scenario), runs in results.items():
-        errors: dict[str, int] = {}
-        for run in runs:
-            for what, times in run.get("errors", {}).items():
-                errors[what] = errors.get(what, 0) + times
-        if errors:
-            shown = ", ".join(f"{what} x {times}" for what, times in errors.items())
-            out.append(f"- {target}, {case.name}, {scenario}: {shown}")
-            out += [f"  `{n.splitlines()[0][:300]}`" for r in runs if (n := r.get("note"))][:1]
-    return ["", "## Wrong or missing replies", "", *out] if out else []
-
-
-def markdown(
-    where: dict[str, Any],
-    targets: list[Target],
-    results: Results,
-    skipped: dict[str, str],
-    repeats: int,
-    reference: str,
-) -> str:
-    packages = ", ".join(f"{k} {v}" for k, v in where["packages"].items())
-    load = f"{where['load_at_start']} before, {round(os.getloadavg()[0], 2)} after"
+def machine(measured: Measured) -> list[str]:
+    where = measured.machine
+    packages = ", ".join(f"{name} {version}" for name, version in where["packages"].items())
     out = [
-        "# Measured",
-        "",
-        f"{where['date']}, commit {where['commit'] or 'unknown'}, {times(repeats)}.",
+        f"- {where['date']}, commit {where['commit'] or 'unknown'}, {times(measured.repeats)}, "
+        f"{measured.minutes:g} minutes",
+        f"- {where['processor']}, {where['cores']} cores, {where['memory_gb']:g} GiB, {where['system']}; load before "
+        f"the run: {where['load_at_start']:g}",
+        f"- {where['python']}, {packages}",
         "",
     ]
-    out += [f"- {where['processor']}, {where['cores']} cores, {where['memory']}, {where['kernel']}; load {load}"]
-    out += [f"- {where['python']}, {packages}", "", *starts(targets, skipped)]
-    if len(loops := {t.loop for t in targets if t.loop}) > 1:
-        out += ["", f"**Not like for like**: the targets run on different event loops ({', '.join(sorted(loops))})."]
-    for scenario in ALL:
-        out += scenario_table(results, scenario, reference)
-    out += slope(results, reference)
-    subject = next((t for t in targets if t.name == SUBJECT), None)
-    out += budgets(results, subject, skipped, repeats) + faults(results)
-    return "\n".join(out) + "\n"
+    if measured.short:
+        out = ["**A short trial of the harness, not the run to judge by.**", "", *out]
+    return out
+
+
+def targets(measured: Measured) -> list[str]:
+    rows = []
+    for name, t in measured.targets.items():
+        if t.missing:
+            rows.append([name, f"**not measured**: {t.missing}", "", "", "", "", ""])
+            continue
+        starts = [number(median(t.starts.get(k, []))) for k in ("start_s", "start_cpu_s", "idle_mb", "rss_mb")]
+        rows.append([name, t.version, t.event_loop, *starts])
+    names = ("target", "what", "event loop", "healthy after s", "CPU s to start", "MB then", "of it resident")
+    out = table(names, rows)
+    loops = {t.event_loop for n, t in measured.targets.items() if t.event_loop and n in (SUBJECT, RAW)}
+    if len(loops) > 1:
+        out += [f"**Not like for like**: {SUBJECT} and {RAW} run on different event loops.", ""]
+    return out
+
+
+def reference_of(measured: Measured, row: Row) -> Row | None:
+    """Of the target's own reference, where that has the same backend wire; else of that of the run."""
+    own = measured.targets[row.target].reference
+    found = measured.reference_of(row, own) if own else None
+    return found or measured.reference_of(row, measured.reference)
+
+
+def scenario(measured: Measured, what: Scenario) -> list[str]:
+    rows = measured.of(what.name)
+    if not rows:
+        return []
+    columns = [c for c in COLUMNS[what.kind] if any(r.median(c[1]) for r in rows)]
+    columns = [c for c in columns if c[1] != "kb_per_stream" or c[1] == what.cost]
+    mock = ", ".join(f"{k} {v}" for k, v in what.mock.items())
+    lines = []
+    for r in rows:
+        base = reference_of(measured, r)
+        found = ratio(r, base, what.cost) if base is not r else None
+        beside = "" if base is None or base is r or base.target == measured.reference else f" (of {base.target})"
+        shown = f"{found.middle:.2f}{beside}" if found else ""
+        lines.append([r.target, r.case, *(number(r.median(c)) for _, c in columns), shown, spread(found)])
+    return [
+        f"### {what.name}",
+        "",
+        f"{what.reads[0].upper()}{what.reads[1:]}. Mock: {mock}; {what.concurrency} at once.",
+        "",
+        *table(("target", "case", *(c for c, _ in columns), f"x {measured.reference}", "range"), lines),
+    ]
+
+
+def slope(measured: Measured) -> list[str]:
+    """Two scenarios give the price of one more event, free of the price of the stream."""
+    short, burst = BY_NAME["stream-short"], BY_NAME["stream-burst-32"]
+    further = burst.mock["tokens"] - short.mock["tokens"]
+    lines = []
+    for many in measured.of(burst.name):
+        one = next((r for r in measured.of(short.name, many.target) if r.case == many.case), None)
+        fixed, all_of_it = one and one.median("cpu_us_per_request"), many.median("cpu_us_per_request")
+        if fixed and all_of_it:
+            lines.append([many.target, many.case, f"{fixed:.0f}", f"{(all_of_it - fixed) / further:.2f}"])
+    shown = table(("target", "case", "CPU us, stream of one delta", "CPU us, each further event in a burst"), lines)
+    return ["### Price of a stream and of one more event", "", *shown] if shown else []
+
+
+def codec(measured: Measured) -> list[str]:
+    sizes = list(measured.codec)
+    names = list(measured.codec[sizes[0]]) if sizes else []
+    lines = [[name, *(number(measured.codec[size].get(name)) for size in sizes)] for name in names]
+    shown = table(("codecs", *(f"ns/event, {size} in a read" for size in sizes)), lines)
+    return ["### Without sockets", "", *shown] if shown else []
+
+
+def faults(measured: Measured) -> list[str]:
+    """Every wrong or missing reply, by case and scenario. What the reply said stays in bench/out."""
+    out = [
+        f"- {r.target}, {r.case}, {r.scenario}: " + ", ".join(f"{what} x {n}" for what, n in r.wrong.items())
+        for r in measured.rows
+        if r.wrong
+    ]
+    return ["## Wrong or missing replies", "", *out, ""] if out else []
+
+
+# ---- the page
+
+
+def page(measured: Measured) -> str:
+    """The whole page. Nothing in it names a place or a host: what a row says comes from the harness alone."""
+    drawn = [f"![{drawing.told}](images/{drawing.file})" for drawing in pictures.drawings(measured)]
+    out = [
+        "# What it costs",
+        "",
+        METHOD.read_text(encoding="utf-8").strip(),
+        "",
+        "## Where",
+        "",
+        *machine(measured),
+        *[line for picture in drawn for line in (picture, "")],
+        "## Budgets",
+        "",
+        f"Ratios of medians to `{RAW}` over the same backend wire, unless it says otherwise: {summary(measured)}",
+        "",
+        *pairs(measured),
+        *singles(measured),
+        "## Targets",
+        "",
+        *targets(measured),
+        *faults(measured),
+        "## All figures",
+        "",
+        "Medians over the repeats; the range is that of the ratio inside single repeats.",
+        "",
+        *[line for what in ALL for line in scenario(measured, what)],
+        *slope(measured),
+        *codec(measured),
+    ]
+    return "\n".join(out).rstrip() + "\n"
+
+
+def write(measured: Measured, folder: Path) -> None:
+    """`performance.json`, `performance.md` and its pictures below `images`."""
+    (folder / f"{NAME}.json").write_text(measured.text(), encoding="utf-8")
+    (folder / f"{NAME}.md").write_text(page(measured), encoding="utf-8")
+    (folder / "images").mkdir(exist_ok=True)
+    for drawing in pictures.drawings(measured):
+        (folder / "images" / drawing.file).write_text(drawing.svg, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Measured.read(DOCS / f"{NAME}.json"), DOCS)

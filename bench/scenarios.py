@@ -1,8 +1,8 @@
-"""What is run on every case, and what a run is judged by."""
+"""What is run on every case, and what only on the cases that ask for it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -13,81 +13,92 @@ class Scenario:
     name: str
     reads: str
     kind: str
-    mock: dict[str, Any]
     concurrency: int
     seconds: float
+    mock: dict[str, Any] = field(default_factory=lambda: {"tokens": 20})
     cost: str = "cpu_us_per_event"  # the figure whose ratio to the reference is shown
+    body_kb: int = 0  # size of the request; 0: a few words
     warm: int = 32  # streams open at once while warming up, at most
     fresh: bool = False  # a new process first: memory once taken is seldom given back
+    asked: bool = False  # only cases that name it in `also` are run
+    repeats: int | None = None  # at most
+    files: int = 0  # open files that a process needs for it
 
 
+PACED = {"tokens": 40, "stamp": 1}
+REQUEST = "cpu_us_per_request"
 ALL = [
-    Scenario(
-        "stream-hold-c256",
-        "memory per open stream, on a fresh process",
-        "stream",
-        {"tokens": 8, "delay_ms": 600},
-        256,
-        4,
-        cost="kb_per_stream",
-        warm=2,
-        fresh=True,
-    ),
-    Scenario("plain-c1", "a reply in one piece, one at a time", "plain", {"tokens": 20}, 1, 2, "cpu_us_per_request"),
-    Scenario("plain-c32", "replies in one piece, kept alive", "plain", {"tokens": 20}, 32, 1.5, "cpu_us_per_request"),
-    Scenario("plain-c256", "the same, 256 at once", "plain", {"tokens": 20}, 256, 3, "cpu_us_per_request"),
-    Scenario("stream-short", "the fixed price of a stream", "stream", {"tokens": 1}, 32, 1.5, "cpu_us_per_request"),
-    Scenario("stream-burst", "deltas without a pause, a write each", "stream", {"tokens": 200}, 32, 3),
+    Scenario("plain-c32", "replies in one piece, kept alive", "plain", 32, 1.0, cost=REQUEST),
+    Scenario("stream-short", "the fixed price of a stream", "stream", 32, 1.0, {"tokens": 1}, REQUEST),
     Scenario(
         "stream-burst-32",
         "deltas that arrive 32 to a read, a chunk each",
         "stream",
-        {"tokens": 320, "batch": 32},
         32,
-        1.5,
+        1.0,
+        {"tokens": 320, "batch": 32},
     ),
-    Scenario("stream-paced-c1", "added latency", "stream", {"tokens": 40, "delay_ms": 20, "stamp": 1}, 1, 4),
     Scenario(
         "stream-paced-c32",
         "the price of one event at the pace of a model",
         "stream",
-        {"tokens": 40, "delay_ms": 25, "stamp": 1},
         32,
-        1.8,
+        1.2,
+        {**PACED, "delay_ms": 25},
+    ),
+    Scenario("plain-c1", "a reply in one piece, one at a time", "plain", 1, 1.5, cost=REQUEST, asked=True),
+    Scenario("plain-c256", "the same, 256 at once", "plain", 256, 1.5, cost=REQUEST, asked=True),
+    Scenario("request-1kb", "requests of 1 KB", "plain", 4, 1.0, cost=REQUEST, body_kb=1, asked=True),
+    Scenario(
+        "request-100kb", "requests of 100 KB, a long talk", "plain", 4, 1.0, cost=REQUEST, body_kb=100, asked=True
     ),
     Scenario(
-        "stream-paced-c256", "the same, 256 at once", "stream", {"tokens": 40, "delay_ms": 100, "stamp": 1}, 256, 8
+        "request-5mb",
+        "requests of 5 MB, a picture inside",
+        "plain",
+        4,
+        1.5,
+        cost=REQUEST,
+        body_kb=5000,
+        warm=2,
+        asked=True,
+    ),
+    Scenario("stream-burst", "deltas without a pause, a write each", "stream", 32, 1.5, {"tokens": 200}, asked=True),
+    Scenario("stream-paced-c1", "added latency", "stream", 1, 2.4, {**PACED, "delay_ms": 20}, asked=True),
+    Scenario("stream-paced-c256", "256 at once", "stream", 256, 2.5, {**PACED, "delay_ms": 50}, asked=True),
+    Scenario(
+        "stream-hold-c256",
+        "memory per open stream, on a fresh process",
+        "stream",
+        256,
+        2,
+        {"tokens": 8, "delay_ms": 350},
+        cost="kb_per_stream",
+        warm=2,
+        fresh=True,
+        asked=True,
+    ),
+    Scenario(
+        "stream-hold-c5000",
+        "the same, 5,000 open streams",
+        "stream",
+        5000,
+        2,
+        {"tokens": 5, "delay_ms": 2000},
+        cost="kb_per_stream",
+        warm=2,
+        fresh=True,
+        asked=True,
+        repeats=3,
+        files=10200,
     ),
 ]
 BY_NAME = {s.name: s for s in ALL}
-QUICK = ["plain-c32", "stream-short", "stream-burst-32", "stream-paced-c32"]
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What one pair may cost, as a ratio to a reference of the same backend wire in the same run."""
-
-    what: str
-    scenario: str
-    reference: str
-    most: float
-    stretch: float | None = None
-
-
-BUDGETS = [
-    Budget("event, paced", "stream-paced-c32", "aiohttp-raw", 1.25, 1.1),
-    Budget("event, burst of 32", "stream-burst-32", "aiohttp-raw", 2.0, 1.5),
-    Budget("event, burst, a write each", "stream-burst", "aiohttp-raw", 2.0, 1.5),
-    Budget("request, kept alive", "plain-c32", "aiohttp-raw", 1.5),
-    Budget("short stream (one delta)", "stream-short", "aiohttp-raw", 1.5),
-    Budget("event, paced", "stream-paced-c32", "nginx", 3.0),
-    Budget("memory of an idle stream", "stream-hold-c256", "aiohttp-raw", 1.25),
-]
 
 
 def choose(text: str) -> list[Scenario]:
-    """`quick`, `all` or names with commas; raises `ValueError` that names the unknown ones."""
-    names = QUICK if text == "quick" else list(BY_NAME) if text == "all" else text.split(",")
+    """`all` or names with commas; raises `ValueError` that names the unknown ones."""
+    names = list(BY_NAME) if text == "all" else text.split(",")
     if unknown := [n for n in names if n not in BY_NAME]:
-        raise ValueError(f"unknown scenario {', '.join(unknown)}; known: quick, all, {', '.join(BY_NAME)}")
+        raise ValueError(f"unknown scenario {', '.join(unknown)}; known: all, {', '.join(BY_NAME)}")
     return [s for s in ALL if s.name in names]

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import procfs
-from wires import BODIES, DIALECTS
+from scenarios import BY_NAME, Scenario
+from wires import BODIES, DIALECTS, grown
 
 HERE = Path(__file__).resolve().parent
 PORTS = range(20000, 32000)  # below what Linux hands out by itself, so no client's socket can sit on one
@@ -154,7 +155,10 @@ class Mock:
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """One way through a target: `front` is what the client speaks, `back` what the mock upstream is asked in. Each
-    is itself and equal to no other, so that it can stand in the key of a result."""
+    is itself and equal to no other, so that it can stand in the key of a result.
+
+    `only` restricts the scenarios, `also` adds some that are run for few cases, `apart` says why no budget is asked.
+    """
 
     front: str
     back: str
@@ -163,7 +167,9 @@ class Case:
     body: dict[str, Any] | None = None
     headers: dict[str, str] = field(default_factory=dict)
     follow: str = ""
-    skip: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    apart: str = ""
 
     @property
     def name(self) -> str:
@@ -173,9 +179,15 @@ class Case:
     def kind(self) -> str:
         return "stream" if self.stream else "plain"
 
-    @property
-    def payload(self) -> dict[str, Any]:
-        return {**(self.body or BODIES[self.front]), **({} if self.stream else {"stream": False})}
+    def wants(self, scenario: Scenario) -> bool:
+        if scenario.kind != self.kind:
+            return False
+        usual = scenario.name in self.only if self.only else not scenario.asked
+        return usual or scenario.name in self.also
+
+    def payload(self, kilobytes: int = 0) -> dict[str, Any]:
+        body = {**(self.body or BODIES[self.front]), **({} if self.stream else {"stream": False})}
+        return grown(body, kilobytes) if kilobytes else body
 
 
 class Target:
@@ -190,11 +202,14 @@ class Target:
             raise ValueError(f"target {self.name}: {e}") from e
         if unknown := {c.front for c in self.cases} - set(DIALECTS):
             raise ValueError(f"target {self.name}: the client knows no dialect {', '.join(sorted(unknown))}")
+        if unknown := {n for c in self.cases for n in (*c.only, *c.also)} - set(BY_NAME):
+            raise ValueError(f"target {self.name}: unknown scenario {', '.join(sorted(unknown))}")
         self.fills = dict(fill)
         self.folder: Path | None = None
         self.daemon: Daemon | None = None
         self.starts: list[dict[str, Any]] = []
         self.version = spec.get("version", "")
+        self.reference: str = spec.get("reference", "")
         self.loop = ""
 
     def fill(self, value: Any) -> Any:
@@ -224,7 +239,7 @@ class Target:
 
     def absent(self) -> str:
         """The programs it needs that are not installed here; such a target is skipped, which is no failure."""
-        return ", ".join(p for p in self.spec.get("needs", []) if not self.find(p))
+        return ", ".join(Path(p).name for p in self.fill(self.spec.get("needs", [])) if not self.find(p))
 
     @staticmethod
     def find(program: str) -> str | None:
@@ -247,7 +262,8 @@ class Target:
         seconds = time.perf_counter() - begun
         pid = self.pid or 0
         used, idle = procfs.cpu(pid).coarse, procfs.memory_mb(pid)
-        self.starts.append({"start_s": seconds, "start_cpu_s": used, "idle_mb": idle})
+        alone = procfs.memory_mb(pid, "Rss")
+        self.starts.append({"start_s": seconds, "start_cpu_s": used, "idle_mb": idle, "rss_mb": alone})
         self.loop = procfs.event_loop(pid)
 
     def stop(self) -> None:

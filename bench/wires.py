@@ -1,11 +1,13 @@
-"""What the load client must know of each dialect: one text delta, the end of a stream, the text of an event.
+"""What the load client must know of each dialect: one text delta, the end of a stream, the text of an event, a request.
 
 Names are those of the product where it has the dialect. `sse` counts events of anything else, unchecked.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -65,7 +67,8 @@ def _agentscope_fault(events: list[Any]) -> str:
     last = events[-1]
     if (last.get("object"), last.get("status")) != ("response", "completed"):
         return "the last event is not the completed response"
-    if [e.get("sequence_number") for e in events] != list(range(len(events))):
+    # The Java runtime writes the same objects in camel case.
+    if [e.get("sequence_number", e.get("sequenceNumber")) for e in events] != list(range(len(events))):
         return "sequence_number does not rise by one from 0"
     text = "".join(t for t in map(_agentscope_text, events) if t)
     contents = [e for e in events if e.get("object") == "content" and e.get("status") == "completed"]
@@ -84,33 +87,50 @@ def _anthropic_text(event: Any) -> str | None:
     return None
 
 
+def _last(kind: str) -> Callable[[list[Any]], str]:
+    """The stream must end with this event; once."""
+
+    def fault(events: list[Any]) -> str:
+        ends = [n for n, e in enumerate(events) if e == kind or (e != DONE and e.get("type") == kind)]
+        return "" if ends == [len(events) - 1] else f"{kind} is not the last event, once"
+
+    return fault
+
+
 ANY = re.compile(b"")
 AG_UI = Dialect(
     _pattern(r'"type"~"TEXT_MESSAGE_CONTENT"'),
     _pattern(r'"type"~"RUN_FINISHED"'),
     _typed("TEXT_MESSAGE_CONTENT", "delta"),
+    _last("RUN_FINISHED"),
+)
+AGENTSCOPE = Dialect(
+    _pattern(r'"delta"~true'),
+    _pattern(r'"object"~"response"[^\n]*"status"~"completed"|"status"~"completed"[^\n]*"object"~"response"'),
+    _agentscope_text,
+    _agentscope_fault,
 )
 DIALECTS = {
     "openai-chat": Dialect(
         _pattern(r'"delta"~\{[^{}]*"content"~"[^"]'), _pattern(r"data~\[DONE\]"), _chat_text, _chat_fault
     ),
-    "agentscope": Dialect(
-        _pattern(r'"delta"~true'),
-        _pattern(r'"object"~"response"[^\n]*"status"~"completed"|"status"~"completed"[^\n]*"object"~"response"'),
-        _agentscope_text,
-        _agentscope_fault,
-    ),
+    "agentscope": AGENTSCOPE,
+    "agentscope-java": AGENTSCOPE,
     "openai-responses": Dialect(
         _pattern(r'"type"~"response\.output_text\.delta"'),
         _pattern(r'"type"~"response\.completed"'),
         _typed("response.output_text.delta", "delta"),
+        _last("response.completed"),
     ),
     "anthropic-messages": Dialect(
-        _pattern(r'"type"~"text_delta"'), _pattern(r'"type"~"message_stop"'), _anthropic_text
+        _pattern(r'"type"~"text_delta"'),
+        _pattern(r'"type"~"message_stop"'),
+        _anthropic_text,
+        _last("message_stop"),
     ),
     "ag-ui": AG_UI,
     "agent-runs": AG_UI,
-    "ag-kit": Dialect(_pattern(r'"type"~"text"'), ANY, _typed("text", "content")),
+    "ag-kit": Dialect(_pattern(r'"type"~"text"'), _pattern(r"data~\[DONE\]"), _typed("text", "content"), _last(DONE)),
     "aip": Dialect(ANY, ANY, None),  # load_grpc.py checks it
     "sse": Dialect(re.compile(rb"(?m)^data:"), ANY, None),
 }
@@ -126,15 +146,40 @@ _RUN_INPUT: dict[str, Any] = {
 }
 # What a case sends when it names no body of its own. __ID__ is a fresh id per request, so that no two requests
 # share a session.
+_CHAT: dict[str, Any] = {"model": "bench-model", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+_HI = [{"type": "text", "text": "hi"}]
 BODIES: dict[str, dict[str, Any]] = {
-    "openai-chat": {"model": "bench-model", "stream": True, "messages": [{"role": "user", "content": "hi"}]},
+    "openai-chat": _CHAT,
+    "openai-responses": {"model": "bench-model", "stream": True, "input": "hi"},
+    "anthropic-messages": {**_CHAT, "max_tokens": 1000},
     "agentscope": {
-        "input": [{"role": "user", "type": "message", "content": [{"type": "text", "text": "hi"}]}],
+        "input": [{"role": "user", "type": "message", "content": _HI}],
         "session_id": "__ID__",
         "user_id": "bench",
         "stream": True,
     },
+    "agentscope-java": {
+        "input": [{"role": "user", "type": "MESSAGE", "content": _HI}],
+        "sessionId": "__ID__",
+        "userId": "bench",
+        "stream": True,
+    },
+    "ag-kit": {"conversationId": "__ID__", "messages": [{"role": "user", "content": "hi"}]},
     "ag-ui": _RUN_INPUT,
-    "aip": {},
     "agent-runs": {**_RUN_INPUT, "forwardedProps": {"runtime_mode": "chat"}},
+    "aip": {},
+    "sse": {},
 }
+
+
+def grown(body: dict[str, Any], kilobytes: int) -> dict[str, Any]:
+    """A chat request of about this size: up to 1 KB in one message, up to 1 MB as a long talk, above with a picture."""
+    if kilobytes <= 1:
+        return {**body, "messages": [{"role": "user", "content": "lorem ipsum " * (kilobytes * 80)}]}
+    if kilobytes <= 1000:
+        said = [{"role": r, "content": "lorem ipsum " * 80} for r in ("user", "assistant")]
+        return {**body, "messages": [*said * (kilobytes // 2), {"role": "user", "content": "hi"}]}
+    # Noise that is the same in every run; three bytes are four letters of base64.
+    data = base64.b64encode(random.Random(1).randbytes(kilobytes * 768)).decode()
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+    return {**body, "messages": [{"role": "user", "content": [*_HI, picture]}]}

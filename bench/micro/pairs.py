@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """What a streamed text delta costs in our own codecs, for each pair, beside the least that such work can cost.
 
-    python bench/micro/pairs.py [rounds]
+    python bench/micro/pairs.py [rounds] [--json]
 
 The reference line is the tight prototype of codec.py: one parsed chunk, one event, constant parts around the text.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sys
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import orjson
 from codec import READS1, READS8, Decoder, Encoder
 from common import N, run, texts
 
+from bridge.codec import registry
 from bridge.library import Translator
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 15
@@ -68,20 +71,33 @@ def pair(source: str, target: str, reads: list[bytes]) -> object:
     return go
 
 
-def main() -> None:
+def measured() -> dict[int, dict[str, float]]:
+    """Nanoseconds per event, by events in a read and name. `tight` is the reference."""
+    pairs = [("openai-chat", target) for target in registry.over_http()]
+    pairs += [("agentscope", target) for target in WIRES]
     benches = []
     for size in (8, 1):
-        benches.append((f"tight prototype, {size} per read", tight(WIRES["openai-chat"][size])))
-        for source, wires in WIRES.items():
-            for target in WIRES:
-                benches.append((f"{source} -> {target}, {size} per read", pair(source, target, wires[size])))
-    found = run(benches, rounds=ROUNDS)  # type: ignore[arg-type]
-    for size in (8, 1):
-        least = found[f"tight prototype, {size} per read"]
+        benches.append((f"{size} tight", tight(WIRES["openai-chat"][size])))
+        benches += [
+            (f"{size} {source} -> {target}", pair(source, target, WIRES[source][size])) for source, target in pairs
+        ]
+    out: dict[int, dict[str, float]] = {8: {}, 1: {}}
+    for name, ns in run(benches, rounds=ROUNDS).items():  # type: ignore[arg-type]
+        size, _, plain = name.partition(" ")
+        out[int(size)][plain] = round(ns, 1)
+    return out
+
+
+def main() -> None:
+    if "--json" in sys.argv:
+        with contextlib.redirect_stdout(sys.stderr):
+            found = measured()
+        print(json.dumps(found))
+        return
+    for size, lines in measured().items():
         print(f"\n{size} per read, times the tight prototype:")
-        for name, ns in found.items():
-            if name.endswith(f"{size} per read"):
-                print(f"  {ns / least:5.2f}  {name}")
+        for name, ns in lines.items():
+            print(f"  {ns / lines['tight']:5.2f}  {name}")
 
 
 if __name__ == "__main__":

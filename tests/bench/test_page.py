@@ -1,0 +1,135 @@
+"""docs/performance.md is what was measured: nobody writes figures by hand."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import budgets
+import pictures
+import pytest
+import report
+from results import RAW, SUBJECT, Measured, TargetInfo
+
+from tests.bench.made import measured, row
+from tests.docs.helpers import ROOT, run
+
+DOCS = ROOT / "docs"
+KEPT = Measured.read(DOCS / "performance.json")
+WRITTEN = (DOCS / "performance.md").read_text(encoding="utf-8")
+
+
+def test_the_page_is_what_was_measured() -> None:
+    assert report.page(KEPT) == WRITTEN, "`make performance` writes it anew"
+
+
+def test_the_pictures_are_what_was_measured() -> None:
+    drawn = {d.file: d.svg for d in pictures.drawings(KEPT)}
+    assert {p.name: p.read_text(encoding="utf-8") for p in (DOCS / "images").glob("performance-*")} == drawn
+    assert {"performance-paced.svg", "performance-burst.svg", "performance-others.svg"} == set(drawn)
+
+
+def test_the_file_is_what_the_harness_writes() -> None:
+    assert KEPT.text() == (DOCS / "performance.json").read_text(encoding="utf-8")
+
+
+def test_it_names_no_place_and_no_host() -> None:
+    kept = (DOCS / "performance.json").read_text(encoding="utf-8") + WRITTEN
+    assert platform.node() not in re.findall(r"[\w.-]+", kept)
+    assert re.findall(r"(?<![\w.])/(?:tmp|root|home|work|usr|var|opt)\b[^\s\"]*", kept) == []
+    assert str(ROOT) not in kept
+
+
+def test_commands_measure_and_write() -> None:
+    assert run("make", "-n", "performance").stdout.decode().endswith("python bench/report.py\n")
+    assert run("make", "-n", "bench").stdout.decode().endswith("python bench/run.py \n")
+
+
+def test_every_budget_has_its_line() -> None:
+    for budget in (*budgets.PER_PAIR, *budgets.SINGLE):
+        assert budget.what in WRITTEN
+    assert "not measured" not in WRITTEN.partition("## Budgets")[2].partition("## All figures")[0]
+
+
+def test_what_was_measured_is_read_back_as_it_was(tmp_path: Path) -> None:
+    found = measured(row(SUBJECT, [12.0, None]), row(RAW, [10.0, 11.0]))
+    found.rows[0].wrong["timeout"] = 2
+    found.codec = {"8": {"tight": 1.0}}
+    (tmp_path / "run.json").write_text(found.text())
+    again = Measured.read(tmp_path / "run.json")
+    assert again == found
+    assert again.text() == found.text()
+    assert len(json.loads(found.text())["rows"]) == 2
+
+
+def test_a_page_is_written_with_its_pictures(tmp_path: Path) -> None:
+    report.write(measured(row(SUBJECT, [12.0, 12.5, 13.0]), row(RAW, [10.0, 10.0, 10.0])), tmp_path)
+    page = (tmp_path / "performance.md").read_text()
+    assert "| openai-chat -> openai-chat | 1.25 met |" in page
+    assert "3 interleaved repeats" in page
+    assert (tmp_path / "images" / "performance-paced.svg").exists()
+
+
+def test_a_missed_budget_stands_out() -> None:
+    page = report.page(measured(row(SUBJECT, [14.0]), row(RAW, [10.0])))
+    assert "| openai-chat -> openai-chat | **1.40 missed** |" in page
+    assert "1 missed" in page
+
+
+def test_a_short_trial_says_so_and_a_judged_run_does_not() -> None:
+    found = measured()
+    assert "short trial" not in report.page(found)
+    found.short = True
+    assert "short trial" in report.page(found)
+
+
+def test_what_could_not_be_measured_is_told() -> None:
+    found = measured(row(SUBJECT, [12.0]))
+    found.targets["nginx"] = TargetInfo("one worker", missing="nginx is not installed")
+    assert "| nginx | **not measured**: nginx is not installed |" in report.page(found)
+
+
+def test_wrong_replies_are_told() -> None:
+    found = measured(row(SUBJECT, [12.0]))
+    assert "## Wrong or missing replies" not in report.page(found)
+    found.rows[0].wrong.update({"timeout": 2, "status 503": 1})
+    assert "- dialect-bridge, openai-chat -> openai-chat, stream-paced-c32: timeout x 2, status 503 x 1" in report.page(
+        found
+    )
+
+
+def test_a_target_is_compared_with_its_own_reference() -> None:
+    found = measured(row("kept", [30.0]), row("not-kept", [20.0]), row(RAW, [10.0]))
+    found.targets["kept"].reference = "not-kept"
+    page = report.page(found)
+    assert "| kept | openai-chat -> openai-chat | 30 | 1.50 (of not-kept) | 1.50-1.50 |" in page
+    assert "| not-kept | openai-chat -> openai-chat | 20 | 2.00 | 2.00-2.00 |" in page
+
+
+def test_other_event_loops_are_told() -> None:
+    found = measured(row(SUBJECT, [12.0]), row(RAW, [10.0]))
+    assert "Not like for like" not in report.page(found)
+    found.targets[RAW].event_loop = "asyncio"
+    assert "Not like for like" in report.page(found)
+
+
+@pytest.mark.parametrize("decades", [False, True])
+def test_bars_are_as_long_as_their_values(decades: bool) -> None:
+    shown = [
+        pictures.Bar("a & b", 1.0, "met"),
+        pictures.Bar("c", 2.0, "missed", (1.5, 2.5)),
+        pictures.Bar("d", 4.0, "met"),
+    ]
+    svg = ElementTree.fromstring(pictures.bars("t < u", shown, 1.25, decades=decades))
+    one, two, four = [float(r.get("width", "0")) for r in svg.iter("{*}rect") if r.get("class") in ("met", "missed")]
+    near = pytest.approx(four - two, abs=0.3)
+    assert (
+        two - one == near
+        if decades
+        else (2 * one, 2 * two) == (pytest.approx(two, abs=0.3), pytest.approx(four, abs=0.3))
+    )
+    assert "a & b" in [t.text for t in svg.iter("{*}text")]
+    assert "budget 1.25" in [t.text for t in svg.iter("{*}text")]

@@ -1,0 +1,122 @@
+"""What `make bench` runs: every dialect, everything switched on, a reference for whatever has a budget."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import run
+import scenarios
+import wires
+from budgets import PER_PAIR, SINGLE
+from results import RAW, SUBJECT
+from targets import Case, Target, read
+
+from bridge.codec import registry
+from bridge.config import load
+from tests.docs.helpers import ROOT
+
+TARGETS = {t.name: t for t in read(list(run.FILES), None, {"upstream": "http://127.0.0.1:1", "port": "2"})}
+STREAMED = [(c.front, c.back) for t in TARGETS.values() for c in t.cases if c.stream and "bridge" in t.name]
+
+
+def configured(target: Target, folder: Path) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(target.fill("\n".join(target.spec["files"]["config.yaml"])))
+    return path
+
+
+@pytest.mark.parametrize("dialect", registry.names())
+def test_every_dialect_is_measured_over_a_model_and_over_itself(dialect: str) -> None:
+    assert (dialect, "openai-chat") in STREAMED
+    assert (dialect, dialect) in STREAMED
+
+
+def test_the_bridge_has_switched_on_what_the_example_has(tmp_path: Path) -> None:
+    example, measured = load(ROOT / "config.yaml"), load(configured(TARGETS[SUBJECT], tmp_path))
+    assert example.stores.history is not None
+    assert measured.stores == example.stores
+    kept = {"host", "port", "limits"}
+    assert measured.server.model_dump(exclude=kept) == example.server.model_dump(exclude=kept)
+    assert measured.server.metrics is not None
+    assert measured.server.limits.queue == example.server.limits.queue
+    assert "--log-level" not in TARGETS[SUBJECT].spec["start"]
+
+
+@pytest.mark.parametrize("name", ["bridge-2-workers", "bridge-asyncio"])
+def test_what_is_compared_with_the_bridge_is_like_it(name: str, tmp_path: Path) -> None:
+    other, measured = load(configured(TARGETS[name], tmp_path)), load(configured(TARGETS[SUBJECT], tmp_path))
+    assert other.stores == measured.stores
+    changed = {"host", "port", "limits", "workers"}
+    assert other.server.model_dump(exclude=changed) == measured.server.model_dump(exclude=changed)
+    assert other.server.workers == (2 if "workers" in name else 1)
+
+
+def test_each_budget_has_something_to_judge_and_something_to_judge_it_by() -> None:
+    for budget in (*PER_PAIR, *SINGLE):
+        scenario = scenarios.BY_NAME[budget.scenario]
+        own = [c for c in TARGETS[budget.subject].cases if c.wants(scenario)]
+        base = {c.back for c in TARGETS[budget.reference].cases if c.wants(scenario)}
+        assert own, budget
+        assert base, budget
+        if budget.reference == RAW:
+            assert {c.back for c in own} <= base, budget
+
+
+def test_each_case_of_a_target_is_told_apart_by_its_name() -> None:
+    for target in TARGETS.values():
+        assert len({c.name for c in target.cases}) == len(target.cases), target.name
+
+
+def test_references_are_targets() -> None:
+    assert {t.reference for t in TARGETS.values() if t.reference} <= set(TARGETS)
+
+
+@pytest.mark.parametrize(
+    "change", [{"front": "smoke-signs"}, {"only": ["stream-slow"]}, {"also": ["stream-slow"]}, {"skip": []}]
+)
+def test_a_case_that_says_what_there_is_not_is_refused(change: dict[str, object]) -> None:
+    case = {"front": "openai-chat", "back": "openai-chat", "path": "/", **change}
+    with pytest.raises(ValueError, match="target mine: "):
+        Target({"name": "mine", "cases": [case]}, {})
+
+
+def test_a_case_runs_what_it_asks_for() -> None:
+    def wanted(**more: tuple[str, ...]) -> list[str]:
+        return [s.name for s in scenarios.ALL if Case("openai-chat", "openai-chat", "/", **more).wants(s)]  # type: ignore[arg-type]
+
+    assert wanted() == ["stream-short", "stream-burst-32", "stream-paced-c32"]
+    assert wanted(also=("stream-hold-c256",)) == [*wanted(), "stream-hold-c256"]
+    assert wanted(only=("stream-short",), also=("stream-hold-c256",)) == ["stream-short", "stream-hold-c256"]
+    assert wanted(only=("plain-c32",)) == []
+
+
+@pytest.mark.parametrize(("kilobytes", "messages"), [(1, 1), (100, 101), (5000, 1)])
+def test_requests_have_the_size_that_is_said(kilobytes: int, messages: int) -> None:
+    body = Case("openai-chat", "openai-chat", "/").payload(kilobytes)
+    assert len(json.dumps(body)) == pytest.approx(kilobytes * 1024, rel=0.12)
+    assert len(body["messages"]) == messages
+    assert body == wires.grown(wires.BODIES["openai-chat"], kilobytes)
+
+
+@pytest.mark.parametrize(
+    ("options", "judged"),
+    [
+        ([], True),
+        (["--no-together"], True),
+        (["--repeats", "5"], False),
+        (["--scenarios", "all"], False),
+        (["--only", "nginx"], False),
+        (["--seconds", "1"], False),
+        (["mine.json"], False),
+    ],
+)
+def test_only_the_whole_run_writes_the_documentation(
+    options: list[str], judged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", *options])
+    args = run.arguments()
+    assert (args.judged, args.docs) == (judged, False)
+    assert args.repeats >= 5
