@@ -69,7 +69,7 @@ def cpu(pid: int) -> Cpu:
 def settled(pid: int, busy: float = 0.05, longest: float = 10.0) -> Cpu:
     """Waits until the tree is idle, so that work put off during one scenario (logging, accounting) is billed to that
     one and not to the next."""
-    step, end = 0.2, time.monotonic() + longest
+    step, end = 0.1, time.monotonic() + longest
     last = cpu(pid)
     while True:
         time.sleep(step)

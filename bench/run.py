@@ -24,6 +24,7 @@ from typing import Any
 import procfs
 import report
 import scenarios
+import with_redis
 from machine import machine
 from measure import failed, measure
 from results import RAW, Measured, Row, TargetInfo, rounded
@@ -208,6 +209,7 @@ def main() -> int:
                 "here": str(HERE),
                 "python": sys.executable,
                 "venv": sys.prefix,
+                "redis": with_redis.binary() or "redis-server",
             }
             fill.update(s.split("=", 1) for s in args.set)
             try:

@@ -25,7 +25,7 @@ class Scenario:
     files: int = 0  # open files that a process needs for it
 
 
-PACED = {"tokens": 40, "stamp": 1}
+PACED = {"tokens": 60, "stamp": 1}  # longer than `seconds`: each worker reads one stream
 REQUEST = "cpu_us_per_request"
 ALL = [
     Scenario("plain-c32", "replies in one piece, kept alive", "plain", 32, 1.0, cost=REQUEST),
@@ -43,7 +43,7 @@ ALL = [
         "the price of one event at the pace of a model",
         "stream",
         32,
-        1.2,
+        1.0,
         {**PACED, "delay_ms": 25},
     ),
     Scenario("plain-c1", "a reply in one piece, one at a time", "plain", 1, 1.5, cost=REQUEST, asked=True),
@@ -64,8 +64,8 @@ ALL = [
         asked=True,
     ),
     Scenario("stream-burst", "deltas without a pause, a write each", "stream", 32, 1.5, {"tokens": 200}, asked=True),
-    Scenario("stream-paced-c1", "added latency", "stream", 1, 2.4, {**PACED, "delay_ms": 20}, asked=True),
-    Scenario("stream-paced-c256", "256 at once", "stream", 256, 2.5, {**PACED, "delay_ms": 50}, asked=True),
+    Scenario("stream-paced-c1", "added latency", "stream", 1, 2.0, {**PACED, "delay_ms": 20}, asked=True),
+    Scenario("stream-paced-c256", "256 at once", "stream", 256, 2.0, {**PACED, "delay_ms": 50}, asked=True),
     Scenario(
         "stream-hold-c256",
         "memory per open stream, on a fresh process",
@@ -84,7 +84,7 @@ ALL = [
         "stream",
         5000,
         2,
-        {"tokens": 5, "delay_ms": 2000},
+        {"tokens": 6, "delay_ms": 1500},
         cost="kb_per_stream",
         warm=2,
         fresh=True,

