@@ -25,7 +25,7 @@ class Budget:
 
     @property
     def allowed(self) -> str:
-        return f"<= {self.most:g}x" + (f", stretch {self.stretch:g}x" if self.stretch else "")
+        return f"<= {self.most:.3g}x" + (f", stretch {self.stretch:g}x" if self.stretch else "")
 
 
 PER_PAIR = [

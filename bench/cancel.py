@@ -30,7 +30,7 @@ PATIENCE = 12
 def open_stream(target: Target, case: Case) -> socket.socket:
     """A stream whose first delta was read."""
     host, port = target.base.split("//")[1].split(":")
-    body = target.fill(json.dumps(case.payload)).replace("__ID__", uuid.uuid4().hex).encode()
+    body = target.fill(json.dumps(case.payload())).replace("__ID__", uuid.uuid4().hex).encode()
     headers = {"host": host, "content-type": "application/json", "content-length": str(len(body))}
     headers |= {"accept": "text/event-stream", **{k.lower(): target.fill(v) for k, v in case.headers.items()}}
     lines = [f"POST {target.fill(case.path)} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items()), "", ""]

@@ -13,7 +13,7 @@ from results import RAW, SUBJECT, Measured, ratio
 from scenarios import BY_NAME
 
 CHAT = "openai-chat"
-WIDTH, LABEL, LINE, HEAD, FOOT = 760, 250, 24, 56, 34
+WIDTH, LABEL, LINE, HEAD, FOOT = 760, 320, 24, 56, 34
 STYLE = (
     ".ground{fill:#fff;stroke:#cfd8dc}text{fill:#263238}.small{font-size:12px}.met{fill:#00897b}.missed{fill:#d84315}"
     ".other{fill:#78909c}.range{stroke:#263238}.limit{stroke:#263238;stroke-dasharray:5 3}.one{stroke:#b0bec5}"
@@ -75,18 +75,20 @@ def bars(title: str, shown: Sequence[Bar], limit: float | None = None, *, decade
             out.append(f'<line class="range" x1="{low}" y1="{y + 8}" x2="{x(bar.spread[1])}" y2="{y + 8}"/>')
         said = f"{bar.value:.2f}" if bar.value < 10 else f"{bar.value:.0f}"
         out.append(f'<text x="{end + 6}" y="{y + 13}">{said}</text>')
-    for at, kind, said in ((1.0, "one", "1"), (limit, "limit", f"budget {limit:g}" if limit else "")):
+    # The words stand to the outer sides of their lines, which may be close together.
+    for at, kind, said, anchor in ((1.0, "one", "1", "end"), (limit, "limit", f"budget {limit or 0:g}", "start")):
         if at is not None:
             out.append(f'<line class="{kind}" x1="{x(at)}" y1="{HEAD - 8}" x2="{x(at)}" y2="{bottom}"/>')
-            out.append(f'<text class="small" x="{x(at)}" y="{bottom + 16}" text-anchor="middle">{said}</text>')
+            out.append(f'<text class="small" x="{x(at)}" y="{bottom + 16}" text-anchor="{anchor}">{said}</text>')
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
 def _per_pair(measured: Measured, budget: Budget) -> list[Bar]:
+    """Those that are judged: what stands apart would press all others together."""
     return [
-        Bar(v.case, v.found, "other" if v.apart else "missed" if v.state == "missed" else "met", v.spread)
+        Bar(v.case, v.found, "missed" if v.state == "missed" else "met", v.spread)
         for v in budgets.judged(measured, budget)
-        if v.found is not None
+        if v.found is not None and not v.apart
     ]
 
 

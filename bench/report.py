@@ -152,7 +152,7 @@ def targets(measured: Measured) -> list[str]:
             continue
         starts = [number(median(t.starts.get(k, []))) for k in ("start_s", "start_cpu_s", "idle_mb", "rss_mb")]
         rows.append([name, t.version, t.event_loop, *starts])
-    names = ("target", "what", "event loop", "healthy after s", "CPU s to start", "MB then", "of it resident")
+    names = ("target", "what", "event loop", "healthy after s", "CPU s to start", "MB then (PSS)", "MB (RSS)")
     out = table(names, rows)
     loops = {t.event_loop for n, t in measured.targets.items() if t.event_loop and n in (SUBJECT, RAW)}
     if len(loops) > 1:
@@ -192,16 +192,29 @@ def scenario(measured: Measured, what: Scenario) -> list[str]:
 
 def slope(measured: Measured) -> list[str]:
     """Two scenarios give the price of one more event, free of the price of the stream."""
-    short, burst = BY_NAME["stream-short"], BY_NAME["stream-burst-32"]
-    further = burst.mock["tokens"] - short.mock["tokens"]
+    short = BY_NAME["stream-short"]
     lines = []
-    for many in measured.of(burst.name):
-        one = next((r for r in measured.of(short.name, many.target) if r.case == many.case), None)
-        fixed, all_of_it = one and one.median("cpu_us_per_request"), many.median("cpu_us_per_request")
-        if fixed and all_of_it:
-            lines.append([many.target, many.case, f"{fixed:.0f}", f"{(all_of_it - fixed) / further:.2f}"])
-    shown = table(("target", "case", "CPU us, stream of one delta", "CPU us, each further event in a burst"), lines)
+    for one in measured.of(short.name):
+        further = [_further(measured, one, BY_NAME[name]) for name in ("stream-burst-32", "stream-paced-c32")]
+        if any(f is not None for f in further):
+            lines.append([one.target, one.case, number(one.median("cpu_us_per_request")), *map(number, further)])
+    names = (
+        "target",
+        "case",
+        "CPU us, stream of one delta",
+        "each further event in a burst",
+        "each further event, paced",
+    )
+    shown = table(names, lines)
     return ["### Price of a stream and of one more event", "", *shown] if shown else []
+
+
+def _further(measured: Measured, short: Row, many: Scenario) -> float | None:
+    row = next((r for r in measured.of(many.name, short.target) if r.case == short.case), None)
+    fixed, whole = short.median("cpu_us_per_request"), row and row.median("cpu_us_per_request")
+    if not fixed or not whole:
+        return None
+    return (whole - fixed) / (many.mock["tokens"] - BY_NAME[short.scenario].mock["tokens"])
 
 
 def codec(measured: Measured) -> list[str]:

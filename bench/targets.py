@@ -279,6 +279,12 @@ class Target:
 def read(files: list[Path], only: str | None, fill: dict[str, str]) -> list[Target]:
     """The targets of JSON files, or those named in `only`; raises `ValueError` for a name that is not there."""
     specs = [s for f in files for s in json.loads(f.read_text())["targets"]]
+    known = {s["name"]: s for s in specs}
+    for spec in specs:
+        if like := spec.get("like"):
+            if like not in known:
+                raise ValueError(f"target {spec['name']}: it is to be like {like}, which is not among the targets")
+            spec["files"] = known[like]["files"]
     if twice := {n for n, times in Counter(s["name"] for s in specs).items() if times > 1}:
         raise ValueError(f"two targets have one name: {', '.join(sorted(twice))}")
     if only:

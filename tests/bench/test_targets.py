@@ -46,12 +46,15 @@ def test_the_bridge_has_switched_on_what_the_example_has(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["bridge-2-workers", "bridge-asyncio"])
-def test_what_is_compared_with_the_bridge_is_like_it(name: str, tmp_path: Path) -> None:
-    other, measured = load(configured(TARGETS[name], tmp_path)), load(configured(TARGETS[SUBJECT], tmp_path))
-    assert other.stores == measured.stores
-    changed = {"host", "port", "limits", "workers"}
-    assert other.server.model_dump(exclude=changed) == measured.server.model_dump(exclude=changed)
-    assert other.server.workers == (2 if "workers" in name else 1)
+def test_what_is_compared_with_the_bridge_has_its_configuration(name: str) -> None:
+    assert TARGETS[name].spec["files"] == TARGETS[SUBJECT].spec["files"]
+    assert TARGETS[name].reference == SUBJECT
+
+
+def test_a_target_can_be_like_one_that_there_is_only(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps({"targets": [{"name": "mine", "like": "none", "cases": []}]}))
+    with pytest.raises(ValueError, match="target mine: it is to be like none, which is not among the targets"):
+        read([tmp_path / "mine.json"], None, {})
 
 
 def test_each_budget_has_something_to_judge_and_something_to_judge_it_by() -> None:
