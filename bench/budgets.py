@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from results import RAW, SUBJECT, Measured, Ratio, ratio
-from scenarios import BY_NAME
 
 TWO_WORKERS = "bridge-2-workers"
 LEAST = "tight"  # the line of micro/pairs.py that stands for the least work
@@ -89,7 +88,7 @@ def judged(measured: Measured, budget: Budget) -> Iterator[Verdict]:
     for row in measured.of(budget.scenario, budget.subject):
         base = measured.reference_of(row, budget.reference)
         if base is not None:
-            yield _verdict(budget, row.case, ratio(row, base, BY_NAME[budget.scenario].cost), row.apart)
+            yield _verdict(budget, row.case, ratio(row, base, measured.cost(budget.scenario)), row.apart)
 
 
 def starts(measured: Measured) -> Iterator[Verdict]:

@@ -50,6 +50,12 @@ def _nginx() -> str:
     return said[1] if said else "not installed"
 
 
+def _litellm() -> str:
+    """The version that is installed beside us where it can be."""
+    pinned = re.search(r"^litellm==(.+)$", (HERE / "litellm.txt").read_text(), re.MULTILINE)
+    return pinned[1] if pinned else "unknown"
+
+
 def machine() -> dict[str, Any]:
     """The processor's model, cores, memory, versions, date and commit."""
     commit = _git("rev-parse", "--short", "HEAD")
@@ -64,6 +70,6 @@ def machine() -> dict[str, Any]:
         "memory_gb": round(kilobytes / 2**20, 1),
         "system": f"{platform.system()} {re.match(r'[0-9.]*', platform.release())[0]}",  # type: ignore[index]
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "packages": {**{p: _version(p) for p in PACKAGES}, "nginx": _nginx()},
+        "packages": {**{p: _version(p) for p in PACKAGES}, "nginx": _nginx(), "litellm": _litellm()},
         "load_at_start": round(os.getloadavg()[0], 2),
     }

@@ -10,7 +10,6 @@ from html import escape
 import budgets
 from budgets import Budget
 from results import RAW, SUBJECT, Measured, ratio
-from scenarios import BY_NAME
 
 CHAT = "openai-chat"
 WIDTH, LABEL, LINE, HEAD, FOOT = 760, 320, 24, 56, 34
@@ -96,7 +95,7 @@ def _others(measured: Measured) -> Iterator[Bar]:
     """All targets with the pair of two chat wires, beside the reference."""
     for scenario, kind, said in OTHERS:
         for row in (r for r in measured.of(scenario) if (r.front, r.back, r.kind) == (CHAT, CHAT, kind)):
-            found = ratio(row, measured.reference_of(row, RAW), BY_NAME[scenario].cost)
+            found = ratio(row, measured.reference_of(row, RAW), measured.cost(scenario))
             if found is not None and row.target in ("nginx", RAW, "aiohttp-translate", SUBJECT, "litellm"):
                 yield Bar(f"{said}: {row.target}", found.middle, "met" if row.target == SUBJECT else "other")
 

@@ -13,7 +13,7 @@ import budgets
 import pictures
 from budgets import Budget, Verdict
 from results import RAW, SUBJECT, Measured, Ratio, Row, median, ratio
-from scenarios import ALL, BY_NAME, Scenario
+from scenarios import Scenario
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
@@ -87,10 +87,12 @@ def pairs(measured: Measured) -> list[str]:
     shown = [b for b, found in by_budget.items() if found]
     cases = list(dict.fromkeys(case for b in shown for case in by_budget[b]))
     rows = [[case, *(_cell(by_budget[b].get(case)) for b in shown)] for case in cases]
-    apart = {v.case: v.apart for b in shown for v in by_budget[b].values() if v.apart}
+    apart: dict[str, list[str]] = {}
+    for verdict in (v for b in shown[:1] for v in by_budget[b].values() if v.apart):
+        apart.setdefault(verdict.apart, []).append(verdict.case)
     return [
         *table(["pair", *(f"{b.what}: {_short(b)}" for b in shown)], rows),
-        *(f"No budget for {case}: {why}." for case, why in apart.items()),
+        *(f"No budget for {', '.join(cases)}: {why}." for why, cases in apart.items()),
         "",
     ]
 
@@ -192,10 +194,9 @@ def scenario(measured: Measured, what: Scenario) -> list[str]:
 
 def slope(measured: Measured) -> list[str]:
     """Two scenarios give the price of one more event, free of the price of the stream."""
-    short = BY_NAME["stream-short"]
     lines = []
-    for one in measured.of(short.name):
-        further = [_further(measured, one, BY_NAME[name]) for name in ("stream-burst-32", "stream-paced-c32")]
+    for one in measured.of("stream-short"):
+        further = [_further(measured, one, name) for name in ("stream-burst-32", "stream-paced-c32")]
         if any(f is not None for f in further):
             lines.append([one.target, one.case, number(one.median("cpu_us_per_request")), *map(number, further)])
     names = (
@@ -209,12 +210,14 @@ def slope(measured: Measured) -> list[str]:
     return ["### Price of a stream and of one more event", "", *shown] if shown else []
 
 
-def _further(measured: Measured, short: Row, many: Scenario) -> float | None:
-    row = next((r for r in measured.of(many.name, short.target) if r.case == short.case), None)
+def _further(measured: Measured, short: Row, name: str) -> float | None:
+    row = next((r for r in measured.of(name, short.target) if r.case == short.case), None)
     fixed, whole = short.median("cpu_us_per_request"), row and row.median("cpu_us_per_request")
     if not fixed or not whole:
         return None
-    return (whole - fixed) / (many.mock["tokens"] - BY_NAME[short.scenario].mock["tokens"])
+    return (whole - fixed) / (
+        measured.scenarios[name].mock["tokens"] - measured.scenarios[short.scenario].mock["tokens"]
+    )
 
 
 def codec(measured: Measured) -> list[str]:
@@ -240,13 +243,12 @@ def faults(measured: Measured) -> list[str]:
 
 def page(measured: Measured) -> str:
     """The whole page. Nothing in it names a place or a host: what a row says comes from the harness alone."""
+    first, _, how = METHOD.read_text(encoding="utf-8").strip().partition("\n\n")
     drawn = [f"![{drawing.told}](images/{drawing.file})" for drawing in pictures.drawings(measured)]
     out = [
         "# What it costs",
         "",
-        METHOD.read_text(encoding="utf-8").strip(),
-        "",
-        "## Where",
+        first,
         "",
         *machine(measured),
         *[line for picture in drawn for line in (picture, "")],
@@ -256,6 +258,10 @@ def page(measured: Measured) -> str:
         "",
         *pairs(measured),
         *singles(measured),
+        "## How it is measured",
+        "",
+        how,
+        "",
         "## Targets",
         "",
         *targets(measured),
@@ -264,7 +270,7 @@ def page(measured: Measured) -> str:
         "",
         "Medians over the repeats; the range is that of the ratio inside single repeats.",
         "",
-        *[line for what in ALL for line in scenario(measured, what)],
+        *[line for what in measured.scenarios.values() for line in scenario(measured, what)],
         *slope(measured),
         *codec(measured),
     ]

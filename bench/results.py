@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scenarios import BY_NAME, Scenario
+
 SUBJECT = "dialect-bridge"
 RAW = "aiohttp-raw"
 KEPT = (
@@ -102,9 +104,14 @@ class Measured:
     minutes: float = 0.0
     reference: str = RAW
     short: bool = False  # not the whole of it: for trying the harness, not for judging
+    scenarios: dict[str, Scenario] = field(default_factory=lambda: dict(BY_NAME))
     targets: dict[str, TargetInfo] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     codec: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def cost(self, scenario: str) -> str:
+        """The figure whose ratio is shown."""
+        return self.scenarios[scenario].cost
 
     def of(self, scenario: str, target: str | None = None) -> list[Row]:
         return [r for r in self.rows if r.scenario == scenario and target in (None, r.target)]
@@ -124,6 +131,7 @@ class Measured:
             "minutes": self.minutes,
             "reference": self.reference,
             "short": self.short,
+            "scenarios": {name: asdict(s) for name, s in self.scenarios.items()},
             "targets": {name: asdict(t) for name, t in self.targets.items()},
             "codec": self.codec,
         }
@@ -134,7 +142,9 @@ class Measured:
     def read(cls, path: Path) -> Measured:
         found = json.loads(path.read_text(encoding="utf-8"))
         targets = {name: TargetInfo(**t) for name, t in found.pop("targets").items()}
-        return cls(targets=targets, rows=[Row(**r) for r in found.pop("rows")], **found)
+        known = {name: Scenario(**s) for name, s in found.pop("scenarios").items()}
+        rows = [Row(**r) for r in found.pop("rows")]
+        return cls(scenarios=known, targets=targets, rows=rows, **found)
 
 
 # ---------------------------------------------------------------------- arithmetic

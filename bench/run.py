@@ -50,6 +50,7 @@ class Bench:
         self.broken = False
         self.begun = time.monotonic()
         self.measured = Measured(machine(), 0, reference=args.reference, short=not args.judged)
+        self.measured.scenarios = {s.name: s for s in args.chosen}
 
     def up(self, target: Target) -> bool:
         """Starts a target; one that does not come up is out of the run, and the run has failed."""

@@ -25,17 +25,17 @@ class Scenario:
     files: int = 0  # open files that a process needs for it
 
 
-PACED = {"tokens": 60, "stamp": 1}  # longer than `seconds`: each worker reads one stream
+PACED = {"tokens": 50, "stamp": 1}  # longer than `seconds`: each worker reads one stream
 REQUEST = "cpu_us_per_request"
 ALL = [
-    Scenario("plain-c32", "replies in one piece, kept alive", "plain", 32, 1.0, cost=REQUEST),
-    Scenario("stream-short", "the fixed price of a stream", "stream", 32, 1.0, {"tokens": 1}, REQUEST),
+    Scenario("plain-c32", "replies in one piece, kept alive", "plain", 32, 0.8, cost=REQUEST),
+    Scenario("stream-short", "the fixed price of a stream", "stream", 32, 0.8, {"tokens": 1}, REQUEST),
     Scenario(
         "stream-burst-32",
         "deltas that arrive 32 to a read, a chunk each",
         "stream",
         32,
-        1.0,
+        0.8,
         {"tokens": 320, "batch": 32},
     ),
     Scenario(

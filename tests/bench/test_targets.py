@@ -123,3 +123,18 @@ def test_only_the_whole_run_writes_the_documentation(
     args = run.arguments()
     assert (args.judged, args.docs) == (judged, False)
     assert args.repeats >= 5
+
+
+@pytest.mark.parametrize(("allowed", "left_out"), [(4096, ["stream-hold-c5000"]), (20000, []), (-1, [])])
+def test_what_needs_more_open_files_than_there_may_be_is_left_out_loudly(
+    allowed: int, left_out: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken: list[tuple[int, int]] = []
+    monkeypatch.setattr(run.resource, "getrlimit", lambda _: (1024, allowed))
+    monkeypatch.setattr(run.resource, "setrlimit", lambda _, limits: taken.append(limits))
+    run_now = run.open_files(scenarios.ALL)
+    assert [s.name for s in scenarios.ALL if s not in run_now] == left_out
+    assert taken == [(allowed, allowed)]
+    said = capsys.readouterr().err
+    assert said.count("!!! SKIPPED") == len(left_out)
+    assert all(name in said for name in left_out)
