@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from results import RAW, SUBJECT, Measured, Ratio, ratio
+from results import RAW, SUBJECT, Measured, Ratio, median, ratio
 
 TWO_WORKERS = "bridge-2-workers"
 LEAST = "tight"  # the line of micro/pairs.py that stands for the least work
@@ -95,7 +95,7 @@ def starts(measured: Measured) -> Iterator[Verdict]:
     target = measured.targets.get(SUBJECT)
     for what, figure, most in START:
         known = [v for v in (target.starts.get(figure, []) if target else []) if v is not None]
-        middle = sorted(known)[len(known) // 2] if known else None
+        middle = median(known)
         spread = (min(known), max(known)) if known else None
         yield Verdict(what, "", "", middle, spread, f"<= {most:g}", state(middle, most))
 
