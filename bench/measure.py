@@ -17,7 +17,7 @@ from mock_replies import DEFAULTS
 from scenarios import Scenario
 from targets import HERE, Case, Mock, Target
 
-PATIENCE = 10  # seconds that a reply may take beyond the pauses of the mock
+PATIENCE = 30  # seconds that a reply may take beyond the pauses of the mock
 
 
 def failed(why: str) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def measure(target: Target, case: Case, scenario: Scenario, mock: Mock) -> dict[
     body.write_text(target.fill(json.dumps(case.payload(scenario.body_kb))))
     # Warmed up unpaced: what fails then would only fail more slowly afterwards.
     mock.set(**{**settings, "delay_ms": 0, "first_ms": 0})
-    limit = scenario.seconds + (settings["tokens"] + 10) * settings["delay_ms"] / 1000 + PATIENCE * 4
+    limit = scenario.seconds + (settings["tokens"] + 10) * settings["delay_ms"] / 1000 + PATIENCE * 3
     with Client(command(target, case, scenario, settings, body), limit) as client:
         first = client.warmed()
         if target.dead:
@@ -112,6 +112,9 @@ def measure(target: Target, case: Case, scenario: Scenario, mock: Mock) -> dict[
     if target.dead:
         return failed("the target ended by itself")
     result["upstream"] = mock.stats()
+    if scenario.fresh and (open_at_once := result["upstream"]["max_open"]) < scenario.concurrency:
+        result["errors"][f"only {open_at_once} of {scenario.concurrency} streams were open at once"] = 1
+        result["bad"] += 1
     result["bad"] += first["bad"]  # a wrong reply is one whenever it comes
     result["errors"] = dict(Counter(result["errors"]) + Counter(first["errors"]))
     if case.stream and result["ok"]:
