@@ -115,6 +115,8 @@ def measure(target: Target, case: Case, scenario: Scenario, mock: Mock) -> dict[
     if scenario.fresh and (open_at_once := result["upstream"]["max_open"]) < scenario.concurrency:
         result["errors"][f"only {open_at_once} of {scenario.concurrency} streams were open at once"] = 1
         result["bad"] += 1
+        if open_at_once and "kb_per_stream" in result:
+            result["kb_per_stream"] *= scenario.concurrency / open_at_once
     result["bad"] += first["bad"]  # a wrong reply is one whenever it comes
     result["errors"] = dict(Counter(result["errors"]) + Counter(first["errors"]))
     if case.stream and result["ok"]:
