@@ -58,7 +58,9 @@ class Call(Protocol):
 
     @property
     def sent(self) -> WireRequest | None:
-        """What the backend is asked; its headers may hold keys. None where nothing goes over a wire."""
+        """What the backend is asked; its headers may hold keys, its body may be let go of once the answer has begun.
+        None where nothing goes over a wire.
+        """
         ...
 
     async def open(self) -> None:

@@ -341,6 +341,7 @@ class HttpCall:
             error.__traceback__ = None  # as in `read`
             raise BackendError.of(failure_of(error)) from None
         self._response = response
+        self.sent.body = b""  # it has arrived: a long prompt need not be held while its answer streams
         if response.status >= 300:
             self._asked = False
             raise BackendError.of(await self._backend.refusal_in(response))

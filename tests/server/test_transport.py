@@ -188,3 +188,13 @@ async def test_models_of_a_backend_that_lists_them(web: aioresponses) -> None:
             await made.models()
     finally:
         await made.close()
+
+
+async def test_the_request_is_let_go_of_when_its_answer_begins(web: aioresponses, backend: HttpBackend) -> None:
+    web.post(URL, body=SAID + END, content_type="text/event-stream")
+    call = backend.call(Request([Message("user", [Text("hi" * 1000)])]), CallInfo("run", None, 0.0), Losses())
+    assert call.sent is not None
+    assert len(call.sent.body) > 2000
+    await call.open()
+    assert call.sent.body == b""
+    await call.close()
