@@ -68,10 +68,14 @@ class Together:
         ]
 
     async def _alone(self, call: _Call) -> Any:
+        """What came of one call; its failure is nobody else's."""
         try:
-            return await self._client.evalsha(self._digest, *call.words)
-        except NoScriptError:  # a Redis that was started again has forgotten it
-            return await self._client.eval(self._script, *call.words)
+            try:
+                return await self._client.evalsha(self._digest, *call.words)
+            except NoScriptError:  # a Redis that was started again has forgotten it
+                return await self._client.eval(self._script, *call.words)
+        except Exception as error:
+            return error
 
 
 def _tell(calls: list[_Call], results: list[Any]) -> None:
