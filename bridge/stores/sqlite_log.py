@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from bridge.stores.runs import Entry, lease_lost
 
@@ -86,10 +86,9 @@ def highest(db: sqlite3.Connection) -> int:
     return int(found[0]) if found else 0
 
 
-def written(db: sqlite3.Connection, after: int) -> list[tuple[str, str, str, str, int]]:
-    """The runs that have entries behind number `after`, each with the number of its last one."""
-    return db.execute(
-        "SELECT t.owner, t.scope, t.thread_id, r.run_id, max(e.number) FROM run_entries e JOIN runs r ON r.id = e.run"
-        " JOIN run_threads t ON t.id = r.thread WHERE e.number > ? GROUP BY r.id",
-        (after,),
-    ).fetchall()
+def foreign(db: sqlite3.Connection, after: int, ours: Collection[int]) -> list[Stored]:
+    """The runs whose last entry behind number `after` is none of `ours`."""
+    last = dict(db.execute("SELECT run, number FROM run_entries WHERE number > ? ORDER BY number", (after,)))
+    name = f"SELECT t.owner, t.scope, t.thread_id, r.run_id {FROM} WHERE r.id = ?"
+    rows = (db.execute(name, (run,)).fetchone() for run, number in last.items() if number not in ours)
+    return [row for row in rows if row is not None]

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import cast
 
 from bridge.errors import BridgeError
 from bridge.stores import schema
@@ -213,11 +212,10 @@ class SQLiteRuns:
             self._tails.clear()
             self._bells.ring_all()
         elif highest - last > sum(last < number <= highest for number in self._mine):
-            for *name, number in await self._file.read(lambda db: log.written(db, last)):
-                if number not in self._mine:
-                    where = cast(log.Stored, tuple(name))
-                    self._tails.forget(where)
-                    self._bells.ring(where)
+            ours = frozenset(self._mine)
+            for where in await self._file.read(lambda db: log.foreign(db, last, ours)):
+                self._tails.forget(where)
+                self._bells.ring(where)
         self._mine = {number for number in self._mine if number > highest}
         return highest
 

@@ -104,10 +104,9 @@ def test_an_answer_of_many_pieces(role: Any, dialect: str, name: str) -> None:
 @pytest.mark.parametrize("dialect", registry.names())
 def test_an_answer_in_one_piece(dialect: str, name: str) -> None:
     spoken = registry.get(dialect)
-    try:
-        spoken.assemble(sizes.calls(1), context(spoken.front_options()))
-    except Unsupported as error:
-        assert "one piece" in str(error)
+    if type(spoken).assemble is Dialect.assemble:
+        with pytest.raises(Unsupported, match="one piece"):
+            spoken.assemble(sizes.calls(1), context(spoken.front_options()))
         return
     check_linear(lambda n: lambda: spoken.assemble(sizes.ANSWERS[name](n), context(spoken.front_options())))
 
