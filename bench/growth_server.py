@@ -96,9 +96,9 @@ def streams(mock: Mock) -> list[dict[str, Any]]:
     out = []
     for count in STREAMS:
         pause = max(0.02, count / EVENTS_A_SECOND)
-        opening = count / 250
+        opening = count / 100
         mock.set(tokens=int((3 * opening + WATCH + 20) / pause) + 2, delay_ms=pause * 1000)
-        with serving(chat(mock.url)) as server:
+        with serving(chat(mock.url, server={"limits": {"concurrent": 2 * count}})) as server:
             load(f"{server.url}/v1/chat/completions", "--body", body(stream=False), "--no-stream", "--requests", 5)
             idle = procfs.memory_mb(server.pid)
             arguments = ["--body", body(), "--concurrency", count, "--requests", count, "--timeout", 300]
@@ -113,19 +113,20 @@ def streams(mock: Mock) -> list[dict[str, Any]]:
             cpu, began = server.cpu(), time.monotonic()
             time.sleep(WATCH)
             cpu, took = server.cpu() - cpu, time.monotonic() - began
-            if mock.stats()["open"] < count:
-                raise RuntimeError(f"{count} streams: {mock.stats()['open']} are open")
-            events = count * took / pause  # the mock keeps its pace
+            opened = mock.stats()["open"]
+            if opened < 0.9 * count:  # a machine with other work may be too slow to open all of them
+                raise RuntimeError(f"{count} streams: {opened} are open")
+            events = opened * took / pause  # the mock keeps its pace
             memory = procfs.memory_mb(server.pid)
             lag = server.lag()
             client.terminate()
             client.communicate()
         out.append(
             {
-                "n": count,
+                "n": opened,
                 "events_s": round(events / took),
                 "cpu_us_event": round(cpu / events * 1e6, 1),
-                "kib_stream": round((memory - idle) * 1024 / count, 1),
+                "kib_stream": round((memory - idle) * 1024 / opened, 1),
                 "loop_ms": round(lag, 2),
             }
         )

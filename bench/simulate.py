@@ -26,14 +26,13 @@ class World:
     """What is assumed of the use.
 
     `seconds`: mean length of a stream. `events`: tokens per second of one stream. `durable`: the share of streams that
-    are kept. `bytes_event`: on disk, of one kept event. `reconnect`: seconds within which clients of a lost machine
+    are kept. `reconnect`: seconds within which clients of a lost machine
     come back. `load`: the share of a core that may be used in the steady state, so that the rest can take over.
     """
 
     seconds: float = 60.0
     events: float = 20.0
     durable: float = 1.0
-    bytes_event: float = 120.0
     reconnect: float = 10.0
     load: float = 0.6
     cores: int = 16
@@ -42,7 +41,8 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Measured: CPU of one event, of opening a stream (seconds), KiB of an open one, `kept` times as dear if durable.
+    """Measured: CPU of one event, of opening a stream (seconds), KiB of an open one, `kept` times as dear if durable,
+    bytes on disk of a kept event.
 
     Redis: operations per second that one shard is reckoned to do, and how many it needs for each kept entry.
     """
@@ -51,6 +51,7 @@ class Costs:
     opening: float
     kib: float
     kept: float
+    disk: float
     redis_shard: float = 60_000.0
     redis_each: float = 1.0
     postgres_commits: float = 5_000.0
@@ -64,6 +65,7 @@ class Costs:
             opening=data["routes"][0]["cpu_us_request"] / 1e6,
             kib=most["kib_stream"],
             kept=data["durable"]["redis"],
+            disk=data["durable"]["redis_disk_bytes"],
         )
 
 
@@ -103,7 +105,7 @@ def cluster(streams: int, costs: Costs, world: World) -> Cluster:
         _up(entries * costs.redis_each / costs.redis_shard),
         2 * ends,
         max(1, _up(2 * ends / costs.postgres_commits)),
-        entries * world.bytes_event / 1e6,
+        entries * costs.disk / 1e6,
     )
 
 
