@@ -6,7 +6,7 @@ CONFIG ?= config.yaml
 TIME   ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test interop lint types bench performance fuzz soak fidelity pages reliability docs clean
+.PHONY: help run test interop lint types bench performance growth fuzz soak fidelity pages reliability docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -73,6 +73,9 @@ bench: $(VENV)/.dev $(VENV)/litellm/.done  ## measure beside the baselines and w
 
 performance: $(VENV)/.dev  ## write docs/performance.md and its pictures anew, from what was measured last
 	$(BIN)/python bench/report.py
+
+growth: $(VENV)/.dev  ## measure how costs grow: docs/growth.json and the tables of docs/scale.md; SECTIONS="streams routes" for some
+	$(BIN)/python bench/growth.py $(SECTIONS)
 
 fuzz: $(VENV)/.fuzz  ## look for bytes that break a codec for TIME seconds (600); what is found becomes a test
 	$(BIN)/python -m tests.fuzz -max_total_time=$(TIME)

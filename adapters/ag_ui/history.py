@@ -45,9 +45,11 @@ class MessageWriter:
         self._options = options
         self._new = options.protocol_version is not None
         self._ids: set[str] = set()
+        self._last: dict[str, int] = {}
 
     def write(self, request: Request) -> list[Wire]:
         self._ids = {m.id for m in request.messages if m.id}
+        self._last.clear()
         used: set[str] = set()
         out: list[Wire] = []
         aside = _aside(request)
@@ -67,10 +69,12 @@ class MessageWriter:
             chosen = f"{base}-{number}"
         if chosen is None:
             chosen = "msg-" + hashlib.sha256(dumps([place, number, wire])).hexdigest()[:24]
+        first, number = chosen, max(number, self._last.get(chosen, 0))
         while chosen in used or (chosen in self._ids and chosen != wanted):
             number += 1
-            chosen = f"{chosen}-{number}"
+            chosen = f"{first}-{number}"
         used.add(chosen)
+        self._last[first] = number
         return chosen
 
     def _message(self, message: Message) -> list[Wire]:

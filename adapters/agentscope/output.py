@@ -35,6 +35,7 @@ class Output:
         self._lost = lost
         self._messages: list[dict[str, Any]] = []
         self._ids: set[str] = set()
+        self._last: dict[str, int] = {}
 
     def next(self) -> int:
         number = self.number
@@ -81,11 +82,12 @@ class Output:
 
     def _new_id(self, wanted: str) -> str:
         """The id itself for the first message, `<id>-<n>` for those that have to be added to it."""
-        chosen, n = wanted, 0
+        chosen, n = wanted, self._last.get(wanted, 0)
         while chosen in self._ids:
             n += 1
             chosen = f"{wanted}-{n}"
         self._ids.add(chosen)
+        self._last[wanted] = n  # a thousand calls of one message must not each try all before it
         return chosen
 
     # ------------------------------------------------------------------ contents

@@ -48,8 +48,9 @@ _LATEST = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND sc
 _DELETE = f"DELETE FROM history_conversations WHERE {_KEY}"
 _PRUNE_TURNS = f"""DELETE FROM history_turns WHERE ticket IN (SELECT ticket FROM history_turns
     WHERE expires <= {_NOW} - $1::double precision ORDER BY ticket FOR UPDATE SKIP LOCKED)"""
+# The time is asked for once, in a query of its own: compared with a clock that moves, no row is found by an index.
 _PRUNE = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c
-    WHERE updated_at <= {_NOW} - $1::double precision AND NOT {_LIVE}
+    WHERE updated_at <= (SELECT {_NOW} - $1::double precision) AND NOT {_LIVE}
     ORDER BY updated_at LIMIT {_BATCH} FOR UPDATE SKIP LOCKED)"""
 _EVICT = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c
     WHERE id = ANY(ARRAY(SELECT id FROM history_conversations WHERE owner = $1

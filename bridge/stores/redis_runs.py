@@ -41,6 +41,8 @@ except ImportError:
     raise ConfigError("a redis: store needs the extra redis: pip install 'dialect-bridge[redis]'") from None
 
 from bridge.stores.redis_tail import RedisTail
+from bridge.stores.redis_together import Together
+from bridge.stores.tails import Tails
 
 _GROUP = "workers"
 _BLOCK = 0.5
@@ -66,6 +68,8 @@ class RedisRuns:
         self._scripts: dict[str, Any] = {}
         self._bells: Bells[str] = Bells()
         self._tail = RedisTail(self._client, self._bells)
+        self._tails: Tails[str] = Tails()
+        self._appends = Together(self._client, scripts.APPEND)
         self._grouped = False
         self._closed = False
         self._reclaimed = 0.0
@@ -78,6 +82,7 @@ class RedisRuns:
     async def close(self) -> None:
         self._closed = True
         await self._tail.close()
+        self._tails.clear()
         await asyncio.gather(*self._commands, return_exceptions=True)
         await self._client.aclose()
 
@@ -117,6 +122,7 @@ class RedisRuns:
     async def delete(self, key: RunKey) -> bool:
         n = self._names(key)
         keys = [n.run_key, n.events_key, self._key("ended"), n.thread_key, n.runs_key]
+        self._tails.forget(n.channel)
         return bool(await self._call(scripts.DELETE, keys, n.run))
 
     async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
@@ -131,9 +137,13 @@ class RedisRuns:
         keys = [n.run_key, n.thread_key, n.events_key, *map(self._key, ("leases", "ended", "threads")), n.runs_key]
         head = (n.run, n.thread, token, position, int(end), self._max_entries)
         places = (self._key("run", ""), self._key("events", ""), n.channel)
-        last: int = await self._call(scripts.APPEND, keys, *head, *places, *bodies)
+        last: int
+        last, new, before = await self._run(lambda: self._appends.call(keys, *head, *places, *bodies))
         if last < 0:
+            self._tails.forget(n.channel)
             raise lease_lost()
+        written = bodies[len(bodies) - new :]
+        self._tails.add(n.channel, before, [Entry(last - new + 1 + i, body) for i, body in enumerate(written)])
         self._bells.ring(n.channel)
         return last
 
@@ -145,12 +155,23 @@ class RedisRuns:
         until = clock() + wait
         # Before the first look: what is written after it must ring.
         with self._bells.listen(n.channel) as bell:
-            while True:
-                await self._run(lambda: self._tail.follow(n.channel))
-                found = await self._range(n, after, limit)
-                if found or clock() >= until:
-                    return found
+            found = self._tails.since(n.channel, after) if after else None
+            if found is None:
+                found = await self._look(n, after, limit)
+            else:
+                # Written here: to be told of it by Redis, too, would only cost.
+                await self._tail.unfollow(n.channel)
+            while not found and clock() < until:
                 await bell.wait(min(_LOOK, until - clock()))
+                found = self._tails.since(n.channel, after) or await self._look(n, after, limit)
+        return found[:limit]
+
+    async def _look(self, n: _Names, after: int, limit: int) -> list[Entry]:
+        await self._run(lambda: self._tail.follow(n.channel))
+        found = await self._range(n, after, limit)
+        if not found and not after:
+            self._tails.forget(n.channel)
+        return found
 
     async def _range(self, n: _Names, after: int, limit: int) -> list[Entry]:
         found = await self._run(lambda: self._client.xrange(n.events_key, f"{after + 1}-0", "+", limit))
@@ -245,6 +266,7 @@ class RedisRuns:
     # ------------------------------------------------------------------ retention
 
     async def sweep(self, events: float, threads: float) -> int:
+        self._tails.clear()
         total = 0
         while names := await self._call(scripts.DUE, [self._key("ended")], events, _BATCH):
             for name in names:

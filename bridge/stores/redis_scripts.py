@@ -56,20 +56,22 @@ return 'none'
 # KEYS: run, thread, events, leases, ended, threads, runs of the thread
 # ARGV: run name, thread name, token, position, end, most entries, prefix of run keys, prefix of events keys, channel,
 #       body, ...
-# The number of the last entry, or -1 when the token does not hold the run.
+# The number of the last entry, how many were new, the number of the last one before these; -1 for the first when the
+# token does not hold the run.
 APPEND = (
     _NOW
     + """
 local run = redis.call('HMGET', KEYS[1], 'token', 'entries', 'ended_at', 'last')
 local position, ending, most = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[6])
-if run[1] ~= ARGV[3] or tonumber(run[2]) < position then return -1 end
+if run[1] ~= ARGV[3] or tonumber(run[2]) < position then return {-1, 0, 0} end
 local first_new = 10 + tonumber(run[2]) - position
 local new = #ARGV - first_new + 1
+local before = tonumber(run[4] or 0)
 if run[3] then
-    if new > 0 or not ending then return -1 end
-    return tonumber(run[4])
+    if new > 0 or not ending then return {-1, 0, 0} end
+    return {before, 0, before}
 end
-local last = tonumber(run[4] or 0)
+local last = before
 for i = first_new, #ARGV do
     last = redis.call('HINCRBY', KEYS[2], 'number', 1)
     redis.call('XADD', KEYS[3], string.format('%.0f-0', last), 'body', ARGV[i])
@@ -95,7 +97,7 @@ if ending then
     redis.call('ZADD', KEYS[6], stamp(now), ARGV[2])
 end
 redis.call('PUBLISH', ARGV[9], last)
-return last
+return {last, math.max(new, 0), before}
 """
 )
 

@@ -50,6 +50,16 @@ class RedisTail:
             async with asyncio.timeout(5):
                 await known.wait()
 
+    async def unfollow(self, channel: str) -> None:
+        """Messages on this channel are not wanted any more; a failure only means that they still come."""
+        known = self._followed.get(channel)
+        if known is None or not known.is_set() or self._pubsub is None:
+            return
+        del self._followed[channel]
+        with suppress(RedisError, OSError):
+            async with self._lock:
+                await self._pubsub.unsubscribe(channel)
+
     async def _subscribe(self, channel: str) -> None:
         if self._pubsub is None:
             self._pubsub = self._client.pubsub()

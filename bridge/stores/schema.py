@@ -135,6 +135,10 @@ _RUNS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
     ("ALTER TABLE run_cancels ADD COLUMN reason text NOT NULL DEFAULT ''",),
+    (
+        "CREATE INDEX runs_by_thread ON runs (thread, id)",
+        "CREATE INDEX run_cancels_by_age ON run_cancels (expires)",
+    ),
 )
 
 HISTORY = Room("history", _HISTORY)

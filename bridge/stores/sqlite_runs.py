@@ -1,7 +1,7 @@
 """The run store in one SQLite file, which several processes of one machine may share; see `sqlite_file`.
 
-Readers of this process are woken by the write itself. For what other processes write, the highest entry number is
-looked at again and again, with one query for all who wait, and none while nobody does.
+Readers of this process are woken by the write itself, which hands them what it wrote. For what other processes write,
+the highest entry number is looked at again and again, with one query for all who wait, and none while nobody does.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from bridge.errors import BridgeError
 from bridge.stores import schema
+from bridge.stores import sqlite_log as log
 from bridge.stores.base import plain_id, stored_id
 from bridge.stores.bells import Bells
 from bridge.stores.runs import (
@@ -24,30 +24,28 @@ from bridge.stores.runs import (
     MAX_ENTRIES,
     Created,
     Entry,
+    LeaseLost,
     Ownership,
     RunKey,
     RunRecord,
     RunState,
-    lease_lost,
     leased,
     run_conflict,
     stored_key,
     thread_busy,
 )
 from bridge.stores.sqlite_file import SQLiteFile
+from bridge.stores.tails import Tails
 
 POLL = 0.05
 """Seconds between two looks for what other processes wrote."""
 _QUEUE_POLL = 0.25
 _BATCH = 100
 
-_Stored = tuple[str, str, str, str]
-
-_THREAD = "t.owner = ? AND t.scope = ? AND t.thread_id = ?"
-_FROM = "FROM runs r JOIN run_threads t ON t.id = r.thread"
-_KEY = f"{_THREAD} AND r.run_id = ?"
 _RECORD = f"""SELECT r.id, r.thread, r.token, r.expires, t.owner, t.scope, t.thread_id, r.run_id, r.task_id,
-    r.fingerprint, r.created_at, r.ended_at, r.entries, r.last, r.whole, r.plan {_FROM}"""
+    r.fingerprint, r.created_at, r.ended_at, r.entries, r.last, r.whole, r.plan {log.FROM}"""
+
+_HELD = f"id = (SELECT r.id {log.FROM} WHERE {log.KEY}) AND token = ? AND ended_at IS NULL"
 
 
 class SQLiteRuns:
@@ -59,7 +57,10 @@ class SQLiteRuns:
     def __init__(self, path: str, *, max_entries: int = MAX_ENTRIES, busy: float = 5.0) -> None:
         self._file = SQLiteFile(path, schema.RUNS, busy)
         self._max_entries = max_entries
-        self._bells: Bells[_Stored] = Bells()
+        self._bells: Bells[log.Stored] = Bells()
+        self._tails: Tails[log.Stored] = Tails()
+        self._mine: set[int] = set()
+        """Numbers of entries that were written here since the last look for those of others."""
         self._queue: Bells[str] = Bells()
         self._watching: asyncio.Task[None] | None = None
 
@@ -71,6 +72,7 @@ class SQLiteRuns:
         if watching is not None:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+        self._tails.clear()
         await self._file.close()
 
     # ------------------------------------------------------------------ runs
@@ -112,7 +114,7 @@ class SQLiteRuns:
         where = stored_key(RunKey(owner, scope, thread_id, ""))[:3]
 
         def work(db: sqlite3.Connection) -> RunRecord | None:
-            last = f"SELECT r.run_id {_FROM} WHERE {_THREAD} ORDER BY r.id DESC LIMIT 1"
+            last = f"SELECT r.run_id {log.FROM} WHERE {log.THREAD} ORDER BY r.id DESC LIMIT 1"
             row = db.execute(last, where).fetchone()
             found = _find(db, (*where, row[0])) if row else None
             return found.record if found else None
@@ -131,13 +133,14 @@ class SQLiteRuns:
             db.execute("DELETE FROM runs WHERE id = ?", (found.id,))
             return True
 
+        self._tails.forget(where)
         return await self._file.write(work)
 
     async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
         where = stored_key(RunKey(owner, scope, thread_id, ""))[:3]
 
         def work(db: sqlite3.Connection) -> Ownership:
-            if db.execute(f"SELECT 1 FROM run_threads t WHERE {_THREAD}", where).fetchone():
+            if db.execute(f"SELECT 1 FROM run_threads t WHERE {log.THREAD}", where).fetchone():
                 return Ownership.OWN
             if db.execute("SELECT 1 FROM run_threads WHERE scope = ? AND thread_id = ?", where[1:]).fetchone():
                 return Ownership.FOREIGN
@@ -151,74 +154,41 @@ class SQLiteRuns:
 
     async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
         where = stored_key(key)
-
-        def work(db: sqlite3.Connection) -> int:
-            found = _find(db, where)
-            if found is None or found.token != token:
-                raise lease_lost()
-            record = found.record
-            if record.entries < position:
-                raise lease_lost()  # the file was replaced under us
-            new = bodies[record.entries - position :]
-            if record.ended_at is not None:
-                if new or not end:
-                    raise lease_lost()
-                return record.last or 0
-            last = record.last
-            for body in new:
-                last = db.execute(
-                    "INSERT INTO run_entries (run, thread, body) VALUES (?, ?, ?)", (found.id, found.thread, body)
-                ).lastrowid
-            db.execute("UPDATE runs SET entries = entries + ?, last = ? WHERE id = ?", (len(new), last, found.id))
-            db.execute("UPDATE run_threads SET entries = entries + ? WHERE id = ?", (len(new), found.thread))
-            if end:
-                # These times have indexes, each of which would be one more page to write with every entry.
-                now = time.time()
-                db.execute("UPDATE runs SET ended_at = ? WHERE id = ?", (now, found.id))
-                db.execute("UPDATE run_threads SET updated_at = ? WHERE id = ?", (now, found.thread))
-            self._bound(db, found.thread)
-            return last or 0
-
-        last = await self._file.write(work)
+        try:
+            before, new = await self._file.write(
+                lambda db: log.append(db, where, token, position, bodies, end, self._max_entries)
+            )
+        except LeaseLost:
+            self._tails.forget(where)
+            raise
+        last = new[-1].number if new else before
+        if self._bells:
+            self._mine.update(entry.number for entry in new)
+        self._tails.add(where, before, new)
         self._bells.ring(where)
         return last
 
-    def _bound(self, db: sqlite3.Connection, thread: int) -> None:
-        """Deletes the oldest entries of a thread that has too many."""
-        (kept,) = db.execute("SELECT entries FROM run_threads WHERE id = ?", (thread,)).fetchone()
-        if kept <= self._max_entries:
-            return
-        oldest = "(SELECT number FROM run_entries WHERE thread = ? ORDER BY number LIMIT ?)"
-        over = (thread, kept - self._max_entries)
-        db.execute(
-            f"UPDATE runs SET whole = 0 WHERE id IN (SELECT run FROM run_entries WHERE number IN {oldest})", over
-        )
-        db.execute(f"DELETE FROM run_entries WHERE number IN {oldest}", over)
-        db.execute("UPDATE run_threads SET entries = ? WHERE id = ?", (self._max_entries, thread))
-
     async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[Entry]:
         where = stored_key(key)
-
-        def work(db: sqlite3.Connection) -> list[Entry]:
-            run = db.execute(f"SELECT r.id {_FROM} WHERE {_KEY}", where).fetchone()
-            if run is None:
-                return []
-            rows = db.execute(
-                "SELECT number, body FROM run_entries WHERE run = ? AND number > ? ORDER BY number LIMIT ?",
-                (run[0], after, limit),
-            )
-            return [Entry(*row) for row in rows]
-
         if wait <= 0:
-            return await self._file.read(work)
+            return await self._entries(where, after, limit)
         clock = asyncio.get_running_loop().time
         until = clock() + wait
         # Before the first look: what is written after it must ring.
         with self._bells.listen(where) as bell:
-            while not (found := await self._file.read(work)) and clock() < until:
+            found = self._tails.since(where, after) if after else None
+            if found is None:
+                found = await self._entries(where, after, limit)
+                if not found and not after:
+                    self._tails.forget(where)
+            while not found and clock() < until:
                 self._watch()
                 await bell.wait(until - clock())
-        return found
+                found = self._tails.since(where, after) or await self._entries(where, after, limit)
+        return found[:limit]
+
+    async def _entries(self, where: log.Stored, after: int, limit: int) -> list[Entry]:
+        return await self._file.read(lambda db: log.entries(db, where, after, limit))
 
     def _watch(self) -> None:
         if self._watching is None or self._watching.done():
@@ -228,23 +198,33 @@ class SQLiteRuns:
         """Rings for what other processes write, for as long as somebody waits."""
         last: int | None = None
         while self._bells:
-            highest, names = last, list[_Stored]()
             # Whoever waits looks for himself when his time is over, and is told what is wrong.
             with suppress(BridgeError):
-                highest, names = await self._file.read(partial(_news, last=last))
-            if last is None:
-                self._bells.ring_all()  # what came between their look and ours
-            for name in names:
-                self._bells.ring(name)
-            last = highest
+                last = await self._news(last)
             await asyncio.sleep(POLL)
+        self._mine.clear()
+
+    async def _news(self, last: int | None) -> int:
+        """Looks for entries behind `last`; the number to look behind next time."""
+        highest = await self._file.read(log.highest)
+        if last is None:
+            # What others wrote while nobody looked, between a reader's own look and this one included.
+            self._tails.clear()
+            self._bells.ring_all()
+        elif highest - last > sum(last < number <= highest for number in self._mine):
+            ours = frozenset(self._mine)
+            for where in await self._file.read(lambda db: log.foreign(db, last, ours)):
+                self._tails.forget(where)
+                self._bells.ring(where)
+        self._mine = {number for number in self._mine if number > highest}
+        return highest
 
     # ------------------------------------------------------------------ who drives it
 
     async def claim(self, token: str, lease: float, *, wait: float = 0.0) -> RunRecord | None:
-        def waiting(db: sqlite3.Connection) -> _Stored | None:
-            found: _Stored | None = db.execute(
-                f"SELECT t.owner, t.scope, t.thread_id, r.run_id {_FROM}"
+        def waiting(db: sqlite3.Connection) -> log.Stored | None:
+            found: log.Stored | None = db.execute(
+                f"SELECT t.owner, t.scope, t.thread_id, r.run_id {log.FROM}"
                 " WHERE r.token IS NULL AND r.ended_at IS NULL ORDER BY r.id LIMIT 1"
             ).fetchone()
             return found
@@ -273,9 +253,8 @@ class SQLiteRuns:
             until = time.time() + lease
             held = set()
             for key in keys:
-                found = _find(db, stored_key(key))
-                if found is not None and found.token == token and found.record.ended_at is None:
-                    db.execute("UPDATE runs SET expires = ? WHERE id = ?", (until, found.id))
+                row = (until, *stored_key(key), token)
+                if db.execute(f"UPDATE runs SET expires = ? WHERE {_HELD}", row).rowcount:
                     held.add(key)
             return held
 
@@ -296,7 +275,7 @@ class SQLiteRuns:
     async def lost(self) -> list[RunKey]:
         def work(db: sqlite3.Connection) -> list[RunKey]:
             rows = db.execute(
-                f"SELECT t.owner, t.scope, t.thread_id, r.run_id {_FROM} WHERE r.token IS NOT NULL"
+                f"SELECT t.owner, t.scope, t.thread_id, r.run_id {log.FROM} WHERE r.token IS NOT NULL"
                 f" AND r.ended_at IS NULL AND r.expires <= ? ORDER BY r.expires LIMIT {_BATCH}",
                 (time.time(),),
             )
@@ -368,6 +347,7 @@ class SQLiteRuns:
                 (time.time() - threads,),
             ).rowcount
 
+        self._tails.clear()
         total = 0
         # In small transactions, so that nobody waits for it.
         while count := await self._file.write(forget):
@@ -388,8 +368,8 @@ class _Found:
     record: RunRecord
 
 
-def _find(db: sqlite3.Connection, where: _Stored) -> _Found | None:
-    row = db.execute(f"{_RECORD} WHERE {_KEY}", where).fetchone()
+def _find(db: sqlite3.Connection, where: log.Stored) -> _Found | None:
+    row = db.execute(f"{_RECORD} WHERE {log.KEY}", where).fetchone()
     if row is None:
         return None
     run, thread, token, expires, *key, task_id, fingerprint, created_at, ended_at, entries, last, whole, plan = row
@@ -421,11 +401,11 @@ def _thread(db: sqlite3.Connection, where: Sequence[str], now: float) -> int:
         " ON CONFLICT (owner, scope, thread_id) DO UPDATE SET updated_at = excluded.updated_at",
         (*where, now),
     )
-    found: int = db.execute(f"SELECT id FROM run_threads t WHERE {_THREAD}", where).fetchone()[0]
+    found: int = db.execute(f"SELECT id FROM run_threads t WHERE {log.THREAD}", where).fetchone()[0]
     return found
 
 
-def _lease(db: sqlite3.Connection, where: _Stored, token: str, seconds: float) -> RunRecord | None:
+def _lease(db: sqlite3.Connection, where: log.Stored, token: str, seconds: float) -> RunRecord | None:
     found, now = _find(db, where), time.time()
     if found is None or found.record.ended_at is not None:
         return None
@@ -434,17 +414,3 @@ def _lease(db: sqlite3.Connection, where: _Stored, token: str, seconds: float) -
     db.execute("UPDATE runs SET token = ?, expires = ? WHERE id = ?", (token, now + seconds, found.id))
     found.record.state = RunState.RUNNING
     return found.record
-
-
-def _news(db: sqlite3.Connection, last: int | None) -> tuple[int | None, list[_Stored]]:
-    """The highest number of an entry, and the runs that have entries after `last`."""
-    found = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run_entries'").fetchone()
-    highest = int(found[0]) if found else 0
-    if last is None or highest <= last:
-        return highest, []
-    rows = db.execute(
-        "SELECT DISTINCT t.owner, t.scope, t.thread_id, r.run_id FROM run_entries e JOIN runs r ON r.id = e.run"
-        " JOIN run_threads t ON t.id = r.thread WHERE e.number > ?",
-        (last,),
-    )
-    return highest, rows.fetchall()

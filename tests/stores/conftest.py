@@ -234,6 +234,15 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 @pytest.fixture
+async def postgres_schema(postgres: str) -> AsyncIterator[Postgres]:
+    """PostgreSQL alone, for what is its own."""
+    made = Postgres(postgres)
+    await made.make()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
 async def history(engine: Engine) -> History:
     history = engine.history()
     await history.open()

@@ -1,0 +1,126 @@
+"""The tables of docs/scale.md, from docs/growth.json and what `simulate.py` reckons from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Tables = dict[str, Callable[[dict[str, Any]], str]]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def _size(n: float) -> str:
+    return f"{n:,.0f}"
+
+
+def _times(values: Sequence[float]) -> str:
+    """How much dearer the last one is than the one before it."""
+    return f"{values[-1] / values[-2]:.1f}" if values[-2] else "-"
+
+
+def codecs(data: dict[str, Any]) -> str:
+    """One row for each thing that grows: the dearest dialect of each side, and the growth from n to 2n of all."""
+    rows = []
+    for what in dict.fromkeys(r["what"] for r in data["codecs"]):
+        for role in ("front", "back"):
+            found = [r for r in data["codecs"] if (r["what"], r["role"]) == (what, role)]
+            worst = max(found, key=lambda r: r["ms"][-1])
+            middle = sorted(r["ms"][-1] for r in found)[len(found) // 2]
+            longest = max(found, key=lambda r: r["longest_ms"][-1])
+            steepest = max(float(r["ms"][-1]) / max(0.5, r["ms"][-2]) for r in found)
+            rows.append(
+                (
+                    f"`{what}`", role, _size(worst["n"][-1]), middle, f"{worst['ms'][-1]} ({worst['dialect']})",
+                    longest["longest_ms"][-1], f"{steepest:.1f}",
+                )
+            )  # fmt: skip
+    head = ("what", "side", "n", "ms, median dialect", "ms, dearest", "longest step, ms", "most for 2n / n")
+    return table(head, rows)
+
+
+def stores(data: dict[str, Any]) -> str:
+    rows = []
+    for row in data["stores"]:
+        cells = [f"{us:,.0f}" if us >= 10 else f"{us:g}" for us in row["us"]]
+        rows.append((row["engine"], row["what"], *cells, f"{row['us'][-1] / row['us'][0]:.1f}"))
+    return table(("engine", "what", "first", "x10", "x100", "x1,000", "last / first"), rows)
+
+
+def streams(data: dict[str, Any]) -> str:
+    rows = [
+        (
+            _size(r["n"]),
+            _size(r["events_s"]),
+            r["cpu_us_event"],
+            r["kib_stream"] if r["n"] >= 100 else "-",
+            r["loop_ms"],
+        )
+        for r in data["streams"]
+    ]
+    return table(
+        ("open streams", "events/s", "CPU us per event", "KiB per stream", "longest hold of the loop, ms"), rows
+    )
+
+
+def routes(data: dict[str, Any]) -> str:
+    rows = [(_size(r["n"]), r["cpu_us_request"], r["mib"]) for r in data["routes"]]
+    return table(("routes", "CPU us per request", "MiB of the process"), rows)
+
+
+def histories(data: dict[str, Any]) -> str:
+    rows = [(_size(r["n"]), r["cpu_ms_request"], r["us_message"], r["loop_ms"]) for r in data["histories"]]
+    return table(("messages", "CPU ms per request", "us per message", "longest hold of the loop, ms"), rows)
+
+
+def holds(data: dict[str, Any]) -> str:
+    rows = [
+        (f"`{r['what']}`", r["front"], r["back"], r["mib"], r["loop_ms"])
+        for r in sorted(data["holds"], key=lambda r: (r["what"], -r["loop_ms"]))
+    ]
+    return table(("what", "frontend", "backend", "MiB sent", "longest hold of the loop, ms"), rows)
+
+
+def durable(data: dict[str, Any]) -> str:
+    found = data["durable"]
+    rows = [(engine, found[engine], _size(found[f"{engine}_disk_bytes"])) for engine in ("sqlite", "redis")]
+    return table(("kept in", "times a plain event", "disk bytes per event"), rows)
+
+
+def start(data: dict[str, Any]) -> str:
+    found = data["start"]
+    rows = [("CPU seconds until /healthz answers", found["cpu_s"]), ("MiB then", found["mib"])]
+    return table(("what", "measured"), rows)
+
+
+def simulated(data: dict[str, Any]) -> str:
+    import simulate
+
+    return simulate.report(data)
+
+
+TABLES: Tables = {
+    "codecs": codecs,
+    "stores": stores,
+    "streams": streams,
+    "routes": routes,
+    "histories": histories,
+    "holds": holds,
+    "durable": durable,
+    "start": start,
+    "simulated": simulated,
+}
+
+
+def filled(page: str, data: dict[str, Any]) -> str:
+    """The page with each table between its marks made anew."""
+    for name, make in TABLES.items():
+        mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        if not mark.search(page):
+            raise ValueError(f"the page has no place for {name}: expected <!-- {name} --> and <!-- /{name} -->")
+        page = mark.sub(lambda found, make=make: f"{found[1]}{make(data)}\n{found[2]}", page)
+    return page

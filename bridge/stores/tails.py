@@ -1,0 +1,94 @@
+"""The entries that this process wrote last, so that its own readers need not ask the engine for them.
+
+What is here is durable already: an entry is handed over when the engine has said that it is written, never before.
+It is a chain: `before` is the number of the run's entry in front of the first one kept (0 for none). Only a reader
+who stands within the chain is served, so that he can miss nothing; whoever is elsewhere asks the engine. Numbers do
+not come back, so that a reader who has one of them reads the same run that was written here, and no later one of its
+name; one who has nothing yet may have to ask (`since`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from bridge.stores.runs import Entry
+
+_Name = TypeVar("_Name", bound=Hashable)
+
+MOST_ENTRIES = 32
+"""Entries kept of one run: a reader is seldom further behind one who writes than what he reads at a time."""
+MOST_CHARACTERS = 8 * 1024 * 1024
+"""Kept of all runs together; beyond it those go that nothing was written to for longest."""
+_SMALL = 512
+"""What an entry costs beside its text."""
+
+
+@dataclass(slots=True)
+class _Tail:
+    before: int
+    entries: deque[Entry] = field(default_factory=deque)
+    size: int = 0
+
+    @property
+    def last(self) -> int:
+        return self.entries[-1].number if self.entries else self.before
+
+
+class Tails(Generic[_Name]):
+    """Those of all runs that this process writes, by name."""
+
+    def __init__(self, entries: int = MOST_ENTRIES, characters: int = MOST_CHARACTERS) -> None:
+        self._most_entries = entries
+        self._most = characters
+        self._tails: OrderedDict[_Name, _Tail] = OrderedDict()
+        self._size = 0
+
+    def add(self, name: _Name, before: int, entries: Sequence[Entry]) -> None:
+        """Notes what was written behind the entry `before`."""
+        tail = self._tails.get(name)
+        if tail is None or tail.last != before:
+            self.forget(name)
+            tail = self._tails[name] = _Tail(before)
+        self._tails.move_to_end(name)
+        for entry in entries:
+            tail.entries.append(entry)
+            self._resize(tail, _SMALL + len(entry.body))
+        while len(tail.entries) > self._most_entries:
+            gone = tail.entries.popleft()
+            tail.before = gone.number
+            self._resize(tail, -_SMALL - len(gone.body))
+        while self._size > self._most:
+            self.forget(next(iter(self._tails)))
+
+    def _resize(self, tail: _Tail, by: int) -> None:
+        tail.size += by
+        self._size += by
+
+    def since(self, name: _Name, after: int) -> list[Entry] | None:
+        """The entries behind number `after`, none when that was the last one; None for one who has to ask.
+
+        With `after` 0 the caller must have asked already, and `forget` when he was told that there is nothing: what
+        is kept could be of a run of this name that was deleted.
+        """
+        tail = self._tails.get(name)
+        if tail is None or not tail.before <= after <= tail.last:
+            return None
+        found: list[Entry] = []
+        for entry in reversed(tail.entries):
+            if entry.number <= after:
+                break
+            found.append(entry)
+        found.reverse()
+        return found
+
+    def forget(self, name: _Name) -> None:
+        tail = self._tails.pop(name, None)
+        if tail is not None:
+            self._size -= tail.size
+
+    def clear(self) -> None:
+        self._tails.clear()
+        self._size = 0

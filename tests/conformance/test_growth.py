@@ -1,0 +1,119 @@
+"""What grows must not cost more for each piece the more pieces there are: Python's own steps are counted, no time.
+
+A step is one instruction of the interpreter, in our code or in any Python code that it calls. What C code does within
+one step is measured by `make growth`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from bridge import framing
+from bridge.codec import Dialect, WireRequest, registry
+from bridge.errors import Unsupported
+from bridge.model import Event, Request
+from bridge.testing import sizes
+from bridge.testing.wires import context, encode
+
+N = 40
+MANY = ("deltas", "fragments", "calls")
+"""What consists of many things; of a single large one Python does not see the size."""
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many instructions the interpreter executes for it."""
+    count = 0
+
+    def trace(frame: FrameType, what: str, _: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        count += what == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def check_linear(work: Callable[[int], Callable[[], object]]) -> None:
+    """Twice the size is twice the steps, whatever the beginning costs. Warm: caches are filled before.
+
+    An eighth more is let pass: some work begins at a size, such as a look at how deep a long text is nested.
+    """
+    work(N)()
+    one, two, four = (steps(work(N * factor)) for factor in (1, 2, 4))
+    assert four - two <= 2.25 * (two - one) + 200, f"{one} steps for {N}, {two} for {2 * N}, {four} for {4 * N}"
+
+
+def writing(dialect: Dialect, events: list[Event]) -> Callable[[], object]:
+    """Each event by itself, as slow backends send them."""
+    encoder = dialect.encoder(context(dialect.front_options()))
+    join = framing.of(dialect.framing).join
+
+    def work() -> None:
+        for event in events:
+            join(encoder.encode([event]))
+        join(encoder.close())
+
+    return work
+
+
+def reading(dialect: Dialect, events: list[Event]) -> Callable[[], object]:
+    wire = encode(dialect, events)
+    splitter = framing.of(dialect.framing).Splitter()
+    decoder = dialect.decoder(context(dialect.back_options()))
+
+    def work() -> None:
+        for place in range(0, len(wire), 500):
+            decoder.feed(splitter.feed(wire[place : place + 500]))
+        decoder.feed(splitter.close())
+        decoder.close()
+
+    return work
+
+
+def sending(dialect: Dialect, request: Request) -> Callable[[], object]:
+    return lambda: dialect.encode_request(request, context(dialect.back_options(), request))
+
+
+def taking(dialect: Dialect, request: Request) -> Callable[[], object]:
+    wire = dialect.encode_request(request, context(dialect.back_options(), request))
+    body = WireRequest(headers=wire.headers, body=wire.body)
+    return lambda: dialect.decode_request(body, context(dialect.front_options()))
+
+
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("dialect", registry.names())
+@pytest.mark.parametrize("role", [writing, reading], ids=["front", "back"])
+def test_an_answer_of_many_pieces(role: Any, dialect: str, name: str) -> None:
+    spoken = registry.get(dialect)
+    check_linear(lambda n: role(spoken, sizes.ANSWERS[name](n)))
+
+
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("dialect", registry.names())
+def test_an_answer_in_one_piece(dialect: str, name: str) -> None:
+    spoken = registry.get(dialect)
+    if type(spoken).assemble is Dialect.assemble:
+        with pytest.raises(Unsupported, match="one piece"):
+            spoken.assemble(sizes.calls(1), context(spoken.front_options()))
+        return
+    check_linear(lambda n: lambda: spoken.assemble(sizes.ANSWERS[name](n), context(spoken.front_options())))
+
+
+@pytest.mark.parametrize("name", ["history", "tool_history", "same_ids"])
+@pytest.mark.parametrize("dialect", registry.names())
+@pytest.mark.parametrize("role", [taking, sending], ids=["front", "back"])
+def test_a_request_of_many_messages(role: Any, dialect: str, name: str) -> None:
+    spoken = registry.get(dialect)
+    check_linear(lambda n: role(spoken, sizes.REQUESTS[name](n)))

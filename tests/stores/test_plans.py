@@ -1,0 +1,141 @@
+"""No query of a store walks over a whole table, however the engine does it: their plans are asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from bridge.model import Message, Text
+from bridge.stores import Bounds, Conversation, postgres
+from bridge.stores.sqlite import SQLiteHistory
+from bridge.stores.sqlite_runs import SQLiteRuns
+from tests.stores.conftest import Postgres
+from tests.stores.test_run_store import DAY, begun, key
+
+# The line of turns of one process at a time, pruned by its leases: as many rows as requests are under way.
+SMALL = {"history_turns"}
+
+
+async def plans(file: Any, work: Callable[[], Awaitable[None]]) -> dict[str, list[str]]:
+    """Each statement that `work` makes the file execute, with the steps of its plan."""
+    told: list[str] = []
+    lanes = (file.write, file.read)
+    for lane in lanes:
+        await lane(lambda db: db.set_trace_callback(told.append))
+    await work()
+    for lane in lanes:
+        await lane(lambda db: db.set_trace_callback(None))
+    kinds = ("SELECT", "UPDATE", "DELETE", "INSERT")
+    statements = dict.fromkeys(s for s in told if s.lstrip().upper().startswith(kinds))
+
+    def explain(db: Any) -> dict[str, list[str]]:
+        return {s: [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {s}")] for s in statements}
+
+    found: dict[str, list[str]] = await file.read(explain)
+    return found
+
+
+def walks(found: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """What visits every row of a table, or sorts what it found."""
+    out = []
+    for statement, steps in found.items():
+        for step in steps:
+            scan = re.match(r"SCAN (\w+)(?! .*VIRTUAL)", step)
+            whole = scan and scan[1] not in ("CONSTANT", "sqlite_sequence") and "USING INDEX" not in step
+            if (whole and not any(name in statement for name in SMALL)) or "TEMP B-TREE" in step:
+                out.append((statement, step))
+    return out
+
+
+async def test_runs_in_sqlite(tmp_path: Path) -> None:
+    store = SQLiteRuns(str(tmp_path / "runs.db"), max_entries=3)
+
+    async def work() -> None:
+        for n in range(4):
+            run = key(f"r{n}", f"t{n % 2}")
+            await begun(store, run)
+            await store.append(run, "me", 0, ["a", "b"])
+            await store.renew([run], "me", 30)
+            await store.read(run, 0, wait=0.001)
+            await store.append(run, "me", 2, ["c"], end=True)
+        await store.create(key("new"), "f", "p", alone=True)
+        assert await store.claim("me", 30)
+        await store.latest("o", "s", "t0")
+        await store.release(key("new"), "me")
+        await store.lost()
+        await store.cancel(key("new"), "why")
+        await store.canceled([key("new")])
+        assert await store.enter("o", "token", 5, 30)
+        await store.leave("o", "token")
+        await store.thread("o", "s", "t0")
+        await store.thread("x", "s", "t0")
+        await store._news(0)
+        await store.sweep(-DAY, -DAY)
+        await begun(store, key("gone"))
+        await store.append(key("gone"), "me", 0, ["z"], end=True)
+        assert await store.delete(key("gone"))
+
+    found = await plans(store._file, work)
+    await store.close()
+    assert len(found) > 30
+    assert walks(found) == []
+
+
+async def test_conversations_in_sqlite(tmp_path: Path) -> None:
+    bounds = Bounds(messages=3, conversations=2)
+    store = SQLiteHistory(str(tmp_path / "history.db"), bounds=bounds)
+
+    async def work() -> None:
+        for n in range(4):
+            talk = Conversation(f"t{n}")
+            async with store.turn("o", "s", f"t{n}"):
+                for _ in range(3):
+                    await store.commit("o", "s", talk, [Message("user", [Text("x")])] * 2, digest="d", keep=1)
+        await store.load("o", "s", "t3")
+        await store.find("o", "s", "d")
+        await store.latest("o", "s")
+        await store.delete("o", "s", "t3")
+        await store.prune(-DAY)
+
+    found = await plans(store._file, work)
+    await store.close()
+    assert len(found) > 15
+    assert walks(found) == []
+
+
+def statements() -> Iterator[str]:
+    """All that the history asks of PostgreSQL."""
+    for name, value in vars(postgres).items():
+        if isinstance(value, str) and re.match(r"\s*(SELECT|UPDATE|DELETE|WITH|INSERT)\b", value):
+            yield name
+
+
+@pytest.mark.parametrize("name", list(statements()))
+async def test_conversations_in_postgresql(postgres_schema: Postgres, name: str) -> None:
+    """With sequential scans and sorts forbidden the plan has one only where there is no other way."""
+    statement = getattr(postgres, name)
+    count = max([0, *map(int, re.findall(r"\$(\d+)", statement))])
+    await postgres_schema.history().open()
+    db = await asyncpg.connect(postgres_schema.server, server_settings={"search_path": postgres_schema.schema})
+    try:
+        for setting in (
+            "enable_seqscan = off",
+            "enable_sort = off",
+            "enable_hashjoin = off",
+            "plan_cache_mode = force_generic_plan",
+        ):
+            await db.execute(f"SET {setting}")
+        await db.execute(f"PREPARE asked AS {statement}")
+        nothing = f"({', '.join(['NULL'] * count)})" if count else ""
+        plan = "\n".join(row[0] for row in await db.fetch(f"EXPLAIN EXECUTE asked{nothing}"))
+    finally:
+        await db.close()
+    if name == "_PRUNE":
+        assert re.search(r"Index Cond: \(.*updated_at <=", plan), plan
+    scanned = set(re.findall(r"Seq Scan on (\w+)", plan))
+    assert scanned <= SMALL, plan

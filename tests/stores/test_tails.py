@@ -1,0 +1,217 @@
+"""Readers in the process that writes are handed what it wrote, and nothing that is not so."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis as Client
+
+from bridge.stores import LeaseLost, RunStore, redis_runs, sqlite_log, sqlite_runs
+from bridge.stores.bells import Bell
+from bridge.stores.redis_runs import RedisRuns, open_client
+from bridge.stores.redis_together import Together
+from bridge.stores.runs import Entry
+from bridge.stores.tails import Tails
+from tests.stores.run_engines import Redis, RunEngine
+from tests.stores.test_run_store import begun, key
+
+
+def entries(*numbers: int, size: int = 1) -> list[Entry]:
+    return [Entry(n, "x" * size) for n in numbers]
+
+
+def test_who_stands_in_the_chain_is_served_and_nobody_else() -> None:
+    tails: Tails[str] = Tails()
+    assert tails.since("r", 0) is None
+    tails.add("r", 0, entries(3, 7))
+    tails.add("r", 7, entries(8))
+    assert tails.since("r", 0) == entries(3, 7, 8)
+    assert tails.since("r", 3) == entries(7, 8)
+    assert tails.since("r", 8) == []
+    assert tails.since("r", 9) is None  # another process wrote it
+    tails.add("r", 9, entries(12))  # and what it wrote we do not have
+    assert tails.since("r", 8) is None
+    assert tails.since("r", 9) == entries(12)
+    tails.forget("r")
+    assert tails.since("r", 9) is None
+
+
+def test_it_is_bounded() -> None:
+    tails: Tails[str] = Tails(entries=3, characters=5_000)
+    tails.add("a", 0, entries(1, 2, 3, 4, 5))
+    assert tails.since("a", 2) == entries(3, 4, 5)
+    assert tails.since("a", 1) is None
+    for name in "bcdef":
+        tails.add(name, 0, entries(1, 2, 3))
+    assert tails.since("a", 5) is None  # nothing was written to it for longest
+    assert tails.since("f", 0) == entries(1, 2, 3)
+    tails.add("g", 0, entries(1, size=6_000))  # too large for all
+    assert [tails.since(name, 0) for name in "abcdefg"] == [None] * 7
+    tails.add("h", 0, entries(1))
+    assert tails.since("h", 0) == entries(1)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Behind which entry the engine was asked for more."""
+    asked: list[int] = []
+    of_sqlite, of_redis = sqlite_log.entries, RedisRuns._range
+
+    def counted(db: Any, where: Any, after: int, limit: int) -> list[Entry]:
+        asked.append(after)
+        return of_sqlite(db, where, after, limit)
+
+    async def counted_too(store: RedisRuns, n: Any, after: int, limit: int) -> list[Entry]:
+        asked.append(after)
+        return await of_redis(store, n, after, limit)
+
+    monkeypatch.setattr(sqlite_log, "entries", counted)
+    monkeypatch.setattr(RedisRuns, "_range", counted_too)
+    return asked
+
+
+class Sleepers:
+    """How many wait at a bell now."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        wait = Bell.wait
+
+        async def counted(bell: Bell, seconds: float) -> None:
+            self.count += 1
+            await wait(bell, seconds)
+            self.count -= 1
+
+        monkeypatch.setattr(Bell, "wait", counted)
+
+    async def are(self, count: int) -> None:
+        async with asyncio.timeout(20):
+            while self.count < count:
+                await asyncio.sleep(0)
+
+
+async def test_a_reader_here_asks_the_engine_once(
+    run_store: RunStore, looks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_runs, "_LOOK", 1000)
+    # Looks for what other processes write begin with one for all readers, and there shall be no second one.
+    monkeypatch.setattr(sqlite_runs, "POLL", 1000)
+    sleepers = Sleepers(monkeypatch)
+    await begun(run_store, key())
+    found: list[str] = []
+
+    async def read() -> None:
+        after = 0
+        while len(found) < 40:
+            for entry in await run_store.read(key(), after, wait=60):
+                found.append(entry.body)
+                after = entry.number
+
+    reading = asyncio.create_task(read())
+    for n in range(40):
+        await sleepers.are(1)
+        await run_store.append(key(), "me", n, [str(n)])
+        async with asyncio.timeout(20):
+            while len(found) <= n:
+                await asyncio.sleep(0)
+    await reading
+    assert found == [str(n) for n in range(40)]
+    assert len(looks) <= 3, looks
+
+
+async def test_what_another_process_writes_is_not_missed(
+    run_engine: RunEngine, run_store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease goes to another process while a reader here waits behind what was written here."""
+    sleepers = Sleepers(monkeypatch)
+    await begun(run_store, key(), lease=0.0)
+    last = await run_store.append(key(), "me", 0, ["ours"])
+    reading = asyncio.create_task(run_store.read(key(), last, wait=60))
+    await sleepers.are(1)
+    other = run_engine.store()
+    assert await other.acquire(key(), "other", 30)
+    end = await other.append(key(), "other", 1, ["theirs"], end=True)
+    async with asyncio.timeout(20):
+        assert await reading == [Entry(end, "theirs")]
+    with pytest.raises(LeaseLost):
+        await run_store.append(key(), "me", 1, ["too late"])
+    assert await run_store.read(key(), last, wait=60) == [Entry(end, "theirs")]
+
+
+async def test_a_run_of_the_same_name_is_another_run(run_engine: RunEngine, run_store: RunStore) -> None:
+    """It ended here, and another process deleted it and began it anew."""
+    await begun(run_store, key())
+    await run_store.append(key(), "me", 0, ["old"], end=True)
+    other = run_engine.store()
+    assert await other.delete(key())
+    await begun(other, key(), "other")
+    reading = asyncio.create_task(run_store.read(key(), wait=60))
+    await other.append(key(), "other", 0, ["new"])
+    async with asyncio.timeout(20):
+        assert [entry.body for entry in await reading] == ["new"]
+
+
+# ---------------------------------------------------------------------- one write for many
+
+
+class Counting:
+    """A client that notes how many calls went in one write."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.writes: list[int] = []
+
+    def pipeline(self, **how: Any) -> Any:
+        pipe = self._client.pipeline(**how)
+        execute = pipe.execute
+
+        async def counted(**how: Any) -> Any:
+            self.writes.append(len(pipe))
+            return await execute(**how)
+
+        pipe.execute = counted  # type: ignore[method-assign]
+        return pipe
+
+    async def evalsha(self, *words: Any) -> Any:
+        self.writes.append(1)
+        return await self._client.evalsha(*words)
+
+    async def eval(self, *words: Any) -> Any:
+        return await self._client.eval(*words)
+
+
+async def test_calls_that_wait_go_in_one_write(redis_engine: Redis) -> None:
+    client, _ = open_client(redis_engine.url)
+    counting: Any = Counting(client)
+    script = "if ARGV[1] == '7' then return redis.error_reply('ODD seven') end return {KEYS[1], ARGV[1]}"
+    together = Together(counting, script)
+    try:
+        for _ in range(2):
+            calls = [together.call([f"k{n}"], n) for n in range(150)]
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            assert isinstance(failed := results.pop(7), Exception)
+            assert "ODD seven" in str(failed)
+            assert results == [[f"k{n}", str(n)] for n in range(150) if n != 7]
+            assert sorted(counting.writes) == sorted([64, 64, 22] + [1] * (len(counting.writes) - 3))
+            counting.writes.clear()
+            await client.script_flush()  # as after a restart of Redis: each is asked again, with the script
+    finally:
+        await client.aclose()
+
+
+async def test_an_append_does_not_read_the_request_of_its_run(tmp_path: Path) -> None:
+    """The plan holds it: with a long history that would be megabytes for each event."""
+    store = sqlite_runs.SQLiteRuns(str(tmp_path / "runs.db"))
+    await begun(store, key())
+    told: list[str] = []
+    await store._file.write(lambda db: db.set_trace_callback(told.append))
+    await store.append(key(), "me", 0, ["one"])
+    await store.renew([key()], "me", 30)
+    await store._file.write(lambda db: db.set_trace_callback(None))
+    await store.close()
+    assert any("INSERT INTO run_entries" in statement for statement in told)
+    assert any("SET expires" in statement for statement in told)
+    assert not [statement for statement in told if "plan" in statement]
