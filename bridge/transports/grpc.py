@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
@@ -17,9 +18,10 @@ import grpc.aio
 
 from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, Options, WireRequest, WireResponse
 from bridge.codec.naming import ModelNames
+from bridge.codec.redact import Secrets
 from bridge.codec.session import CallerSession, Channel
 from bridge.errors import BackendError, ErrorCode, Failure
-from bridge.model import Event, Request
+from bridge.model import Event, Request, RunFailed
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
@@ -30,6 +32,7 @@ from bridge.transports.duplex import Duplex
 log = logging.getLogger("bridge.grpc")
 
 _STATUS = "grpc-status"
+_SENDABLE = re.compile(r"[ -~]*")
 
 
 def channel_options(settings: Channel) -> list[tuple[str, int]]:
@@ -90,6 +93,8 @@ class GrpcBackend:
         *,
         api_key: str | None = None,
         names: ModelNames | None = None,
+        headers: Mapping[str, str] | None = None,
+        forward_headers: tuple[str, ...] = (),
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         breaker: Breaker | None = None,
@@ -105,7 +110,11 @@ class GrpcBackend:
         self.breaker = breaker
         self.options = options if options is not None else dialect.back_options()
         self.settings = dialect.channel(self.options)
-        self.metadata = metadata_of(dialect, api_key)
+        own = {name.lower(): value for name, value in (headers or {}).items()}
+        self._own = {**dict(metadata_of(dialect, api_key)), **own}
+        self.metadata: Metadata = tuple(self._own.items())
+        self.secrets = Secrets.sent(api_key, self._own)
+        self._forward = frozenset(name.lower() for name in forward_headers)
         self._address = url
         self._channel: grpc.aio.Channel | None = None
         self._kept: dict[str, Session] = {}
@@ -141,7 +150,9 @@ class GrpcBackend:
         return self.names.model_for(asked)
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
-        return {}
+        """What gRPC cannot carry (no ASCII, say) stays here: it would end the call."""
+        found = {name: headers[name] for name in self._forward if name in headers}
+        return {name: value for name, value in found.items() if _SENDABLE.fullmatch(value)}
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> GrpcCall:
         model = self.model_for(request.model)
@@ -151,7 +162,8 @@ class GrpcBackend:
         if kept is not None and kept.usable:
             session = kept
         else:
-            session = Session(self, self.dialect.caller(context))
+            shown = tuple({**info.forwarded, **self._own}.items())
+            session = Session(self, self.dialect.caller(context), shown)
         try:
             messages = session.machine.ask(request, context)
         except BaseException:
@@ -202,11 +214,14 @@ class GrpcBackend:
 
     def failure_of(self, code: grpc.StatusCode, details: str | None) -> Failure:
         """What a status means in our words."""
-        return failure_of(self.dialect, code, details)
+        return self.secrets.hide(failure_of(self.dialect, code, details))
 
     async def ask(self, path: str, body: bytes, seconds: float) -> bytes:
         """The answer to a single message. Raises `BackendError`."""
-        return await asked(self.channel, self.dialect, path, body, seconds, self.metadata)
+        try:
+            return await asked(self.channel, self.dialect, path, body, seconds, self.metadata)
+        except BackendError as error:
+            raise BackendError.of(self.secrets.hide(error.failure)) from None
 
     @property
     def tools(self) -> ToolSource:
@@ -215,10 +230,14 @@ class GrpcBackend:
 
 
 class Session:
-    """One call in both directions, with the machine that knows its protocol."""
+    """One call in both directions, with the machine that knows its protocol.
 
-    def __init__(self, backend: GrpcBackend, machine: CallerSession) -> None:
+    `metadata` is sent when it begins: of a session that is kept, what its first turn brought.
+    """
+
+    def __init__(self, backend: GrpcBackend, machine: CallerSession, metadata: Metadata) -> None:
         self.machine = machine
+        self._metadata = metadata
         self.timer: asyncio.TimerHandle | None = None
         self._backend = backend
         self._call: Duplex | None = None
@@ -245,7 +264,7 @@ class Session:
         """Sends these; the first ones open the call. A call that is over already is noticed where it is read."""
         if self._call is None:
             call = self._backend.channel.stream_stream(self.machine.path)
-            self._call = Duplex(call(metadata=self._backend.metadata))
+            self._call = Duplex(call(metadata=self._metadata))
         await self._call.send(messages)
 
     async def batch(self, seconds: float | None) -> list[bytes] | None:
@@ -320,6 +339,8 @@ class GrpcCall:
             events = self._machine.wake(time.monotonic())
         if events and type(events[-1]) in TERMINAL:
             self._over = self.wire_ended = True
+            if isinstance(events[-1], RunFailed):
+                self._backend.secrets.hide(events[-1].error)
         return events
 
     def fail(self, failure: Failure) -> list[Event]:

@@ -55,8 +55,11 @@ class Agent:
         self.canceled = 0
         self.address = ""
         self.ended = asyncio.Event()
+        self.shown: list[dict[str, Any]] = []
+        """The metadata of each session."""
 
     async def CallAgent(self, messages: Any, context: Any) -> AsyncIterator[Any]:
+        self.shown.append(dict(context.invocation_metadata()))
         try:
             async for asked in messages:
                 self.heard.append(asked)
