@@ -128,6 +128,7 @@ class Client:
     """A caller of the gateway at `address`, by the generated stubs; `direct` calls the agent service instead."""
 
     def __init__(self, channel: Any) -> None:
+        self.channel = channel
         self.gateway = schema.services().GatewayServiceStub(channel)
         self.agents = schema.services().AgentServiceStub(channel)
 
