@@ -108,6 +108,27 @@ def schema_of_literal(text: str) -> dict[str, Any]:
     return schema_of({str(name): value if isinstance(value, str) else repr(value) for name, value in said.items()})
 
 
+_NAMES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str", "array": "list", "object": "dict"}
+
+
+def texts_of(schema: Mapping[str, Any] | None) -> dict[str, str]:
+    """The other way round: each parameter of a JSON Schema as a text that says its type, and whether it may miss."""
+    known = schema or {}
+    properties, needed = known.get("properties"), known.get("required")
+    found = properties if isinstance(properties, dict) else {}
+    return {name: _text_of(each, name in (needed or ())) for name, each in found.items()}
+
+
+def _text_of(schema: Any, needed: bool) -> str:
+    said = schema if isinstance(schema, dict) else {}
+    json_type = said.get("type")
+    name = _NAMES.get(json_type) if isinstance(json_type, str) else None
+    words = [str(said.get("description") or "").strip(), *([] if needed else ["(optional)"])]
+    text = " ".join(word for word in words if word)
+    what = f"<class '{name or 'str'}'>"
+    return f"{what}: {text}" if text else what
+
+
 def typed(arguments: Mapping[str, Any], described: Mapping[str, str]) -> dict[str, Any]:
     """Arguments that came as text (a map holds nothing else) as what their parameters say that they are."""
     return {name: _typed(value, described.get(name, "")) for name, value in arguments.items()}

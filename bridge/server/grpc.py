@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
@@ -30,16 +29,22 @@ from bridge.codec.session import (
     Serve,
     Watch,
 )
-from bridge.errors import BackendError, ConfigError
+from bridge.errors import BackendError
 from bridge.pipeline.tools import Ask
 from bridge.server.guard import Guard
 from bridge.server.relay import Relays
-from bridge.transports.grpc import Metadata, asked, channel_options, failure_of, metadata_of, open_channel
+from bridge.transports.channels import (
+    asked,
+    channel_options,
+    failure_of,
+    metadata_of,
+    open_channel,
+    server_credentials,
+)
+from bridge.transports.membership import stay
 
 log = logging.getLogger("bridge.grpc")
 
-_GATEWAY_TIMEOUT = 10.0
-"""Seconds for what a foreign gateway is told."""
 _FORWARD_TIMEOUT = 60.0
 """Seconds for a single message that is handed on: such a call always has a deadline."""
 
@@ -93,7 +98,7 @@ class GrpcServer:
         server.add_generic_rpc_handlers((self._handlers,))
         try:
             if self._settings.secure:
-                server.add_secure_port(self.address, _credentials(self._settings))
+                server.add_secure_port(self.address, server_credentials(self._settings))
             else:
                 server.add_insecure_port(self.address)
         except RuntimeError:
@@ -134,24 +139,16 @@ class GrpcServer:
 
     async def _stay(self, member: Member) -> None:
         """Keeps one of our agents known at a foreign gateway, and says goodbye when it is canceled."""
-        shown = metadata_of(self._dialect, member.key)
-        async with open_channel(member.gateway, self._settings) as channel:
-            known = False
-            try:
-                while True:
-                    todo = member.next(time.monotonic())
-                    if isinstance(todo, float):
-                        await asyncio.sleep(todo - time.monotonic())
-                        continue
-                    body, why = await _told(channel, todo, shown)
-                    before, known = known, member.answered(body, time.monotonic())
-                    if known != before or not known:
-                        level = logging.INFO if known else logging.WARNING
-                        log.log(level, "gateway %s: %s", member.gateway, "registered" if known else f"not known: {why}")
-            finally:
-                farewell = member.leave()
-                if farewell is not None:
-                    await _told(channel, farewell, shown)
+        known = False
+
+        def told(now: bool, why: str) -> None:
+            nonlocal known
+            before, known = known, now
+            if known != before or not known:
+                level = logging.INFO if known else logging.WARNING
+                log.log(level, "gateway %s: %s", member.gateway, "registered" if known else f"not known: {why}")
+
+        await stay(member, self._dialect, self._settings, told)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
@@ -303,14 +300,6 @@ class GrpcServer:
         return None if came is grpc.aio.EOF else came
 
 
-async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes], metadata: Metadata) -> tuple[bytes | None, str]:
-    """What a gateway answers; None and why when it does not."""
-    try:
-        return await channel.unary_unary(todo[0])(todo[1], timeout=_GATEWAY_TIMEOUT, metadata=metadata), "it said no"
-    except grpc.aio.AioRpcError as error:
-        return None, error.code().name
-
-
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the endpoint of a method and what serves its operation."""
 
@@ -354,12 +343,3 @@ async def _refuse(rpc: Any, reply: Reply) -> bytes:
 async def _abort(rpc: Any, code: grpc.StatusCode, details: str) -> bytes:
     await rpc.abort(code, details)
     raise AssertionError("unreachable: abort raises")
-
-
-def _credentials(settings: Channel) -> Any:
-    """Raises `OSError` for files that cannot be read. With `ca` callers have to show a certificate of theirs."""
-    if not settings.key or not settings.cert:
-        raise ConfigError("tls: a server needs cert and key.")
-    pair = (Path(settings.key).read_bytes(), Path(settings.cert).read_bytes())
-    ca = Path(settings.ca).read_bytes() if settings.ca else None
-    return grpc.ssl_server_credentials([pair], ca, ca is not None)

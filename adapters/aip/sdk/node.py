@@ -12,7 +12,7 @@ from adapters.aip.options import MAX_MESSAGE, FrontOptions, Tls
 from bridge.codec.session import Channel, Hub
 from bridge.server.grpc import GrpcServer, Host
 from bridge.server.guard import Guard
-from bridge.transports.grpc import Metadata, metadata_of, open_channel
+from bridge.transports.channels import Metadata, metadata_of, open_channel
 
 if TYPE_CHECKING:
     import grpc.aio
