@@ -143,7 +143,7 @@ async def test_an_agent_calls_a_chat_clients_function(stream: bool, generation: 
     [nodes] = seen
     if generation == "auto":
         infos = {info.name: info for info in nodes.values()}
-        assert list(infos) == ["weather", "clock"]
+        assert sorted(infos) == ["clock", "weather"]
         assert infos["weather"].description == "The weather somewhere."
         assert infos["weather"].arguments == {
             "city": "<class 'str'>: where", "days": "<class 'int'>: (optional)", "exact": "<class 'bool'>: (optional)",
