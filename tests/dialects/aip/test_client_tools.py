@@ -14,12 +14,13 @@ import grpc.aio
 import openai
 import pytest
 
-from adapters.aip import Agent, AgentMessage, Gateway, SessionStatus
+from adapters.aip import Agent, AgentMessage, ContentItem, Gateway, SessionStatus, dialect
 from adapters.aip.described import schema_of, texts_of
 from bridge import Bridge, ConfigError, ErrorCode, Message, Request, Text, Tool, ToolCall, ToolResult
+from bridge.codec import Context
 from bridge.config import parse
 from bridge.engine import Caller
-from bridge.model import Answer, Folder
+from bridge.model import Answer, Folder, fold, verify
 
 from .test_model_tools import address, chatting, served
 
@@ -356,7 +357,7 @@ async def test_a_bridge_that_stops_leaves_no_agent_waiting() -> None:
         return told
 
     async with at_work(does) as (gateway, _):
-        async with Bridge.from_config(config(gateway.address)) as bridge:
+        async with Bridge.from_config(config(gateway.address, cancel_grace=1000)) as bridge:
             await ended(bridge, asking("Oslo"))
         await heard.wait()
         assert tool_nodes(gateway) == []
@@ -397,6 +398,23 @@ async def test_who_wants_no_tools_called_offers_none() -> None:
         messages = [{"role": "user", "content": "x"}]
         assert (await said(client, messages, tool_choice="none"))[0] == "[]"
         assert (await said(client, messages))[0] == "['clock', 'weather']"
+
+
+@pytest.mark.parametrize(("said_before", "answer"), [("Let me look.", ""), ("", "Goodbye")])
+def test_a_goodbye_is_no_answer_to_who_was_answered_before_the_call(said_before: str, answer: str) -> None:
+    """As in a turn without a call: only of an agent that said nothing else it is the answer (section 5)."""
+    options = dialect.back_options(agent="helper", expose_client_tools=True)
+    first, second = (Context(run, options=options, request=asking("Oslo")) for run in ("one", "two"))
+    caller = dialect.caller(first)
+    caller.ask(asking("Oslo"), first)
+    held, stopped = (AgentMessage(session_status=status) for status in (SessionStatus.HOLD_RESPONSE, STOP + 1))
+    held.add_content(ContentItem(said_before))
+    stopped.add_content(ContentItem("Goodbye"))
+    before = caller.feed([held.to_bytes()] if said_before else [], 0.0)
+    turn = fold(verify([*before, *caller.called([ToolCall("c", "weather", "{}")])]))
+    assert (turn.text, turn.reason) == (said_before, "tool_calls")
+    caller.resume(second)
+    assert fold(verify(caller.feed([stopped.to_bytes()], 1.0))).text == answer
 
 
 # ---------------------------------------------------------------------- words and settings
