@@ -158,5 +158,5 @@ class _Tasks(Mapping[str, Task]):
 def plain(message: Any) -> Any:
     """A message as dicts, lists and plain values; what is not set stands as None."""
     if hasattr(message, "__dataclass_fields__"):
-        return {name: plain(getattr(message, name)) for name in message.__dataclass_fields__ if name != "FIELDS"}
+        return {name: plain(getattr(message, name)) for name in message.__dataclass_fields__}
     return [plain(each) for each in message] if isinstance(message, list) else message
