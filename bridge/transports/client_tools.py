@@ -58,7 +58,9 @@ class Desk:
         await server.start()
         self._server = server
         members = self.tools.members(self._registry, [f"{self.tools.host}:{port}" for port in ports], self._key)
-        await asyncio.gather(*map(self._register, members))
+        for failed in await asyncio.gather(*map(self._register, members), return_exceptions=True):
+            if failed is not None:
+                raise failed
 
     async def _register(self, member: Member) -> None:
         """Returns when it is known for the first time; it stays so beside the runs."""

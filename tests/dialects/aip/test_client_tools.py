@@ -59,7 +59,9 @@ async def asks_for_weather(agent: Agent, asked: AgentMessage) -> str:
 
 
 @asynccontextmanager
-async def at_work(does: Does, *, says_first: str = "") -> AsyncIterator[tuple[Gateway, Agent]]:
+async def at_work(
+    does: Does, *, says_first: str = "", keys: Any = None, key: str | None = None
+) -> AsyncIterator[tuple[Gateway, Agent]]:
     """An agent at a gateway; each session has a task of its own, so that one that waits holds up nobody."""
 
     async def one(agent: Agent, asked: AgentMessage) -> None:
@@ -82,7 +84,11 @@ async def at_work(does: Does, *, says_first: str = "") -> AsyncIterator[tuple[Ga
                 if asked.session_status != STOP:
                     before[asked.session_id] = task
 
-    async with asyncio.timeout(60), Gateway(address()) as gateway, Agent(address(), "helper") as agent:
+    async with (
+        asyncio.timeout(60),
+        Gateway(address(), keys=keys) as gateway,
+        Agent(address(), "helper", key=key) as agent,
+    ):
         await agent.register_to_gateway(gateway.address)
         serving = asyncio.create_task(loop(agent))
         try:
@@ -373,6 +379,25 @@ async def test_a_gateway_that_does_not_take_them_is_told_to_the_client() -> None
             assert failure.code is ErrorCode.BACKEND_UNAVAILABLE
             assert failure.message == "The client's tools cannot be offered: 192.0.2.1 cannot be listened on."
         assert tool_nodes(gateway) == []
+
+
+async def test_a_gateway_that_asks_for_a_key_is_shown_ours() -> None:
+    own: Any = {"keys": {"it": "our-own-key", "agent": "its-own-key"}, "key": "its-own-key"}
+    async with at_work(asks_for_weather, **own) as (gateway, _):
+        configuration = config(gateway.address)
+        async with Bridge.from_config(configuration) as bridge:
+            request = asking("Oslo")
+            request.tools = [*(request.tools or ()), Tool("clock"), Tool("map")]
+            failure = (await ended(bridge, request)).failure
+            assert failure is not None
+            assert failure.message == (
+                "The client's tools could not be registered where the agent finds them: UNAUTHENTICATED."
+            )
+        configuration["backends"]["it"]["api_key"] = "our-own-key"
+        async with Bridge.from_config(configuration) as bridge:
+            [call] = (await ended(bridge, asking("Oslo"))).calls
+            assert (await ended(bridge, asking("Oslo", call, "fine"))).text == "It is fine in Oslo."
+            await until_none_is_left(gateway)
 
 
 async def test_without_the_option_tools_stay_with_the_client_and_are_named_as_lost() -> None:
