@@ -321,6 +321,14 @@ class Hub(Protocol):
         """The call of this subscriber is over."""
         ...
 
+    def taken(self, other: Hub) -> list[str]:
+        """Which ids of the other one's own agents belong to nodes that are registered here."""
+        ...
+
+    def replace(self, other: Hub) -> None:
+        """Has the other one's own agents from now on, and none of its own. Nodes, sessions and subscribers stay."""
+        ...
+
     def expire(self, now: float) -> list[str]:
         """Forgets the nodes that were silent for too long; their ids."""
         ...

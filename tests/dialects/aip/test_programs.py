@@ -237,6 +237,14 @@ async def test_the_sessions_that_an_agent_opened_end_with_it() -> None:
         assert node.canceled == 0
 
 
+async def test_who_stops_at_once_is_not_registered_any_more() -> None:
+    async with Gateway(address()) as gateway:
+        for _ in range(2):
+            async with Agent(address(), "short") as agent:
+                await agent.register_to_gateway(gateway.address)
+            assert gateway.get_registered_nodes() == {}
+
+
 async def test_a_time_limit_on_an_answer_leaves_the_session_alone() -> None:
     async with Agent(address(), "a") as one, Agent(address(), "b") as two, Gateway(address()) as gateway:
         for agent in (one, two):
