@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -58,6 +59,12 @@ def bridge(listen: str, backend: Callable[..., Any], folder: Path, *agents: str,
             "stores": {"history": f"sqlite:///{folder}/h.db"},
         }
     )
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections over HTTP are not waited for, which would hide what becomes of sessions meanwhile."""
+    monkeypatch.setattr(sys.modules[Served.__module__], "_FRESH", 0.0)
 
 
 @asynccontextmanager
