@@ -82,6 +82,8 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
             section.url or "",
             api_key=section.api_key.get_secret_value() if section.api_key else None,
             names=names,
+            headers=dict(section.headers),
+            forward_headers=section.forward_headers,
             timeouts=timeouts,
             retry=retry,
             breaker=breaker,

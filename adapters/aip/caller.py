@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.codec import Context, FrameLike
+from bridge.codec.session import ClientTools
 from bridge.errors import Failure
-from bridge.model import Event, Request
+from bridge.model import Event, Request, ToolCall
 
 from .decoder import Decoder
+from .exposed import exposed
 from .messages import SessionStatus
 from .options import back
 from .writing import CALL_AGENT, ROUTE_AGENT, quest, stop_quest
@@ -74,6 +76,18 @@ class Caller:
             return []
         self._stopped = True
         return [stop_quest(self._context, self._session_id)]
+
+    def tools(self, request: Request, context: Context) -> ClientTools | None:
+        return exposed(request, context, self._session_id)
+
+    def called(self, calls: Sequence[ToolCall]) -> list[Event]:
+        return self._decoder.called(calls)
+
+    def resume(self, context: Context) -> None:
+        before = self._decoder
+        self._context, self._decoder, self._last = context, Decoder(context), None
+        self._decoder.asked_to_stop = self._stopped
+        self._decoder.answered = before.answered or before.heard
 
     def close(self, failure: Failure | None) -> list[Event]:
         return self._decoder.close(failure)

@@ -54,7 +54,7 @@ CARD = Card(
         },
         drop={
             Feature.MESSAGE_NAME: _NO_FIELD,
-            Feature.TOOLS: "agents find tools at the gateway",
+            Feature.TOOLS: "agents find tools at the gateway; option expose_client_tools registers them there",
             Feature.TOOL_CHOICE: _NO_FIELD,
             Feature.PARALLEL_TOOL_CALLS: _NO_FIELD,
             Feature.RESPONSE_FORMAT: _NO_FIELD,

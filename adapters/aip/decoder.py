@@ -9,7 +9,7 @@ from typing import Any
 from bridge.codec import Context, Frame, FrameLike
 from bridge.codec.jsontext import loads
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, PartKind, Raw, Text, UsageReported
+from bridge.model import Event, PartKind, Raw, Text, ToolCall, UsageReported
 
 from .content import EXTRAS, part_of
 from .errors import failure_of
@@ -23,7 +23,8 @@ _MESSAGE = "answer"
 class Decoder:
     """One message of the answer after the other becomes one message of ours: their borders mean nothing.
 
-    `over`: the session ended with this turn. `heard`: some content came; `finished`: its task did.
+    `over`: the session ended with this turn. `heard`: some content came; `finished`: its task did. `answered`: some
+    came in turns before, with which this one goes on.
     """
 
     def __init__(self, context: Context) -> None:
@@ -32,7 +33,7 @@ class Decoder:
         self._error = re.compile(options.error_pattern)
         # Asked for an end, an agent says goodbye; the answer was before that.
         self.asked_to_stop = options.session == "per_request"
-        self.heard = False
+        self.heard = self.answered = False
         self.over = False
 
     @property
@@ -60,6 +61,12 @@ class Decoder:
         self._builder.finish()
         self._builder.end()
         return self._builder.take()
+
+    def called(self, calls: Sequence[ToolCall]) -> list[Event]:
+        """The agent waits for what the client's tools say: the turn is over with these calls."""
+        for call in calls:
+            self._builder.add(_MESSAGE, call)
+        return self.end_turn()
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         if failure is None and not self._builder.finishing:
@@ -93,7 +100,7 @@ class Decoder:
         if not self.asked_to_stop and not self.heard and not message.content:
             self._builder.fail(Failure(ErrorCode.BACKEND_ERROR, "The agent ended the session without an answer."))
             return
-        if not (self.heard and self.asked_to_stop):
+        if not ((self.heard or self.answered) and self.asked_to_stop):
             self._content(message)
         self._builder.finish()
         self._builder.end()

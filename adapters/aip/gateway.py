@@ -271,6 +271,15 @@ class Gateway(Hub):
     def closed(self, session: str) -> None:
         self._live.discard(session)
 
+    # ------------------------------------------------------------------ own agents
+
+    def taken(self, other: Hub) -> list[str]:
+        return sorted(self.nodes.keys() & other._own.keys()) if isinstance(other, Gateway) else []
+
+    def replace(self, other: Hub) -> None:
+        assert isinstance(other, Gateway)
+        self._own, self._is_gateway = other._own, other._is_gateway
+
     # ------------------------------------------------------------------ liveness
 
     def lost(self, node: str) -> None:

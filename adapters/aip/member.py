@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridge.codec.session import Member
 
-from .messages import AgentInfo, Done, Named, RegisterAgentResponse, ToolInfo
+from .messages import AgentInfo, Done, Named, NodeHead, RegisterAgentResponse, ToolBoxInfo, ToolInfo
 
 _GATEWAY = "/grpc_service.GatewayService/"
 EVERY = 10.0
@@ -17,11 +17,12 @@ EVERY = 10.0
 class Membership(Member):
     """See `bridge.codec.session.Member`."""
 
-    def __init__(self, gateway: str, info: AgentInfo | ToolInfo, key: str = "") -> None:
+    def __init__(self, gateway: str, info: AgentInfo | ToolInfo | ToolBoxInfo, key: str = "") -> None:
         self.gateway = gateway
         self.key = key
         self.address = info.address
         self.info = info
+        self._id = NodeHead.from_bytes(info.to_bytes()).node_id
         self._known = False
         self._due = 0.0
 
@@ -32,10 +33,6 @@ class Membership(Member):
             return f"{_GATEWAY}Heartbeat", Named(self._id).to_bytes()
         method = "RegisterAgent" if isinstance(self.info, AgentInfo) else "RegisterTool"
         return f"{_GATEWAY}{method}", self.info.to_bytes()
-
-    @property
-    def _id(self) -> str:
-        return self.info.agent_id if isinstance(self.info, AgentInfo) else self.info.tool_id
 
     def answered(self, body: bytes | None, now: float) -> bool:
         beat, self._known = self._known, self._agreed(body)

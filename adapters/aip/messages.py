@@ -5,11 +5,10 @@ Names, defaults and numbers are those of the specification; `to_bytes` and `from
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar
 
-from .proto import Field, Kind, Wire, bytes_field, text_field
+from .proto import Kind, Wire, at, bytes_field, text_field
 
 
 class Mode(IntEnum):
@@ -45,16 +44,10 @@ class TaskStatus(IntEnum):
 class ContentItem(Wire):
     """One piece of content; exactly one of the four is set. An item that sets none is one with empty text."""
 
-    text: str | None = None
-    image: bytes | None = None
-    audio: bytes | None = None
-    embedded: bytes | None = None
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "text", Kind.STRING, None),
-        (2, "image", Kind.BYTES, None),
-        (3, "audio", Kind.BYTES, None),
-        (4, "embedded", Kind.BYTES, None),
-    )
+    text: str | None = at(1, Kind.STRING, default=None)
+    image: bytes | None = at(2, Kind.BYTES, default=None)
+    audio: bytes | None = at(3, Kind.BYTES, default=None)
+    embedded: bytes | None = at(4, Kind.BYTES, default=None)
 
     def write_text(self, text: str) -> None:
         self.text, self.image, self.audio, self.embedded = text, None, None, None
@@ -80,38 +73,23 @@ class ContentItem(Wire):
 class TaskInfo(Wire):
     """Number 3 is unused on purpose."""
 
-    task_id: str = ""
-    parent_task_ids: list[str] = field(default_factory=list)
-    task_status: int = TaskStatus.CREATE
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "task_id", Kind.STRING, None),
-        (2, "parent_task_ids", Kind.STRINGS, None),
-        (4, "task_status", Kind.ENUM, None),
-    )
+    task_id: str = at(1, Kind.STRING)
+    parent_task_ids: list[str] = at(2, Kind.STRINGS)
+    task_status: int = at(4, Kind.ENUM, default=TaskStatus.CREATE)
 
 
 @dataclass(slots=True)
 class AgentMessage(Wire):
     """One message of a session, in either direction."""
 
-    sender_id: str = ""
-    receiver_id: str = ""
-    session_id: str = ""
-    session_status: int = SessionStatus.START_QUEST
-    task_info: TaskInfo | None = None
-    message_id: str = ""
-    reply_to_message_id: str = ""
-    content: list[ContentItem] = field(default_factory=list)
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "sender_id", Kind.STRING, None),
-        (2, "receiver_id", Kind.STRING, None),
-        (3, "session_id", Kind.STRING, None),
-        (4, "session_status", Kind.ENUM, None),
-        (5, "task_info", Kind.MESSAGE, TaskInfo),
-        (6, "message_id", Kind.STRING, None),
-        (7, "reply_to_message_id", Kind.STRING, None),
-        (8, "content", Kind.MESSAGES, ContentItem),
-    )
+    sender_id: str = at(1, Kind.STRING)
+    receiver_id: str = at(2, Kind.STRING)
+    session_id: str = at(3, Kind.STRING)
+    session_status: int = at(4, Kind.ENUM, default=SessionStatus.START_QUEST)
+    task_info: TaskInfo | None = at(5, Kind.MESSAGE, TaskInfo)
+    message_id: str = at(6, Kind.STRING)
+    reply_to_message_id: str = at(7, Kind.STRING)
+    content: list[ContentItem] = at(8, Kind.MESSAGES, ContentItem)
 
     def add_content(self, item: ContentItem) -> None:
         self.content.append(item)
@@ -124,185 +102,128 @@ class AgentMessage(Wire):
 
 @dataclass(slots=True)
 class AgentSkill(Wire):
-    skill_id: str = ""
-    capability: str = ""
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "skill_id", Kind.STRING, None),
-        (2, "capability", Kind.STRING, None),
-    )
+    skill_id: str = at(1, Kind.STRING)
+    capability: str = at(2, Kind.STRING)
 
 
 @dataclass(slots=True)
 class AgentInfo(Wire):
     """What an agent says of itself when it registers. `address` is host:port."""
 
-    agent_id: str = ""
-    address: str = ""
-    name: str = ""
-    domain: str = ""
-    input_mode: list[int] = field(default_factory=list)
-    output_mode: list[int] = field(default_factory=list)
-    description: str = ""
-    skills: list[AgentSkill] = field(default_factory=list)
-    version: str = ""
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "agent_id", Kind.STRING, None),
-        (2, "address", Kind.STRING, None),
-        (3, "name", Kind.STRING, None),
-        (4, "domain", Kind.STRING, None),
-        (5, "input_mode", Kind.ENUMS, None),
-        (6, "output_mode", Kind.ENUMS, None),
-        (7, "description", Kind.STRING, None),
-        (8, "skills", Kind.MESSAGES, AgentSkill),
-        (9, "version", Kind.STRING, None),
-    )
+    agent_id: str = at(1, Kind.STRING)
+    address: str = at(2, Kind.STRING)
+    name: str = at(3, Kind.STRING)
+    domain: str = at(4, Kind.STRING)
+    input_mode: list[int] = at(5, Kind.ENUMS)
+    output_mode: list[int] = at(6, Kind.ENUMS)
+    description: str = at(7, Kind.STRING)
+    skills: list[AgentSkill] = at(8, Kind.MESSAGES, AgentSkill)
+    version: str = at(9, Kind.STRING)
 
 
 @dataclass(slots=True)
 class ToolInfo(Wire):
     """A tool node of the tool generation; `arguments` maps a parameter to the text that describes it."""
 
-    tool_id: str = ""
-    address: str = ""
-    name: str = ""
-    domain: str = ""
-    input_mode: list[int] = field(default_factory=list)
-    output_mode: list[int] = field(default_factory=list)
-    description: str = ""
-    arguments: dict[str, str] = field(default_factory=dict)
-    version: str = ""
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "tool_id", Kind.STRING, None),
-        (2, "address", Kind.STRING, None),
-        (3, "name", Kind.STRING, None),
-        (4, "domain", Kind.STRING, None),
-        (5, "input_mode", Kind.ENUMS, None),
-        (6, "output_mode", Kind.ENUMS, None),
-        (7, "description", Kind.STRING, None),
-        (8, "arguments", Kind.MAP, None),
-        (9, "version", Kind.STRING, None),
-    )
+    tool_id: str = at(1, Kind.STRING)
+    address: str = at(2, Kind.STRING)
+    name: str = at(3, Kind.STRING)
+    domain: str = at(4, Kind.STRING)
+    input_mode: list[int] = at(5, Kind.ENUMS)
+    output_mode: list[int] = at(6, Kind.ENUMS)
+    description: str = at(7, Kind.STRING)
+    arguments: dict[str, str] = at(8, Kind.MAP)
+    version: str = at(9, Kind.STRING)
 
 
 @dataclass(slots=True)
 class BoxedTool(Wire):
     """One tool of a toolbox; `arguments` is the text of a Python dict literal, not JSON (page, section 4)."""
 
-    name: str = ""
-    description: str = ""
-    arguments: str = ""
-    version: str = ""
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "name", Kind.STRING, None),
-        (2, "description", Kind.STRING, None),
-        (3, "arguments", Kind.STRING, None),
-        (4, "version", Kind.STRING, None),
-    )
+    name: str = at(1, Kind.STRING)
+    description: str = at(2, Kind.STRING)
+    arguments: str = at(3, Kind.STRING)
+    version: str = at(4, Kind.STRING)
 
 
 @dataclass(slots=True)
 class ToolBoxInfo(Wire):
     """A tool node of the toolbox generation."""
 
-    toolbox_id: str = ""
-    address: str = ""
-    name: str = ""
-    domain: str = ""
-    description: str = ""
-    tools: list[BoxedTool] = field(default_factory=list)
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "toolbox_id", Kind.STRING, None),
-        (2, "address", Kind.STRING, None),
-        (3, "name", Kind.STRING, None),
-        (4, "domain", Kind.STRING, None),
-        (5, "description", Kind.STRING, None),
-        (6, "tools", Kind.MESSAGES, BoxedTool),
-    )
+    toolbox_id: str = at(1, Kind.STRING)
+    address: str = at(2, Kind.STRING)
+    name: str = at(3, Kind.STRING)
+    domain: str = at(4, Kind.STRING)
+    description: str = at(5, Kind.STRING)
+    tools: list[BoxedTool] = at(6, Kind.MESSAGES, BoxedTool)
 
 
 @dataclass(slots=True)
 class NodeHead(Wire):
     """What every registration has at the same numbers, whatever its kind and generation."""
 
-    node_id: str = ""
-    address: str = ""
-    name: str = ""
-    domain: str = ""
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "node_id", Kind.STRING, None),
-        (2, "address", Kind.STRING, None),
-        (3, "name", Kind.STRING, None),
-        (4, "domain", Kind.STRING, None),
-    )
+    node_id: str = at(1, Kind.STRING)
+    address: str = at(2, Kind.STRING)
+    name: str = at(3, Kind.STRING)
+    domain: str = at(4, Kind.STRING)
 
 
 @dataclass(slots=True)
 class Peer(Wire):
     """An entry of a node list. What stands in it stays the bytes of the registration."""
 
-    agent: bytes = b""
-    tool: bytes = b""
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "agent", Kind.BYTES, None), (2, "tool", Kind.BYTES, None))
+    agent: bytes = at(1, Kind.BYTES)
+    tool: bytes = at(2, Kind.BYTES)
 
 
 @dataclass(slots=True)
 class Peers(Wire):
     """GetNodesResponse."""
 
-    peers: list[Peer] = field(default_factory=list)
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "peers", Kind.MESSAGES, Peer),)
+    peers: list[Peer] = at(1, Kind.MESSAGES, Peer)
 
 
 @dataclass(slots=True)
 class RegisterAgentResponse(Wire):
-    success: bool = False
-    peers: list[Peer] = field(default_factory=list)
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "success", Kind.BOOL, None), (2, "peers", Kind.MESSAGES, Peer))
+    success: bool = at(1, Kind.BOOL)
+    peers: list[Peer] = at(2, Kind.MESSAGES, Peer)
 
 
 @dataclass(slots=True)
 class Done(Wire):
     """RegisterToolResponse, DeregisterNodeResponse (no message), and the responses that have one."""
 
-    success: bool = False
-    message: str = ""
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "success", Kind.BOOL, None), (2, "message", Kind.STRING, None))
+    success: bool = at(1, Kind.BOOL)
+    message: str = at(2, Kind.STRING)
 
 
 @dataclass(slots=True)
 class Named(Wire):
     """DeregisterNodeRequest and HeartbeatRequest: one id."""
 
-    id: str = ""
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "id", Kind.STRING, None),)
+    id: str = at(1, Kind.STRING)
 
 
 @dataclass(slots=True)
 class GetNodesRequest(Wire):
-    agent_id: str = ""
-    domain: str = ""
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "agent_id", Kind.STRING, None), (2, "domain", Kind.STRING, None))
+    agent_id: str = at(1, Kind.STRING)
+    domain: str = at(2, Kind.STRING)
 
 
 @dataclass(slots=True)
 class UpdateNodeInfoRequest(Wire):
     """The tool generation's; the toolbox generation's is a peer at number 1."""
 
-    sender_id: str = ""
-    peer: Peer | None = None
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "sender_id", Kind.STRING, None), (2, "peer", Kind.MESSAGE, Peer))
+    sender_id: str = at(1, Kind.STRING)
+    peer: Peer | None = at(2, Kind.MESSAGE, Peer)
 
 
 @dataclass(slots=True)
 class Subscription(Wire):
     """UpdateSubscriptionRequest and UnsubscribeRequest; no node ids = all nodes."""
 
-    subscriber_id: str = ""
-    node_ids: list[str] = field(default_factory=list)
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "subscriber_id", Kind.STRING, None),
-        (2, "node_ids", Kind.STRINGS, None),
-    )
+    subscriber_id: str = at(1, Kind.STRING)
+    node_ids: list[str] = at(2, Kind.STRINGS)
 
 
 class UpdateType(IntEnum):
@@ -315,52 +236,32 @@ class UpdateType(IntEnum):
 
 @dataclass(slots=True)
 class NodeUpdate(Wire):
-    update_type: int = UpdateType.ADDED
-    node_id: str = ""
-    peer: Peer | None = None
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "update_type", Kind.ENUM, None),
-        (2, "node_id", Kind.STRING, None),
-        (3, "peer", Kind.MESSAGE, Peer),
-    )
+    update_type: int = at(1, Kind.ENUM, default=UpdateType.ADDED)
+    node_id: str = at(2, Kind.STRING)
+    peer: Peer | None = at(3, Kind.MESSAGE, Peer)
 
 
 @dataclass(slots=True)
 class ToolRequest(Wire):
     """A tool call. `arguments` is what stands at number 5, in whichever generation (`generation.arguments_of`)."""
 
-    sender_id: str = ""
-    receiver_id: str = ""
-    session_id: str = ""
-    tool_name: str = ""
-    arguments: list[bytes] = field(default_factory=list)
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "sender_id", Kind.STRING, None),
-        (2, "receiver_id", Kind.STRING, None),
-        (3, "session_id", Kind.STRING, None),
-        (4, "tool_name", Kind.STRING, None),
-        (5, "arguments", Kind.BLOBS, None),
-    )
+    sender_id: str = at(1, Kind.STRING)
+    receiver_id: str = at(2, Kind.STRING)
+    session_id: str = at(3, Kind.STRING)
+    tool_name: str = at(4, Kind.STRING)
+    arguments: list[bytes] = at(5, Kind.BLOBS)
 
 
 @dataclass(slots=True)
 class ToolResponse(Wire):
     """What a tool answered. `is_error` decides; `error_message` says "No Error" on success (page, section 7)."""
 
-    sender_id: str = ""
-    receiver_id: str = ""
-    session_id: str = ""
-    is_error: bool = False
-    error_message: str = ""
-    content: list[ContentItem] = field(default_factory=list)
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        (1, "sender_id", Kind.STRING, None),
-        (2, "receiver_id", Kind.STRING, None),
-        (3, "session_id", Kind.STRING, None),
-        (4, "is_error", Kind.BOOL, None),
-        (5, "error_message", Kind.STRING, None),
-        (6, "content", Kind.MESSAGES, ContentItem),
-    )
+    sender_id: str = at(1, Kind.STRING)
+    receiver_id: str = at(2, Kind.STRING)
+    session_id: str = at(3, Kind.STRING)
+    is_error: bool = at(4, Kind.BOOL)
+    error_message: str = at(5, Kind.STRING)
+    content: list[ContentItem] = at(6, Kind.MESSAGES, ContentItem)
 
     def add_content(self, item: ContentItem) -> None:
         self.content.append(item)

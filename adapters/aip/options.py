@@ -123,6 +123,17 @@ class BackOptions(Options):
     cancel_grace: Seconds = Field(
         CANCEL_GRACE, description="Time a canceled session has to stop before its call is canceled."
     )
+    expose_client_tools: bool = Field(
+        False,
+        description="A client's own tools register at the gateway, and what the agent calls is called of the client.",
+    )
+    tools_host: str = Field(
+        "127.0.0.1",
+        description="expose_client_tools: address of this machine at which the gateway reaches them, on free ports.",
+    )
+    tools_wait: Seconds = Field(
+        50.0, description="expose_client_tools: time for a client to bring a result; then the agent is told of none."
+    )
     error_pattern: str = Field(
         r"^\s*(Error\b|Wrong request session type)", description="A STOP_RESPONSE with such a text is a failure."
     )
@@ -137,6 +148,14 @@ class BackOptions(Options):
         except re.error as error:
             raise ValueError(f"not a regular expression: {error}") from None
         return value
+
+    @model_validator(mode="after")
+    def _at_a_gateway(self) -> Self:
+        if self.expose_client_tools and self.direct:
+            raise ValueError("expected a gateway, and not direct: true, with expose_client_tools")
+        if self.tls is not None and self.expose_client_tools and not (self.tls.cert and self.tls.key):
+            raise ValueError("expected tls with cert and key with expose_client_tools: the gateway connects back")
+        return self
 
 
 def front(context: Context) -> FrontOptions:

@@ -1,15 +1,16 @@
 """Protocol Buffers on the wire: bytes <-> numbered fields (protobuf.dev, "Encoding"; page, section 3).
 
-Messages are tables: a dataclass whose `FIELDS` say number, attribute and kind. Reading skips unknown numbers, takes
+Messages are dataclasses whose attributes say their numbers and kinds. Reading skips unknown numbers, takes
 repeated numbers packed or one by one, and lets the last of several values win; writing leaves out zero values, as
 proto3 does. What a codec needs of the format is this small, and registrations have to stay opaque bytes anyhow.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 
 class Kind(Enum):
@@ -30,22 +31,48 @@ class Kind(Enum):
 Field = tuple[int, str, Kind, Any]
 """Number, attribute, kind, and the class of a message."""
 
+_WIRE = "wire"
+_EMPTY: dict[Kind, Any] = {Kind.STRING: "", Kind.BYTES: b"", Kind.BOOL: False, Kind.ENUM: 0, Kind.MESSAGE: None}
+_UNSAID: Any = object()
+
+
+def at(number: int, kind: Kind, inner: type[Wire] | None = None, *, default: Any = _UNSAID) -> Any:
+    """An attribute of a message, for its dataclass: the number where it stands, its kind, and of messages the class.
+
+    The default is that of proto3, unless another one is given.
+    """
+    metadata = {_WIRE: (number, kind, inner)}
+    if default is not _UNSAID or kind in _EMPTY:
+        return dataclasses.field(default=_EMPTY[kind] if default is _UNSAID else default, metadata=metadata)
+    return dataclasses.field(default_factory=dict if kind is Kind.MAP else list, metadata=metadata)
+
+
+_tables: dict[type[Any], dict[int, Field]] = {}
+
+
+def _fields_of(message: type[Any]) -> dict[int, Field]:
+    """The fields of a message by their numbers, as its attributes say them."""
+    table = _tables.get(message)
+    if table is None:
+        found = ((each.name, each.metadata[_WIRE]) for each in dataclasses.fields(message))
+        table = _tables[message] = {number: (number, name, kind, inner) for name, (number, kind, inner) in found}
+    return table
+
 
 class Wire:
-    """Base of messages: `FIELDS` name number, attribute, kind and, for messages, the class."""
+    """Base of messages: dataclasses whose every attribute is `at` a number."""
 
     __slots__ = ()
-    FIELDS: ClassVar[tuple[Field, ...]] = ()
 
     def to_bytes(self) -> bytes:
         """The message on the wire."""
-        return b"".join(_written(field, getattr(self, field[1])) for field in self.FIELDS)
+        fields = _fields_of(type(self)).values()
+        return b"".join(_written(field, getattr(self, field[1])) for field in fields)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """The message that these bytes are. Raises `ValueError` for bytes that are none."""
-        message = cls()
-        known = {field[0]: field for field in cls.FIELDS}
+        message, known = cls(), _fields_of(cls)
         for number, value in fields(data):
             if number in known:
                 _read(message, known[number], value)

@@ -166,6 +166,8 @@ def _what(media: Media) -> str:
 
 def _note_losses(request: Request, context: Context) -> None:
     for feature, name in _LOST:
+        if feature is Feature.TOOLS and back(context).expose_client_tools:
+            continue
         if getattr(request, name) not in (None, [], {}):
             context.lost.add(feature)
     sampling = request.sampling

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Self
 
 from bridge.errors import Failure
 
@@ -26,6 +27,7 @@ def masked(text: str, longest: int = LONGEST) -> str:
     return shown if len(shown) <= longest else shown[:longest] + "..."
 
 
+_SECRET_NAME = re.compile(r"auth|key|secret|token|password|cookie", re.IGNORECASE)
 _SHORTEST = 6
 """What is shorter is no key; taking it out of every text would only spoil them."""
 
@@ -38,6 +40,11 @@ class Secrets:
         self._known = (
             re.compile("|".join(re.escape(w) for w in sorted(words, key=len, reverse=True))) if words else None
         )
+
+    @classmethod
+    def sent(cls, api_key: str | None, headers: Mapping[str, str]) -> Self:
+        """Those in a key and in headers whose names say that they hold one."""
+        return cls([api_key or "", *(value for name, value in headers.items() if _SECRET_NAME.search(name))])
 
     def hide(self, failure: Failure) -> Failure:
         """The same failure, without them."""

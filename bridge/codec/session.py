@@ -16,6 +16,7 @@ from bridge.codec.surface import Endpoint
 from bridge.codec.wire import FrameLike
 from bridge.errors import Failure
 from bridge.model.events import Event
+from bridge.model.parts import ToolCall, ToolResult
 from bridge.model.request import Request
 
 if TYPE_CHECKING:
@@ -76,6 +77,50 @@ class CallerSession(Protocol):
 
     def close(self, failure: Failure | None) -> list[Event]:
         """The call is over, cleanly or for `failure`: the events that end the turn."""
+        ...
+
+    def tools(self, request: Request, context: Context) -> ClientTools | None:
+        """The client's tools as the peer is to find them during this turn; None = it finds none."""
+        ...
+
+    def called(self, calls: Sequence[ToolCall]) -> list[Event]:
+        """The peer waits for what the client's tools say to these: the events that end the turn."""
+        ...
+
+    def resume(self, context: Context) -> None:
+        """A new turn, in which the peer goes on with what it waited for: nothing is asked."""
+        ...
+
+
+class ClientTools(Protocol):
+    """The tools of one client as nodes of a registry whose agents may call them."""
+
+    path: str
+    """The method by which they are called."""
+
+    places: int
+    """How many addresses they need."""
+
+    host: str
+    """Where the registry reaches them."""
+
+    wait: float
+    """Seconds that the client has for a result."""
+
+    def same(self, other: ClientTools) -> bool:
+        """Whether the other ones are called in the same way."""
+        ...
+
+    def members(self, registry: str, addresses: Sequence[str], key: str) -> list[Member]:
+        """How they stay known at the registry, which knows us by `key`."""
+        ...
+
+    def called(self, body: bytes) -> ToolCall | Respond | Refuse:
+        """What a call is to the client; or the answer to one that is nothing to him."""
+        ...
+
+    def answer(self, body: bytes, result: ToolResult) -> bytes:
+        """The answer to a call."""
         ...
 
 
@@ -274,6 +319,14 @@ class Hub(Protocol):
 
     def unwatched(self, subscriber: str) -> None:
         """The call of this subscriber is over."""
+        ...
+
+    def taken(self, other: Hub) -> list[str]:
+        """Which ids of the other one's own agents belong to nodes that are registered here."""
+        ...
+
+    def replace(self, other: Hub) -> None:
+        """Has the other one's own agents from now on, and none of its own. Nodes, sessions and subscribers stay."""
         ...
 
     def expire(self, now: float) -> list[str]:

@@ -34,6 +34,8 @@ _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ODD_IN_PATH = re.compile(r"[\s?#{}]")
 _ODD_IN_ADDRESS = re.compile(r"[\s/@?#]")
+_METADATA_NAME = re.compile(r"[a-z0-9_.-]+")
+_METADATA_TEXT = re.compile(r"[ -~]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AN_URL = "a URL such as https://host/v1 (http or https, with a host)"
 
@@ -281,6 +283,22 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
         if _CONTROL.search(text):
             raise at((name,), wrong("must be one line of printable characters"), text)
     return value
+
+
+# What gRPC writes itself; it drops ours without a word.
+_GRPC_OWN = frozenset({"content-type", "te", "user-agent"})
+
+
+def not_in_metadata(name: str, text: str = "") -> str | None:
+    """What keeps gRPC from carrying a header as metadata, where names are in lower case; None = nothing."""
+    name = name.lower()
+    if name in _GRPC_OWN or name.startswith("grpc-"):
+        return f"{name} is gRPC's own and cannot be given"
+    if name.endswith("-bin"):
+        return "names that end in -bin hold bytes in gRPC, and this is text"
+    if not _METADATA_NAME.fullmatch(name):
+        return "gRPC allows letters, digits, _, - and . in a name"
+    return None if _METADATA_TEXT.fullmatch(text) else "gRPC allows printable ASCII characters only"
 
 
 def _algorithm(value: str) -> str:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from bridge.pipeline.tools import WithTools
 
 _COUNTS = tuple(f.name for f in fields(UsageReported) if f.name != "extras")
+_AT_ONCE = 16
+"""Calls of one round that run side by side."""
 _CONTINUES = (FinishReason.TOOL_CALLS, FinishReason.STOP)
 
 
@@ -155,14 +157,17 @@ class Rounds:
         return events[:-1]
 
     async def _run_tools(self) -> list[Event]:
-        user = self._user
-        info = self._next_info
-        calls = (user.source.call(self._mine[c.name], c, info, user.call_seconds) for c in self._waiting)
-        results: list[ToolResulted] = await asyncio.gather(*calls)
-        self._waiting = []
+        """Some of the calls that wait, side by side: each read brings results before the run counts as silent."""
+        user, info, now = self._user, self._next_info, self._waiting[:_AT_ONCE]
+        async with asyncio.TaskGroup() as group:
+            calls = [group.create_task(user.source.call(self._mine[c.name], c, info, user.call_seconds)) for c in now]
+        results = [call.result() for call in calls]
+        self._waiting = self._waiting[len(now) :]
+        self._folder.feed(results)
+        if self._waiting:
+            return list(results)
         if self._end is not None:
             return [*results, self._end]
-        self._folder.feed(results)
         self._ask_again = True
         return list(results)
 
@@ -218,7 +223,7 @@ def _sum(before: UsageReported, now: UsageReported) -> UsageReported:
 
 
 class _Ids:
-    """Keeps the ids of all rounds apart: there are servers that give every answer the same ones."""
+    """Keeps ids apart: there are servers that give every answer the same ones, or every call of one."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -226,11 +231,14 @@ class _Ids:
         self._calls: dict[str, str] = {}
 
     def apply(self, events: list[Event], number: int) -> list[Event]:
-        if number == 1:
-            for event in events:
-                self._note(event)
-            return events
-        return [self._one(event, number) for event in events]
+        return [self._first(event) if number == 1 else self._one(event, number) for event in events]
+
+    def _first(self, event: Event) -> Event:
+        """In the first round only calls may be alike."""
+        if isinstance(event, PartStarted) and f"call {event.call_id}" in self._seen and event.call_id is not None:
+            event = replace(event, call_id=self._unseen(f"call {event.call_id}", 2).removeprefix("call "))
+        self._note(event)
+        return event
 
     def _note(self, event: Event) -> None:
         match event:
@@ -267,4 +275,7 @@ class _Ids:
         return self._new[old]
 
     def _unseen(self, old: str, number: int) -> str:
-        return old if old not in self._seen else f"{old}-{number}"
+        new = old
+        while new in self._seen:
+            new, number = f"{old}-{number}", number + 1
+        return new

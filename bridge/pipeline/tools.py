@@ -15,7 +15,7 @@ from bridge.codec import Card, Context, Dialect, Fate, Feature, Losses, ModelInf
 from bridge.codec import WireResponse as Wire
 from bridge.codec.jsontext import loads
 from bridge.codec.tools import OfferedTool
-from bridge.errors import BackendError, BridgeError
+from bridge.errors import BackendError, BridgeError, ErrorCode
 from bridge.model import Request, ToolCall, ToolMode, ToolResulted
 from bridge.pipeline.backend import Backend, Call, CallInfo
 from bridge.pipeline.rounds import Rounds, not_run
@@ -55,11 +55,23 @@ class ToolSource:
             wire = self._dialect.call_request(tool, arguments, context)
             parts, is_error = self._dialect.decode_call(await self._answer(wire.path, wire.body, seconds))
         except BridgeError as error:
-            return not_run(call, error.message)
+            return not_run(call, _why(error, seconds))
         return ToolResulted(call.call_id, parts, call.name, is_error)
 
     async def _answer(self, path: str, body: bytes, seconds: float) -> Wire:
         return Wire(200, {"content-type": self._dialect.content_type}, await self._ask(path, body, seconds))
+
+
+def _why(error: BridgeError, seconds: float) -> str:
+    """Why a tool gave no result, for a model: what a transport says of it is of no use alone."""
+    match error.code:
+        case ErrorCode.BACKEND_TIMEOUT:
+            return f"The tool did not answer within {seconds:g} s."
+        case ErrorCode.BACKEND_UNAVAILABLE:
+            return f"The tool cannot be reached, or broke off ({error.message})."
+        case ErrorCode.TOO_LARGE:
+            return f"What the tool was sent or answered is too large ({error.message})."
+    return error.message
 
 
 async def with_tools(backend: Backend, source: ToolSource, rounds: int, lost: Losses) -> Backend:

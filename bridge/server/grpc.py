@@ -7,10 +7,11 @@ dialed and waited for is here. Messages stay bytes. What routes of a bridge are 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Protocol
 
 import grpc
@@ -34,12 +35,20 @@ from bridge.errors import BackendError, ConfigError
 from bridge.pipeline.tools import Ask
 from bridge.server.guard import Guard
 from bridge.server.relay import Relays
-from bridge.transports.grpc import Metadata, asked, channel_options, failure_of, metadata_of, open_channel
+from bridge.transports.channels import (
+    asked,
+    channel_options,
+    failure_of,
+    metadata_of,
+    open_channel,
+    server_credentials,
+)
+from bridge.transports.membership import stay
 
 log = logging.getLogger("bridge.grpc")
 
-_GATEWAY_TIMEOUT = 10.0
-"""Seconds for what a foreign gateway is told."""
+_GOODBYE = 1.0
+"""Seconds for sessions to end that are told to."""
 _FORWARD_TIMEOUT = 60.0
 """Seconds for a single message that is handed on: such a call always has a deadline."""
 
@@ -85,6 +94,10 @@ class GrpcServer:
         self._leaving = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()
         self._relays = Relays(settings.grace)
+        self._open = 0
+        self._quiet = asyncio.Event()
+        self._follower: GrpcServer | None = None
+        self._followed: list[GrpcServer] = []
 
     async def start(self) -> None:
         """Raises `OSError` when the address cannot be had, or a file of the certificates cannot be read."""
@@ -93,7 +106,7 @@ class GrpcServer:
         server.add_generic_rpc_handlers((self._handlers,))
         try:
             if self._settings.secure:
-                server.add_secure_port(self.address, _credentials(self._settings))
+                server.add_secure_port(self.address, server_credentials(self._settings))
             else:
                 server.add_insecure_port(self.address)
         except RuntimeError:
@@ -104,14 +117,51 @@ class GrpcServer:
         for member in self._members:
             self.join(member)
 
+    def check(self, before: GrpcServer) -> None:
+        """Raises `ConfigError` when this one cannot `follow` the other one at their address."""
+        if replace(self._settings, grace=0, idle=0) != replace(before._settings, grace=0, idle=0):
+            raise ConfigError(f"tls and max_message of {self.address} belong to its listener: that takes a restart")
+        if self._members or before._members:
+            raise ConfigError(f"an agent at {self.address} registers at another gateway: that takes a restart")
+        if taken := before._hub.taken(self._hub):
+            raise ConfigError(f"agent_id {', '.join(taken)} belongs to a node that is registered at {self.address}")
+
+    def follow(self, before: GrpcServer) -> None:
+        """Answers at the address in the place of the other one, whose listener, nodes and relayed sessions it takes.
+
+        Sessions with the other one's agents stay with these; its `stop` waits for them. Nobody notices anything.
+        """
+        before._hub.replace(self._hub)
+        self._hub, self._relays, self._channels = before._hub, before._relays, before._channels
+        self._watchers, self._handlers = before._watchers, before._handlers
+        self._server, before._server = before._server, None
+        self._handlers.server = self
+        for chore in before._chores:
+            chore.cancel()
+        self._chores, before._chores = [asyncio.get_running_loop().create_task(self._clean())], []
+        self._followed, before._followed = [*before._followed, before], []
+        before._follower = self
+        if not before._open:
+            before._quiet.set()
+
     def join(self, member: Member) -> None:
         """Keeps one of our nodes known at a foreign gateway from now on, until this server stops."""
         self._chores.append(asyncio.get_running_loop().create_task(self._stay(member)))
 
     async def stop(self, grace: float) -> None:
-        """Takes no more; turns that run have `grace` seconds, and idle sessions are told goodbye now."""
+        """Takes no more; turns that run have `grace` seconds, and idle sessions are told goodbye now.
+
+        Where another one took its place, it has sessions left at most, which have so long to end by themselves.
+        """
+        if self._follower is not None:
+            await self._part(grace)
+            return
         self._leaving.set()
+        for each in self._followed:
+            each._leaving.set()
         self._tell()
+        # Canceled before it began, a chore would not say goodbye to its gateway.
+        await asyncio.sleep(0)
         chores, self._chores = self._chores, []
         for chore in chores:
             chore.cancel()
@@ -121,6 +171,18 @@ class GrpcServer:
         await self._relays.stop(grace)
         for address in list(self._channels):
             await self._channels.pop(address).close()
+
+    @property
+    def _current(self) -> GrpcServer:
+        """The one that answers at the address now: this one, or who took its place."""
+        return self._handlers.server
+
+    async def _part(self, grace: float) -> None:
+        for seconds in (grace, _GOODBYE):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._quiet.wait()
+            self._leaving.set()
 
     async def _clean(self) -> None:
         """Forgets nodes that were silent for too long."""
@@ -134,24 +196,16 @@ class GrpcServer:
 
     async def _stay(self, member: Member) -> None:
         """Keeps one of our agents known at a foreign gateway, and says goodbye when it is canceled."""
-        shown = metadata_of(self._dialect, member.key)
-        async with open_channel(member.gateway, self._settings) as channel:
-            known = False
-            try:
-                while True:
-                    todo = member.next(time.monotonic())
-                    if isinstance(todo, float):
-                        await asyncio.sleep(todo - time.monotonic())
-                        continue
-                    body, why = await _told(channel, todo, shown)
-                    before, known = known, member.answered(body, time.monotonic())
-                    if known != before or not known:
-                        level = logging.INFO if known else logging.WARNING
-                        log.log(level, "gateway %s: %s", member.gateway, "registered" if known else f"not known: {why}")
-            finally:
-                farewell = member.leave()
-                if farewell is not None:
-                    await _told(channel, farewell, shown)
+        known = False
+
+        def told(now: bool, why: str) -> None:
+            nonlocal known
+            before, known = known, now
+            if known != before or not known:
+                level = logging.INFO if known else logging.WARNING
+                log.log(level, "gateway %s: %s", member.gateway, "registered" if known else f"not known: {why}")
+
+        await stay(member, self._dialect, self._settings, told)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
@@ -184,7 +238,10 @@ class GrpcServer:
         try:
             # The head goes out now: who reads it knows that nothing is missed from here on.
             await rpc.send_initial_metadata(())
-            while not self._leaving.is_set() and (news := self._hub.news(reply.subscriber)) is not None:
+            # Who took this one's place tells the same news.
+            while (
+                not self._handlers.server._leaving.is_set() and (news := self._hub.news(reply.subscriber)) is not None
+            ):
                 for message in news:
                     await rpc.write(message)
                 await told.wait()
@@ -211,6 +268,8 @@ class GrpcServer:
 
     async def ask(self, path: str, body: bytes, seconds: float) -> bytes:
         """What a caller of this address would be answered. Raises `BackendError`."""
+        if self._follower is not None:
+            return await self._follower.ask(path, body, seconds)
         reply = self._hub.call(self._endpoints[path], body, time.monotonic())
         match reply:
             case Respond():
@@ -279,10 +338,14 @@ class GrpcServer:
         reply = self._hub.open(endpoint, first, time.monotonic())
         if isinstance(reply, Serve) and first is not None:
             try:
+                self._open += 1
                 reply.session.user = await self._caller(rpc, reply.agent)
                 await self._host.session(reply, first, rpc, self._leaving)
             finally:
                 self._hub.closed(reply.session.name)
+                self._open -= 1
+                if not self._open and self._follower is not None:
+                    self._quiet.set()
         elif isinstance(reply, Forward) and reply.session is not None and first is not None:
             try:
                 status = await self._relays.run(reply, reply.session, first, rpc, self._channel(reply.address))
@@ -303,20 +366,12 @@ class GrpcServer:
         return None if came is grpc.aio.EOF else came
 
 
-async def _told(channel: grpc.aio.Channel, todo: tuple[str, bytes], metadata: Metadata) -> tuple[bytes | None, str]:
-    """What a gateway answers; None and why when it does not."""
-    try:
-        return await channel.unary_unary(todo[0])(todo[1], timeout=_GATEWAY_TIMEOUT, metadata=metadata), "it said no"
-    except grpc.aio.AioRpcError as error:
-        return None, error.code().name
-
-
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the endpoint of a method and what serves its operation."""
 
     def __init__(self, endpoints: Mapping[str, Endpoint], server: GrpcServer) -> None:
         self._endpoints = endpoints
-        self._server = server
+        self.server = server
 
     def service(self, details: Any) -> Any:
         endpoint = self._endpoints.get(details.method)
@@ -329,13 +384,13 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         return grpc.unary_unary_rpc_method_handler(_of(self._answer, endpoint))
 
     async def _session(self, endpoint: Endpoint, messages: Any, rpc: Any) -> None:
-        await self._server.session(endpoint, rpc)
+        await self.server.session(endpoint, rpc)
 
     async def _watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
-        await self._server.watch(endpoint, body, rpc)
+        await self.server.watch(endpoint, body, rpc)
 
     async def _answer(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
-        return await self._server.answer(endpoint, body, rpc)
+        return await self.server.answer(endpoint, body, rpc)
 
 
 def _of(handler: Callable[[Endpoint, Any, Any], Awaitable[Any]], endpoint: Endpoint) -> Callable[..., Awaitable[Any]]:
@@ -354,12 +409,3 @@ async def _refuse(rpc: Any, reply: Reply) -> bytes:
 async def _abort(rpc: Any, code: grpc.StatusCode, details: str) -> bytes:
     await rpc.abort(code, details)
     raise AssertionError("unreachable: abort raises")
-
-
-def _credentials(settings: Channel) -> Any:
-    """Raises `OSError` for files that cannot be read. With `ca` callers have to show a certificate of theirs."""
-    if not settings.key or not settings.cert:
-        raise ConfigError("tls: a server needs cert and key.")
-    pair = (Path(settings.key).read_bytes(), Path(settings.cert).read_bytes())
-    ca = Path(settings.ca).read_bytes() if settings.ca else None
-    return grpc.ssl_server_credentials([pair], ca, ca is not None)

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.engine import Bridge
-from bridge.errors import BridgeError, ConfigError
+from bridge.errors import BridgeError
 from bridge.pipeline import trouble
 from bridge.server import sockets as listening
 from bridge.server.app import CANCELS, STATE, make_app
@@ -56,7 +56,14 @@ class Served:
     The sockets stay open for whoever comes after. `hurry`, when it is set, ends all waiting for open runs.
     """
 
-    def __init__(self, bridge: Bridge, sockets: list[socket.socket], hurry: asyncio.Event | None = None) -> None:
+    def __init__(
+        self,
+        bridge: Bridge,
+        sockets: list[socket.socket],
+        hurry: asyncio.Event | None = None,
+        before: Served | None = None,
+    ) -> None:
+        """`before`: whose place it takes at addresses of gRPC that both have."""
         self.bridge = bridge
         self.sockets = sockets
         app = make_app(bridge)
@@ -70,6 +77,7 @@ class Served:
         )
         self._sites: list[web.SockSite] = []
         self._agents = self._make_agents()
+        self._followed = before._at({each.address for each in self._agents}) if before is not None else {}
 
     def _make_agents(self) -> list[GrpcServer]:
         """The servers of routes over gRPC; who has none of these does not load what they need."""
@@ -79,18 +87,29 @@ class Served:
 
         return servers(self.bridge, self._state.limits, self._state.identity)
 
+    def _at(self, addresses: set[str]) -> dict[str, GrpcServer]:
+        return {each.address: each for each in self._agents if each.address in addresses}
+
     async def start(self) -> None:
-        """Raises `OSError` for an address that cannot be had, `BridgeError` for a store."""
+        """Raises `OSError` for an address that cannot be had, `BridgeError` for a store or what needs a restart."""
+        for each in self._agents:
+            if each.address in self._followed:
+                each.check(self._followed[each.address])
         await self._runner.setup()
         if self._runner.server is not None:
             self._state.heads = HeadWatch(self._runner.server, self.bridge.config.server.body_time)
             self._state.heads.start()
         for each in self._agents:
-            await each.start()
+            if each.address not in self._followed:
+                await each.start()
         for sock in self.sockets:
             site = web.SockSite(self._runner, sock.dup(), backlog=listening.BACKLOG)
             self._sites.append(site)
             await site.start()
+        # Last of all: whatever failed before leaves the agents that are served as they are.
+        for each in self._agents:
+            if each.address in self._followed:
+                each.follow(self._followed[each.address])
 
     @property
     def port(self) -> int:
@@ -254,8 +273,7 @@ class _Life:
 
     async def _following(self, bridge: Bridge) -> Served:
         """The bridge, served. Raises what keeps it from that; nothing is left of it then."""
-        check_reload(self.now.bridge, bridge)
-        following = Served(bridge, self._sockets_for(bridge))
+        following = Served(bridge, self._sockets_for(bridge), before=self.now)
         try:
             await following.start()
         except BaseException:
@@ -304,11 +322,3 @@ class _Life:
         while os.getppid() == parent:  # noqa: ASYNC110
             await asyncio.sleep(1)
         self._hear(signal.SIGTERM)
-
-
-def check_reload(old: Bridge, new: Bridge) -> None:
-    """Raises `ConfigError` for what a running server cannot take over."""
-    kept = {route.listen for route in old.routes if route.listen} & {r.listen for r in new.routes if r.listen}
-    if kept:
-        listed = ", ".join(sorted(kept))
-        raise ConfigError(f"agents over gRPC ({listed}) know their nodes and sessions: that takes a restart")

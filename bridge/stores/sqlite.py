@@ -45,15 +45,7 @@ class SQLiteHistory:
 
     async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
         where = key(owner, scope, thread_id)
-
-        def work(db: sqlite3.Connection) -> Conversation | None:
-            found = db.execute(f"SELECT id, {rows.COLUMNS} FROM history_conversations WHERE {_KEY}", where).fetchone()
-            if found is None:
-                return None
-            bodies = db.execute("SELECT body FROM history_messages WHERE conversation = ? ORDER BY seq", found[:1])
-            return rows.to_conversation(found[1:], (body for (body,) in bodies))
-
-        return await self._file.read(work)
+        return await self._file.read(lambda db: load(db, where))
 
     async def commit(
         self,
@@ -69,7 +61,7 @@ class SQLiteHistory:
         name = None if digest is None else stored_id(digest, "digest")
 
         def work(db: sqlite3.Connection) -> rows.Outcome:
-            return _commit(db, where, conversation, new, keep, name, self._bounds)
+            return commit(db, where, conversation, new, keep, name, self._bounds)
 
         rows.settle(conversation, keep, new, digest, await self._file.write(work))
 
@@ -129,7 +121,24 @@ class SQLiteHistory:
         return self._turns.turn(key(owner, scope, thread_id))
 
 
-def _commit(
+def head(db: sqlite3.Connection, where: Key) -> tuple[int, Conversation] | None:
+    """Its row and the conversation without its messages; None when there is none."""
+    found = db.execute(f"SELECT id, {rows.COLUMNS} FROM history_conversations WHERE {_KEY}", where).fetchone()
+    return (found[0], rows.to_conversation(found[1:], ())) if found is not None else None
+
+
+def load(db: sqlite3.Connection, where: Key) -> Conversation | None:
+    """The whole of it; None when there is none."""
+    found = head(db, where)
+    if found is None:
+        return None
+    place, conversation = found
+    bodies = db.execute("SELECT body FROM history_messages WHERE conversation = ? ORDER BY seq", (place,))
+    conversation.messages = rows.from_bodies(body for (body,) in bodies)
+    return conversation
+
+
+def commit(
     db: sqlite3.Connection,
     where: Key,
     conversation: Conversation,
@@ -138,6 +147,7 @@ def _commit(
     digest: str | None,
     bounds: Bounds,
 ) -> rows.Outcome:
+    """See `History.commit`; `rows.settle` tells the conversation of the outcome. Raises `StoreConflict`."""
     now = time.time()
     found = db.execute(
         f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY}", where

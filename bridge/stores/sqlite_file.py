@@ -76,118 +76,35 @@ class SQLiteFile:
         return self._lanes[writes]
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
-    """One piece of work, and who waits for it."""
+class Connection:
+    """One connection to the file, for one thread at a time. It connects when it has to, and again after a failure.
 
-    work: Callable[[sqlite3.Connection], Any]
-    waiter: asyncio.Future[Any]
-    result: Any = None
-    error: BaseException | None = None
-
-
-class _Lane:
-    """One connection in one thread. It connects when it has to, and again after a failure."""
+    `begin` is the statement that begins its transactions.
+    """
 
     def __init__(self, path: str, room: schema.Room, busy: float, begin: str) -> None:
         self._path = path
         self._room = room
         self._busy = busy
         self._begin = begin
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=room.name)
-        self._jobs: deque[_Job] = deque()
-        self._working = False
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
 
-    async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What `work` returns. It may be called twice, when its first transaction could not be finished."""
-        loop = asyncio.get_running_loop()
-        job = _Job(work, loop.create_future())
-        self._jobs.append(job)
-        if not self._working:
-            self._working = True
-            self._thread.submit(self._drain, loop)
-        result: _T = await job.waiter
-        return result
-
-    async def close(self) -> None:
-        """Does what is still to be done, and lets go."""
-        if self._working:
-            with suppress(BridgeError):
-                await self.run(lambda _: None)
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
-        self._thread.shutdown(wait=False)
-
-    # ------------------------------------------------------------------ in the event loop's thread, then in the lane's
-
-    def _done(self, jobs: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
-        """Tells those who wait; goes on with what came meanwhile."""
-        for job in jobs:
-            if job.waiter.done():
-                continue
-            if job.error is None:
-                job.waiter.set_result(job.result)
-            else:
-                job.waiter.set_exception(job.error)
-        if self._jobs:
-            self._thread.submit(self._drain, loop)
-        else:
-            self._working = False
-
-    def _drain(self, loop: asyncio.AbstractEventLoop) -> None:
-        jobs: list[_Job] = []
-        while self._jobs and len(jobs) < _TOGETHER:
-            job = self._jobs.popleft()
-            if not job.waiter.done():  # who was cancelled before his turn wants nothing any more
-                jobs.append(job)
-        if len(jobs) < 2 or not self._together(jobs):
-            for job in jobs:
-                self._alone(job)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(self._done, jobs, loop)
-
-    def _together(self, jobs: list[_Job]) -> bool:
-        """All of them in one transaction, each undone by itself when it raises. False when the engine failed: then
-        nothing has happened.
-        """
+    def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """What `work` returns, done in one transaction. Raises `BridgeError` (store_unavailable)."""
         try:
-            with self._transaction() as db:
-                for job in jobs:
-                    db.execute("SAVEPOINT job")
-                    try:
-                        job.result = job.work(db)
-                    except sqlite3.Error:
-                        raise
-                    except BaseException as error:
-                        job.error = error
-                        db.execute("ROLLBACK TO job")
-                    db.execute("RELEASE job")
-            return True
-        except (sqlite3.Error, OSError):
-            for job in jobs:
-                job.result = job.error = None
-            return False
-
-    def _alone(self, job: _Job) -> None:
-        try:
-            job.result = self._run(job.work)
-        except BaseException as error:
-            job.error = error
-
-    def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        try:
-            with self._transaction() as db:
+            with self.transaction() as db:
                 return work(db)
         except (sqlite3.Error, OSError) as error:
             reason = getattr(error, "sqlite_errorname", None) or type(error).__name__
             if reason != "SQLITE_BUSY" and self._path != MEMORY:
-                self._disconnect()
+                self.close()
         # Outside of the handler: the engine's own text may name files and values.
         raise unavailable("sqlite", reason, self._room.name)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, undone by whatever is raised in it. Raises what the engine raises, too."""
         db = self._connected()
         db.execute(self._begin)
         try:
@@ -202,7 +119,7 @@ class _Lane:
         if self._db is not None:
             if self._path == MEMORY or self._file == self._identity():
                 return self._db
-            self._disconnect()  # the file was deleted or replaced: what we would write, nobody would see
+            self.close()  # the file was deleted or replaced: what we would write, nobody would see
         if self._path != MEMORY:
             Path(self._path).parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(self._path, timeout=self._busy, isolation_level=None, check_same_thread=False)
@@ -253,7 +170,8 @@ class _Lane:
             return None
         return found.st_dev, found.st_ino
 
-    def _disconnect(self) -> None:
+    def close(self) -> None:
+        """Lets go of the file; `run` connects again."""
         if self._db is not None:
             with suppress(sqlite3.Error):
                 self._db.close()
@@ -262,6 +180,101 @@ class _Lane:
     def _version(self, db: sqlite3.Connection) -> int:
         found = db.execute("SELECT version FROM schema_version WHERE room = ?", (self._room.name,)).fetchone()
         return int(found[0]) if found else 0
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """One piece of work, and who waits for it."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    waiter: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+
+class _Lane:
+    """One connection in one thread."""
+
+    def __init__(self, path: str, room: schema.Room, busy: float, begin: str) -> None:
+        self._connection = Connection(path, room, busy, begin)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=room.name)
+        self._jobs: deque[_Job] = deque()
+        self._working = False
+
+    async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """What `work` returns. It may be called twice, when its first transaction could not be finished."""
+        loop = asyncio.get_running_loop()
+        job = _Job(work, loop.create_future())
+        self._jobs.append(job)
+        if not self._working:
+            self._working = True
+            self._thread.submit(self._drain, loop)
+        result: _T = await job.waiter
+        return result
+
+    async def close(self) -> None:
+        """Does what is still to be done, and lets go."""
+        if self._working:
+            with suppress(BridgeError):
+                await self.run(lambda _: None)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._connection.close)
+        self._thread.shutdown(wait=False)
+
+    # ------------------------------------------------------------------ in the event loop's thread, then in the lane's
+
+    def _done(self, jobs: list[_Job], loop: asyncio.AbstractEventLoop) -> None:
+        """Tells those who wait; goes on with what came meanwhile."""
+        for job in jobs:
+            if job.waiter.done():
+                continue
+            if job.error is None:
+                job.waiter.set_result(job.result)
+            else:
+                job.waiter.set_exception(job.error)
+        if self._jobs:
+            self._thread.submit(self._drain, loop)
+        else:
+            self._working = False
+
+    def _drain(self, loop: asyncio.AbstractEventLoop) -> None:
+        jobs: list[_Job] = []
+        while self._jobs and len(jobs) < _TOGETHER:
+            job = self._jobs.popleft()
+            if not job.waiter.done():  # who was cancelled before his turn wants nothing any more
+                jobs.append(job)
+        if len(jobs) < 2 or not self._together(jobs):
+            for job in jobs:
+                self._alone(job)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(self._done, jobs, loop)
+
+    def _together(self, jobs: list[_Job]) -> bool:
+        """All of them in one transaction, each undone by itself when it raises. False when the engine failed: then
+        nothing has happened.
+        """
+        try:
+            with self._connection.transaction() as db:
+                for job in jobs:
+                    db.execute("SAVEPOINT job")
+                    try:
+                        job.result = job.work(db)
+                    except sqlite3.Error:
+                        raise
+                    except BaseException as error:
+                        job.error = error
+                        db.execute("ROLLBACK TO job")
+                    db.execute("RELEASE job")
+            return True
+        except (sqlite3.Error, OSError):
+            for job in jobs:
+                job.result = job.error = None
+            return False
+
+    def _alone(self, job: _Job) -> None:
+        try:
+            job.result = self._connection.run(job.work)
+        except BaseException as error:
+            job.error = error
 
 
 def path_of(url: str) -> str:

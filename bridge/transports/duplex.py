@@ -83,6 +83,9 @@ class Duplex:
             self._end(await self._call.code(), await self._call.details())
         except grpc.aio.AioRpcError as error:
             self._end(error.code(), error.details())
+        except Exception as error:
+            # grpc.aio raises what has no name outside of it for calls that it cannot even begin.
+            self.status = (grpc.StatusCode.INTERNAL, f"The call could not be made ({type(error).__name__}).")
         await self._came.put(None)
 
     def _end(self, code: grpc.StatusCode, details: str | None) -> None:

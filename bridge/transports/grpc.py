@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
-from collections.abc import Coroutine, Mapping
-from pathlib import Path
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -17,66 +17,22 @@ import grpc.aio
 
 from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, Options, WireRequest, WireResponse
 from bridge.codec.naming import ModelNames
-from bridge.codec.session import CallerSession, Channel
-from bridge.errors import BackendError, ErrorCode, Failure
-from bridge.model import Event, Request
+from bridge.codec.redact import Secrets
+from bridge.codec.session import ClientTools
+from bridge.errors import BackendError, ErrorCode, Failure, Unsupported
+from bridge.model import Event, Request, RunFailed, ToolCall, ToolResult
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tools import ToolSource
 from bridge.pipeline.tries import Budget, Retry
-from bridge.transports.duplex import Duplex
+from bridge.transports.channels import Metadata, asked, failure_of, metadata_of, open_channel
+from bridge.transports.client_tools import Desk
+from bridge.transports.sessions import Held, Session, results_in
 
 log = logging.getLogger("bridge.grpc")
 
-_STATUS = "grpc-status"
-
-
-def channel_options(settings: Channel) -> list[tuple[str, int]]:
-    """The arguments of a channel or server."""
-    return [
-        ("grpc.max_receive_message_length", settings.max_message),
-        ("grpc.max_send_message_length", settings.max_message),
-    ]
-
-
-def open_channel(address: str, settings: Channel) -> grpc.aio.Channel:
-    """A channel, made inside the running loop; it connects at first use. Raises `OSError` for unreadable files."""
-    options = channel_options(settings)
-    if not settings.secure:
-        return grpc.aio.insecure_channel(address, options=options)
-    credentials = grpc.ssl_channel_credentials(_pem(settings.ca), _pem(settings.key), _pem(settings.cert))
-    return grpc.aio.secure_channel(address, credentials, options=options)
-
-
-def failure_of(dialect: Dialect, code: grpc.StatusCode, details: str | None) -> Failure:
-    """What a status means in our words."""
-    wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))
-    return dialect.decode_error(wire)
-
-
-Metadata = tuple[tuple[str, str], ...]
-"""What is sent beside the messages of a call."""
-
-
-def metadata_of(dialect: Dialect, key: str | None) -> Metadata:
-    """What tells a peer who we are."""
-    return tuple(dialect.auth_headers(key).items()) if key else ()
-
-
-async def asked(
-    channel: grpc.aio.Channel, dialect: Dialect, path: str, body: bytes, seconds: float, metadata: Metadata = ()
-) -> bytes:
-    """The answer to a single message. Raises `BackendError`."""
-    try:
-        answer: bytes = await channel.unary_unary(path)(body, timeout=seconds, metadata=metadata)
-    except grpc.aio.AioRpcError as error:
-        raise BackendError.of(failure_of(dialect, error.code(), error.details())) from None
-    return answer
-
-
-def _pem(name: str | None) -> bytes | None:
-    return Path(name).read_bytes() if name else None
+_SENDABLE = re.compile(r"[ -~]*")
 
 
 class GrpcBackend:
@@ -90,6 +46,8 @@ class GrpcBackend:
         *,
         api_key: str | None = None,
         names: ModelNames | None = None,
+        headers: Mapping[str, str] | None = None,
+        forward_headers: tuple[str, ...] = (),
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         breaker: Breaker | None = None,
@@ -105,10 +63,16 @@ class GrpcBackend:
         self.breaker = breaker
         self.options = options if options is not None else dialect.back_options()
         self.settings = dialect.channel(self.options)
-        self.metadata = metadata_of(dialect, api_key)
+        own = {name.lower(): value for name, value in (headers or {}).items()}
+        self._own = {**dict(metadata_of(dialect, api_key)), **own}
+        self.metadata: Metadata = tuple(self._own.items())
+        self.secrets = Secrets.sent(api_key, self._own)
+        self._forward = frozenset(name.lower() for name in forward_headers)
         self._address = url
+        self._api_key = api_key or ""
         self._channel: grpc.aio.Channel | None = None
         self._kept: dict[str, Session] = {}
+        self._holding: dict[str, Held] = {}
         self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -116,7 +80,9 @@ class GrpcBackend:
             self._channel = open_channel(self._address, self.settings)
 
     async def close(self) -> None:
-        """Stops kept sessions, gives those that are stopping their grace, and closes the connection."""
+        """Stops sessions that are kept or held, gives those that stop their grace, and closes the connection."""
+        for held in {id(held): held for held in self._holding.values()}.values():
+            self._let_go(held)
         for key in list(self._kept):
             self.stop(self._kept.pop(key))
         if self._chores:
@@ -141,24 +107,65 @@ class GrpcBackend:
         return self.names.model_for(asked)
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
-        return {}
+        """What gRPC cannot carry (no ASCII, say) stays here: it would end the call."""
+        found = {name: headers[name] for name in self._forward if name in headers}
+        return {name: value for name, value in found.items() if _SENDABLE.fullmatch(value)}
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> GrpcCall:
         model = self.model_for(request.model)
         context = Context(info.run_id, info.thread_id, info.created_at, self.options, model, request, lost)
         key = self.dialect.session_key(request, context)
+        if (held := self._held_for(request, info)) is not None:
+            self._forget(held)
+            held.session.machine.resume(context)
+            return GrpcCall(
+                self, held.session, [], context, held.key, info.owner, answers=(held.call_ids, results_in(request))
+            )
         kept = self._kept.pop(f"{info.owner}\0{key}", None) if key is not None else None
         if kept is not None and kept.usable:
             session = kept
         else:
-            session = Session(self, self.dialect.caller(context))
+            shown = tuple({**info.forwarded, **self._own}.items())
+            session = Session(self, self.dialect.caller(context), shown)
         try:
             messages = session.machine.ask(request, context)
+            tools = session.machine.tools(request, context)
         except BaseException:
             if session is kept:
                 self.stop(session)
             raise
-        return GrpcCall(self, session, messages, context, f"{info.owner}\0{key}" if key is not None else None)
+        name = f"{info.owner}\0{key}" if key is not None else None
+        return GrpcCall(self, session, messages, context, name, info.owner, tools)
+
+    def hold(self, session: Session, calls: Sequence[ToolCall], owner: str, key: str | None) -> None:
+        """Keeps a session whose agent waits for what the client says to these calls, as long as it does."""
+        assert session.desk is not None
+        held = Held(session, tuple(call.call_id for call in calls), owner, key)
+        self._holding.update(dict.fromkeys(held.names, held))
+        session.timer = asyncio.get_running_loop().call_later(session.desk.tools.wait, self._let_go, held)
+
+    def _held_for(self, request: Request, info: CallInfo) -> Held | None:
+        """The session that waits for results which the request brings. Raises `Unsupported` for more than results."""
+        found = (self._holding.get(f"{info.owner}\0{call_id}") for call_id in results_in(request))
+        held = next((each for each in found if each is not None), None)
+        if held is not None and request.messages[-1].role == "user":
+            raise Unsupported(
+                f"messages[{len(request.messages) - 1}]: expected the results of the tools alone, for which the agent "
+                "waits, got a user's message behind them.",
+                param="messages",
+            )
+        return held
+
+    def _forget(self, held: Held) -> None:
+        for name in held.names:
+            self._holding.pop(name, None)
+        if held.session.timer is not None:
+            held.session.timer.cancel()
+
+    def _let_go(self, held: Held) -> None:
+        """The client brought nothing: the agent is told so, and nobody reads what it says to that."""
+        self._forget(held)
+        self.stop(held.session)
 
     def keep(self, key: str, session: Session) -> None:
         """Keeps a session for the next request of its conversation, until it was idle for too long."""
@@ -202,11 +209,18 @@ class GrpcBackend:
 
     def failure_of(self, code: grpc.StatusCode, details: str | None) -> Failure:
         """What a status means in our words."""
-        return failure_of(self.dialect, code, details)
+        return self.secrets.hide(failure_of(self.dialect, code, details))
 
     async def ask(self, path: str, body: bytes, seconds: float) -> bytes:
         """The answer to a single message. Raises `BackendError`."""
-        return await asked(self.channel, self.dialect, path, body, seconds, self.metadata)
+        try:
+            return await asked(self.channel, self.dialect, path, body, seconds, self.metadata)
+        except BackendError as error:
+            raise BackendError.of(self.secrets.hide(error.failure)) from None
+
+    def desk(self, tools: ClientTools) -> Desk:
+        """Where these tools of a client are served, and registered at its address."""
+        return Desk(tools, self._address, self._api_key, self.dialect, self.settings)
 
     @property
     def tools(self) -> ToolSource:
@@ -214,69 +228,25 @@ class GrpcBackend:
         return ToolSource(self.dialect, self.options, self.ask)
 
 
-class Session:
-    """One call in both directions, with the machine that knows its protocol."""
-
-    def __init__(self, backend: GrpcBackend, machine: CallerSession) -> None:
-        self.machine = machine
-        self.timer: asyncio.TimerHandle | None = None
-        self._backend = backend
-        self._call: Duplex | None = None
-
-    @property
-    def usable(self) -> bool:
-        """Whether another turn can be asked; takes the session out of its idle time."""
-        if self.timer is not None:
-            self.timer.cancel()
-        return self._call is not None and self._call.alive and not self.machine.over
-
-    @property
-    def late(self) -> bool:
-        """Whether something came since the last turn ended."""
-        return self._call is not None and self._call.waiting
-
-    @property
-    def ended(self) -> Failure | None:
-        """What the peer's own status means, when the call ended with one."""
-        status = self._call.status if self._call is not None else None
-        return self._backend.failure_of(*status) if status is not None else None
-
-    async def send(self, messages: list[bytes]) -> None:
-        """Sends these; the first ones open the call. A call that is over already is noticed where it is read."""
-        if self._call is None:
-            call = self._backend.channel.stream_stream(self.machine.path)
-            self._call = Duplex(call(metadata=self._backend.metadata))
-        await self._call.send(messages)
-
-    async def batch(self, seconds: float | None) -> list[bytes] | None:
-        """See `Duplex.batch`."""
-        return await self._call.batch(seconds) if self._call is not None else None
-
-    async def drain(self, grace: float) -> None:
-        """Asks the peer to end, reads and discards until it did, and cancels the call when it does not."""
-        if self.timer is not None:
-            self.timer.cancel()
-        if self._call is None:
-            return
-        try:
-            async with asyncio.timeout(grace):
-                await self._call.send(self.machine.stop())
-                await self._call.finish()
-                while (messages := await self._call.batch(None)) is not None:
-                    # Only to learn of the end: the turn itself is over.
-                    self.machine.feed(messages, time.monotonic())
-        except TimeoutError:
-            log.debug("backend %s: a session did not stop by itself", self._backend.name)
-        finally:
-            self._call.cancel()
+Answers = tuple[tuple[str, ...], dict[str, ToolResult]]
+"""The calls that an agent waits for, and what the client says to them."""
 
 
 class GrpcCall:
     """One turn. See `bridge.pipeline.backend.Call` for what each method promises."""
 
     def __init__(
-        self, backend: GrpcBackend, session: Session, messages: list[bytes], context: Context, key: str | None
+        self,
+        backend: GrpcBackend,
+        session: Session,
+        messages: list[bytes],
+        context: Context,
+        key: str | None,
+        owner: str,
+        tools: ClientTools | None = None,
+        answers: Answers | None = None,
     ) -> None:
+        """`tools`: what the peer is to find from this turn on; `answers`: the session goes on with these."""
         self.context = context
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
@@ -286,6 +256,9 @@ class GrpcCall:
         self._machine = session.machine
         self._messages = messages
         self._key = key
+        self._owner = owner
+        self._tools = tools
+        self._answers = answers
         self._over = False
 
     @property
@@ -299,6 +272,11 @@ class GrpcCall:
             log.warning("run %s: late messages of the turn before come with this one", self.context.run_id)
         try:
             async with asyncio.timeout(self._backend.timeouts.connect):
+                if self._answers is not None and session.desk is not None:
+                    session.desk.answer(*self._answers)
+                    return
+                # Before it is asked anything: the agent looks for them then.
+                await session.offer(self._tools)
                 await session.send(self._messages)
         except TimeoutError:
             text = "The backend could not be reached in time."
@@ -318,9 +296,23 @@ class GrpcCall:
             events = self._machine.feed(messages, time.monotonic())
         else:
             events = self._machine.wake(time.monotonic())
+        if session.desk is not None and (not events or type(events[-1]) not in TERMINAL):
+            events = [*events, *self._called(session, session.desk)]
         if events and type(events[-1]) in TERMINAL:
             self._over = self.wire_ended = True
+            if isinstance(events[-1], RunFailed):
+                self._backend.secrets.hide(events[-1].error)
         return events
+
+    def _called(self, session: Session, desk: Desk) -> list[Event]:
+        """What the agent calls of the client's tools ends the turn, and the session is held until the client comes."""
+        calls = desk.take()
+        if not calls:
+            return []
+        # Before the client knows of them: he may be back before this call is closed.
+        self._backend.hold(session, calls, self._owner, self._key)
+        self._session = None
+        return self._machine.called(calls)
 
     def fail(self, failure: Failure) -> list[Event]:
         self._over = True

@@ -44,8 +44,6 @@ MAX_ERROR_BODY = 1024 * 1024
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
-_SECRET = re.compile(r"auth|key|secret|token|password|cookie")
-"""Names of headers whose values are nobody's business."""
 _VERSION = re.compile(r"/v\d+(?=/)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
@@ -111,7 +109,7 @@ class HttpBackend:
             **(dialect.auth_headers(api_key) if api_key else {}),
             **{k.lower(): v for k, v in (headers or {}).items()},
         }
-        self.secrets = Secrets([api_key or "", *(v for k, v in self._headers.items() if _SECRET.search(k))])
+        self.secrets = Secrets.sent(api_key, self._headers)
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
         self._chores: set[asyncio.Task[None]] = set()

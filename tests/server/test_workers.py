@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import orjson
 import pytest
 import yaml
 
+from adapters.aip import Agent
 from tests.docs.helpers import COMMAND, Server, environment, serve, server
 from tests.server.harness import Exchange, FakeBackend, Reply, fake_backend, free_port, post
 
@@ -303,15 +305,32 @@ async def test_a_stop_ends_what_is_left_of_an_old_configuration(tmp_path: Path) 
                 assert b"The server is stopping" in (await stream).body
 
 
-async def test_agents_over_grpc_are_not_taken_over(tmp_path: Path) -> None:
-    config = tmp_path / "it.yaml"
-    config.write_text(
-        "backends: {it: {dialect: demo}}\n"
-        f"routes: [{{dialect: aip, listen: '127.0.0.1:{free_port()}', agent_id: a, backend: it}}]\n"
-        "stores: {history: off}\n"
-    )
+async def test_agents_over_grpc_are_taken_over(tmp_path: Path) -> None:
+    config, listen = tmp_path / "it.yaml", f"127.0.0.1:{free_port()}"
+
+    def write(agent: str, **options: object) -> None:
+        told = json.dumps(options)
+        config.write_text(
+            "backends: {it: {dialect: demo}}\n"
+            f"routes: [{{dialect: aip, listen: '{listen}', agent_id: {agent}, backend: it, options: {told}}}]\n"
+            "stores: {history: off}\n"
+        )
+
+    async def agents() -> list[str]:
+        async with Agent(f"127.0.0.1:{free_port()}", "asker") as asker:
+            await asker.register_to_gateway(listen)
+            return sorted(asker.get_nodes().keys() - {"asker"})
+
+    write("a")
     with serve(tmp_path, config) as served:
+        assert await agents() == ["a"]
+        write("b")
+        served.process.send_signal(signal.SIGHUP)
+        await until(lambda: "new configuration is" in served.err, lambda: served.err)
+        assert await agents() == ["b"]
+        write("c", max_message=1000)
         served.process.send_signal(signal.SIGHUP)
         await until(lambda: "not changed" in served.err, lambda: served.err)
-        assert "that takes a restart" in served.err
+        assert f"tls and max_message of {listen} belong to its listener: that takes a restart" in served.err
+        assert await agents() == ["b"]
         assert await stopped(served) == 0

@@ -6,7 +6,7 @@ Inside the bridge a registration and a tool call stay bytes, whatever their gene
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from adapters.aip import messages as wire
 from adapters.aip.generation import Generation, arguments_of, of_registration, write_arguments
@@ -25,7 +25,7 @@ from adapters.aip.messages import (
     ToolInfo,
     ToolResponse,
 )
-from adapters.aip.proto import Field, Kind, Wire
+from adapters.aip.proto import Kind, Wire, at
 
 __all__ = [
     "AgentInfo", "AgentMessage", "AgentSkill", "BoxedTool", "ContentItem", "DeregisterNodeRequest",
@@ -126,8 +126,7 @@ class ToolRequest:
 
 @dataclass(slots=True)
 class _Success(Wire):
-    success: bool = False
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "success", Kind.BOOL, None),)
+    success: bool = at(1, Kind.BOOL)
 
 
 class RegisterToolResponse(_Success):
@@ -146,27 +145,23 @@ class DeregisterNodeResponse(_Success):
 class RegisterAgentResponse(Wire):
     """Whether an agent is registered now, and who else is."""
 
-    success: bool = False
-    peers: list[Peer] = field(default_factory=list)
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "success", Kind.BOOL, None), (2, "peers", Kind.MESSAGES, Peer))
+    success: bool = at(1, Kind.BOOL)
+    peers: list[Peer] = at(2, Kind.MESSAGES, Peer)
 
 
 @dataclass(slots=True)
 class GetNodesResponse(Wire):
-    peers: list[Peer] = field(default_factory=list)
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "peers", Kind.MESSAGES, Peer),)
+    peers: list[Peer] = at(1, Kind.MESSAGES, Peer)
 
 
 @dataclass(slots=True)
 class DeregisterNodeRequest(Wire):
-    node_id: str = ""
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "node_id", Kind.STRING, None),)
+    node_id: str = at(1, Kind.STRING)
 
 
 @dataclass(slots=True)
 class HeartbeatRequest(Wire):
-    sender_id: str = ""
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "sender_id", Kind.STRING, None),)
+    sender_id: str = at(1, Kind.STRING)
 
 
 class HeartbeatResponse(wire.Done):
@@ -183,6 +178,5 @@ class UpdateNodeInfoResponse(wire.Done):
 
 @dataclass(slots=True)
 class UpdateNodeInfoRequest(Wire):
-    sender_id: str = ""
-    peer: Peer | None = None
-    FIELDS: ClassVar[tuple[Field, ...]] = ((1, "sender_id", Kind.STRING, None), (2, "peer", Kind.MESSAGE, Peer))
+    sender_id: str = at(1, Kind.STRING)
+    peer: Peer | None = at(2, Kind.MESSAGE, Peer)

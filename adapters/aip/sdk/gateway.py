@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Mapping
 from typing import Any, Self
 
 from adapters.aip.gateway import Gateway as Machine
 from bridge.codec.session import Handle, Refuse, Respond, Serve
+from bridge.server.access import Key, Keys
+from bridge.server.guard import Guard
+from bridge.server.identity import Identity
 
 from .data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info_of
 from .node import Node
 
 
 class Gateway(Node):
-    """A gateway at `address`, "host:port". `gateway_id` is made up when there is none."""
+    """A gateway at `address`, "host:port". `gateway_id` is made up when there is none.
 
-    def __init__(self, address: str, gateway_id: str | None = None, **settings: Any) -> None:
+    `keys`: who may register, ask and be handed on, name -> key, as the bridge's `server.auth.keys`; None = everybody.
+    Nodes and callers show theirs by `key=`, or in the metadata of their calls. Nodes are not shown any.
+    """
+
+    def __init__(
+        self, address: str, gateway_id: str | None = None, *, keys: Mapping[str, str] | None = None, **settings: Any
+    ) -> None:
+        """Raises `ValueError` for keys that let nobody in."""
         super().__init__(address, **settings)
+        self._guard = _guard(keys) if keys is not None else None
         self.gateway_id = gateway_id or f"gateway_{uuid.uuid4()}"
         self._machine = Machine(self.address, {})
 
     async def start(self) -> Self:
         self._machine = Machine(self.address, {})
-        await self._serve(self._machine, _Nobody())
+        await self._serve(self._machine, _Nobody(), self._guard)
         return self
 
     def get_registered_nodes(self) -> dict[str, NodeInfo]:
@@ -37,6 +49,13 @@ class Gateway(Node):
     def get_registered_tools(self) -> dict[str, ToolInfo | ToolBoxInfo]:
         """Tools; a box of them (a node of the later generation) counts as one."""
         return {name: info for name, info in self.get_registered_nodes().items() if not isinstance(info, AgentInfo)}
+
+
+def _guard(keys: Mapping[str, str]) -> Guard:
+    if not keys or not all(keys.values()):
+        raise ValueError("keys: expected at least one name with its key, and no empty key; None lets everybody in")
+    known = [Key(name, Keys.digest(key), frozenset("*")) for name, key in keys.items()]
+    return Guard(Identity(known), {})
 
 
 class _Nobody:

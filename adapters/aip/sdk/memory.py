@@ -1,41 +1,34 @@
-"""`ContextMemory`: what an agent keeps of its tasks (specification; page, section 9), in one SQLite file.
+"""`ContextMemory`: what an agent keeps of its tasks (specification; page, section 9), in the bridge's history store.
 
 It is on the program's side and never on the wire. A memory with the same agent and folder finds after a restart what
-was written before; `read` gives it back, and so does `dbs[task_id].all()`, as plain data.
+was written before; `read` gives it back, and so does `dbs[task_id].all()`, as plain data. A task is a conversation of
+the store: what was said, called and answered stands there as in those of the bridge, and the rest of a message beside
+it.
 """
 
 from __future__ import annotations
 
-import sqlite3
+import base64
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
-from adapters.aip.messages import AgentMessage, ToolResponse
+from adapters.aip.content import item_of, part_of
+from adapters.aip.messages import AgentMessage, ContentItem, SessionStatus, ToolResponse
 from bridge.codec.jsontext import dumps, loads
+from bridge.errors import BridgeError
+from bridge.model import Media, Message, Part, Text, ToolCall, ToolResult
+from bridge.stores.sqlite_talks import SQLiteTalks
 
 from .data import ToolRequest
 
 Kept = AgentMessage | ToolRequest | ToolResponse
 
-_KINDS: dict[str, type[AgentMessage] | type[ToolRequest] | type[ToolResponse]] = {
-    "AgentMessage": AgentMessage,
-    "ToolRequest": ToolRequest,
-    "ToolResponse": ToolResponse,
-}
-_TABLES = """
-CREATE TABLE IF NOT EXISTS tasks (id INTEGER PRIMARY KEY, task_id TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS messages (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER NOT NULL REFERENCES tasks (id), kind TEXT NOT NULL,
-    arguments BLOB, body BLOB NOT NULL
-);
-CREATE INDEX IF NOT EXISTS messages_of_task ON messages (task, seq);
-"""
-_BUSY = 5.0
-"""Seconds to wait for another process that writes."""
-_T = TypeVar("_T")
+_ASKS = (SessionStatus.START_QUEST, SessionStatus.HOLD_QUEST, SessionStatus.STOP_QUEST)
+_ENVELOPE = "aip"
+"""The key in a stored message's metadata below which stands all of it but its content, as on the wire."""
 
 
 class ContextMemory:
@@ -48,73 +41,85 @@ class ContextMemory:
         name = f"%2E{name[1:]}" if name.startswith(".") else name
         self.save_dir = Path(save_root).absolute() / (name or "%")
         self.dbs: Mapping[str, Task] = _Tasks(self)
+        self._talks = SQLiteTalks(self.save_dir / "memory.db", agent_id, "tasks")
 
     def create(self, task_id: str) -> bool:
         """False when the task exists, or cannot be made."""
-        insert = "INSERT OR IGNORE INTO tasks (task_id) VALUES (?)"
-        try:
-            return self._do(lambda db: db.execute(insert, (task_id,)).rowcount == 1)
-        except (sqlite3.Error, OSError):
-            return False
+        return _done(lambda: self._talks.create(task_id))
 
     def write(self, task_id: str, message: Kept) -> bool:
         """False when the task is unknown, or writing fails. Raises `TypeError` for what is none of the three."""
-        kind = next((name for name, known in _KINDS.items() if isinstance(message, known)), None)
-        if kind is None:
-            what = type(message).__name__
-            raise TypeError(f"message: expected an AgentMessage, ToolRequest or ToolResponse, got {what}")
-        # A map of the wire makes every value a text; the values themselves are kept beside it.
-        arguments = dumps(message.arguments) if isinstance(message, ToolRequest) else None
-        insert = "INSERT INTO messages (task, kind, arguments, body) SELECT id, ?, ?, ? FROM tasks WHERE task_id = ?"
-        row = (kind, arguments, message.to_bytes(), task_id)
-        try:
-            return self._do(lambda db: db.execute(insert, row).rowcount == 1)
-        except (sqlite3.Error, OSError):
-            return False
+        stored = _stored(message)
+        return _done(lambda: self._talks.append(task_id, [stored]))
 
     def clear(self, task_id: str) -> bool:
         """Empties the task, which stays known; False when it is unknown."""
-
-        def work(db: sqlite3.Connection) -> bool:
-            found = db.execute("SELECT id FROM tasks WHERE task_id = ?", (task_id,)).fetchone()
-            if found is not None:
-                db.execute("DELETE FROM messages WHERE task = ?", found)
-            return found is not None
-
-        try:
-            return self._do(work)
-        except (sqlite3.Error, OSError):
-            return False
+        return _done(lambda: self._talks.clear(task_id))
 
     def read(self, task_id: str) -> list[Kept]:
-        """What was written, in order; nothing of an unknown task."""
-        query = (
-            "SELECT kind, arguments, body FROM messages WHERE task = (SELECT id FROM tasks WHERE task_id = ?)"
-            " ORDER BY seq"
-        )
-        rows = self._do(lambda db: db.execute(query, (task_id,)).fetchall())
-        return [_kept(*row) for row in rows]
+        """What was written, in order; nothing of an unknown task. Raises `BridgeError` where it cannot be read."""
+        talk = self._talks.load(task_id)
+        return [_kept(message) for message in talk.messages] if talk is not None else []
 
     def tasks(self) -> list[str]:
-        """The tasks there are, oldest first."""
-        return [name for (name,) in self._do(lambda db: db.execute("SELECT task_id FROM tasks ORDER BY id").fetchall())]
-
-    def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """One transaction. A connection for each is cheap beside what a program does between two of them, and no
-        thread, process or forgotten `close` is ever in the way.
-        """
-        self.save_dir.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self.save_dir / "memory.db", timeout=_BUSY)) as db:
-            db.executescript(_TABLES)
-            with db:
-                return work(db)
+        """The tasks there are, oldest first. Raises `BridgeError` where they cannot be read."""
+        return self._talks.threads()
 
 
-def _kept(kind: str, arguments: bytes | None, body: bytes) -> Kept:
-    message = _KINDS[kind].from_bytes(body)
-    if isinstance(message, ToolRequest) and arguments is not None:
-        message.arguments = loads(arguments)
-    return message
+def _done(work: Callable[[], bool]) -> bool:
+    try:
+        return work()
+    except BridgeError:
+        return False
+
+
+# ---------------------------------------------------------------------- messages <-> what is stored
+
+
+def _stored(message: Any) -> Message:
+    """Raises `TypeError` for what is none of the three."""
+    match message:
+        case AgentMessage():
+            role = "user" if message.session_status in _ASKS else "assistant"
+            parts = [_part(item) for item in message.content]
+            return Message(role, parts, metadata=_envelope(replace(message, content=[])))
+        case ToolRequest():
+            # A map of the wire makes every value a text; here they stay what they are.
+            call = ToolCall(message.session_id, message.tool_name, dumps(message.arguments).decode())
+            return Message("assistant", [call], metadata=_envelope(replace(message, arguments={})))
+        case ToolResponse():
+            parts = [_part(item) for item in message.content]
+            result = ToolResult(message.session_id, parts, is_error=message.is_error)
+            return Message("tool", [result], metadata=_envelope(replace(message, content=[])))
+    what = type(message).__name__
+    raise TypeError(f"message: expected an AgentMessage, ToolRequest or ToolResponse, got {what}")
+
+
+def _envelope(rest: Kept) -> dict[str, Any]:
+    return {_ENVELOPE: base64.b64encode(rest.to_bytes()).decode()}
+
+
+def _kept(stored: Message) -> Kept:
+    rest = base64.b64decode(stored.metadata[_ENVELOPE])
+    match stored.parts:
+        case [ToolCall() as call]:
+            return replace(ToolRequest.from_bytes(rest), arguments=loads(call.arguments))
+        case [ToolResult() as result]:
+            return replace(ToolResponse.from_bytes(rest), content=[_item(part) for part in result.parts])
+    return replace(AgentMessage.from_bytes(rest), content=[_item(part) for part in stored.parts])
+
+
+def _part(item: ContentItem) -> Part:
+    """An item as it is, empty ones, too."""
+    return part_of(item) or Text("")
+
+
+def _item(part: Part) -> ContentItem:
+    item = item_of(part) if isinstance(part, Media) else ContentItem(part.text if isinstance(part, Text) else "")
+    return item or ContentItem("")
+
+
+# ---------------------------------------------------------------------- for programs that look into a store
 
 
 class Task:
@@ -153,5 +158,5 @@ class _Tasks(Mapping[str, Task]):
 def plain(message: Any) -> Any:
     """A message as dicts, lists and plain values; what is not set stands as None."""
     if hasattr(message, "__dataclass_fields__"):
-        return {name: plain(getattr(message, name)) for name in message.__dataclass_fields__ if name != "FIELDS"}
+        return {name: plain(getattr(message, name)) for name in message.__dataclass_fields__}
     return [plain(each) for each in message] if isinstance(message, list) else message

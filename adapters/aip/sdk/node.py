@@ -11,7 +11,8 @@ from adapters.aip.messages import AgentInfo, ToolInfo
 from adapters.aip.options import MAX_MESSAGE, FrontOptions, Tls
 from bridge.codec.session import Channel, Hub
 from bridge.server.grpc import GrpcServer, Host
-from bridge.transports.grpc import Metadata, metadata_of, open_channel
+from bridge.server.guard import Guard
+from bridge.transports.channels import Metadata, metadata_of, open_channel
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -44,11 +45,11 @@ class Node:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._members: list[Membership] = []
 
-    async def _serve(self, hub: Hub, host: Host) -> None:
+    async def _serve(self, hub: Hub, host: Host, guard: Guard | None = None) -> None:
         """Raises `OSError` when the address cannot be had, `RuntimeError` when it is served by this node already."""
         if self._server is not None:
             raise RuntimeError(f"the node at {self.address} is started already")
-        server = GrpcServer(self.address, dialect, hub, self._settings, host)
+        server = GrpcServer(self.address, dialect, hub, self._settings, host, guard=guard)
         await server.start()
         self._server = server
 

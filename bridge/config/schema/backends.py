@@ -21,6 +21,8 @@ from bridge.config.kinds import (
     Reference,
     Text,
     back_options,
+    dialect_of,
+    not_in_metadata,
 )
 from bridge.config.problems import at, wrong
 from bridge.config.schema.base import FreeOptions, OrOff, Section, dialect_options, or_off_word
@@ -65,7 +67,7 @@ class Backend(Section):
     model_map: dict[str, Text] = Field(
         default_factory=dict, description="the client's model name or glob -> the backend's; others go through"
     )
-    headers: Headers = Field(default_factory=dict, description="headers sent always", repr=False)
+    headers: Headers = Field(default_factory=dict, description="headers sent always; over gRPC as metadata", repr=False)
     forward_headers: tuple[HeaderName, ...] = Field(default=(), description="client headers let through")
     fetch_urls: tuple[Text, ...] = Field(
         default=(),
@@ -99,6 +101,21 @@ class Backend(Section):
             raise at(("target",), wrong('missing; dialect python needs "module:function"'))
         if self.dialect != PYTHON and self.target is not None:
             raise at(("target",), wrong("only dialect python takes a target"))
+        return self
+
+    @model_validator(mode="after")
+    def _metadata(self) -> Self:
+        found = dialect_of(self.dialect)
+        if found is None or not found.over_grpc:
+            return self
+        for name, text in self.headers.items():
+            if (told := not_in_metadata(name, text)) is not None:
+                raise at(("headers", name), wrong(told), text)
+        for place, name in enumerate(self.forward_headers):
+            if (told := not_in_metadata(name)) is not None:
+                raise at(("forward_headers", place), wrong(told), name)
+        if self.api_key is not None and not_in_metadata("authorization", self.api_key.get_secret_value()):
+            raise at(("api_key",), wrong("gRPC allows printable ASCII characters only"))
         return self
 
     @property

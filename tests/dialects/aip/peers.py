@@ -55,8 +55,11 @@ class Agent:
         self.canceled = 0
         self.address = ""
         self.ended = asyncio.Event()
+        self.shown: list[dict[str, Any]] = []
+        """The metadata of each session."""
 
     async def CallAgent(self, messages: Any, context: Any) -> AsyncIterator[Any]:
+        self.shown.append(dict(context.invocation_metadata()))
         try:
             async for asked in messages:
                 self.heard.append(asked)
@@ -125,6 +128,7 @@ class Client:
     """A caller of the gateway at `address`, by the generated stubs; `direct` calls the agent service instead."""
 
     def __init__(self, channel: Any) -> None:
+        self.channel = channel
         self.gateway = schema.services().GatewayServiceStub(channel)
         self.agents = schema.services().AgentServiceStub(channel)
 

@@ -11,6 +11,7 @@ import pytest
 
 from adapters.aip import dialect
 from bridge.codec import Context, WireRequest
+from bridge.errors import RequestError
 from bridge.framing import messages
 from bridge.model import Answer, Media, MediaKind, Text, fold, verify
 from bridge.testing.wires import decode
@@ -67,3 +68,30 @@ def test_every_kind_of_content_is_understood() -> None:
     kinds = [(m.kind, m.mime) for m in (image, audio, file) if isinstance(m, Media)]
     assert kinds == [(MediaKind.IMAGE, "image/png"), (MediaKind.AUDIO, "audio/wav"), (MediaKind.FILE, None)]
     assert (request.thread_id, request.user_id) == ("s-bin", "tester")
+
+
+def sessions() -> list[tuple[str, int]]:
+    """Each recorded call of an agent: the capture, and which of its calls."""
+    found = []
+    for path in sorted(CAPTURES.glob("*.json")):
+        rpcs = json.loads(path.read_text()).get("rpcs", [])
+        found += [
+            (path.stem, n) for n, rpc in enumerate(rpcs) if rpc["method"].endswith(("CallAgent", "RouteAgentCalling"))
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("name", "leg"), sessions())
+def test_every_recorded_session_is_read_from_both_sides(name: str, leg: int) -> None:
+    """Faults among it: answers are a well-formed run, inquiries are requests, and what asks nothing is refused."""
+    answer_of(frames(name, "s2c", leg))
+    for body in frames(name, "c2s", leg):
+        said, context = _message(body), Context("r", options=dialect.front_options())
+        if said.get("session_status", "START_QUEST") not in ("START_QUEST", "HOLD_QUEST"):
+            with pytest.raises(RequestError, match="session_status: expected START_QUEST or HOLD_QUEST"):
+                dialect.decode_request(WireRequest(body=body), context)
+            continue
+        request = dialect.decode_request(WireRequest(body=body), context)
+        texts = [item["text"] for item in said.get("content", []) if item.get("text")]
+        assert [part.text for part in request.messages[0].parts if isinstance(part, Text)][: len(texts)] == texts
+        assert request.thread_id == (said.get("session_id") or None)

@@ -21,8 +21,8 @@ def parsed(*routes: dict[str, Any], **sections: Any) -> Any:
 def test_a_route_is_an_agent_at_an_address() -> None:
     config = parsed(ROUTE, {**ROUTE, "agent_id": "other"}, {"dialect": "openai-chat", "path": "/v1", "backend": "demo"})
     assert config.describe()[:2] == [
-        "gRPC   127.0.0.1:50051 bridge  aip -> demo (demo)",
-        "gRPC   127.0.0.1:50051 other  aip -> demo (demo)",
+        "gRPC   127.0.0.1:50051 bridge  aip         -> demo (demo)",
+        "gRPC   127.0.0.1:50051 other   aip         -> demo (demo)",
     ]
     assert config.routes[0].mount == "grpc://127.0.0.1:50051/bridge"
 

@@ -44,10 +44,36 @@ def test_a_parameter(text: str, parameter: dict[str, Any], needed: bool) -> None
     assert schema.get("required", []) == (["x"] if needed else [])
 
 
-@pytest.mark.parametrize("text", ["x" + " " * 100_000, "Optional[" * 10_000, "int" + "[" * 100_000])
-def test_what_is_far_too_long_is_a_description(text: str) -> None:
-    """A node that registers must not stop a gateway for minutes."""
-    assert schema_of({"x": text})["properties"]["x"] == {"type": "string", "description": text}
+@pytest.mark.parametrize(
+    ("text", "json_type", "needed"),
+    [
+        ("x" + " " * 100_000 + "y", "string", True),
+        ("Optional[" * 100_000, "string", False),
+        ("typing.Optional[" + "[" * 100_000 + "]" * 100_001 + "int", "string", False),
+        ("Optional[" + " " * 100_000 + "int]", "integer", False),
+        ("int" + "[" * 100_000, "string", True),
+        ("list[" + "]" * 100_000, "array", True),
+        ("int" + " " * 100_000 + "x", "string", True),
+        ("int |" + " " * 100_000 + "None: n", "integer", False),
+        ("int |" + " " * 100_000, "string", True),
+        ("<class '" + "a." * 100_000, "string", True),
+        ("<class 'int'>: " + "many words " * 10_000 + "(default: 1)", "integer", False),
+    ],
+)
+def test_no_text_is_too_long_or_too_odd(text: str, json_type: str, needed: bool) -> None:
+    """A node that registers must not stop a gateway: with patterns that go back and forth these take minutes or hours.
+
+    And a type is found, and that it may be left out, whatever is said of it.
+    """
+    schema = schema_of({"x": text})
+    assert schema["properties"]["x"]["type"] == json_type
+    assert schema.get("required", []) == (["x"] if needed else [])
+
+
+def test_a_long_description_is_kept_whole() -> None:
+    words = "many words " * 10_000 + "(default: 1)"
+    schema = schema_of({"x": f"<class 'int'>: {words}"})
+    assert schema == {"type": "object", "properties": {"x": {**INT, "description": words}}}
 
 
 def test_recorded_registrations() -> None:

@@ -13,7 +13,7 @@ import grpc.aio
 import openai
 import pytest
 
-from adapters.aip import Agent, AgentServiceStub, Tool, dialect
+from adapters.aip import Agent, AgentServiceStub, Gateway, Tool, dialect
 from bridge import Bridge, ToolCall
 from bridge.codec import Operation
 from bridge.server import running
@@ -221,3 +221,60 @@ async def test_programs_show_their_key_to_their_gateway_and_to_nobody_else(tmp_p
         assert any(line.startswith("user-agent: ") for line in shown)
         assert "-key" not in " ".join(shown)
     await server.stop(None)
+
+
+async def test_a_gateway_of_a_program_asks_for_keys() -> None:
+    """With the same code as the bridge's own, so that every method asks, and nodes are shown none."""
+    shown: list[str] = []
+
+    def listens(text: str) -> str:
+        return text.upper()
+
+    async with (
+        asyncio.timeout(60),
+        Gateway(address(), keys={"alice": "alice-key", "bob": "bob-key"}) as gateway,
+        peers.agent() as node,
+        client(gateway.address) as caller,
+        Agent(address(), "asker", key="alice-key") as asker,
+        Agent(address(), "stranger") as stranger,
+        Agent(address(), "liar", key="another-key") as liar,
+        Tool.create_function_tool(listens, address(), "shout", key="bob-key") as tool,
+    ):
+        await caller.gateway.RegisterAgent(info("AgentInfo", "chat", node.address), metadata=BOB)
+        await asker.register_to_gateway(gateway.address)
+        await tool.register_to_gateway(gateway.address)
+        told = [await refused(each.register_to_gateway(gateway.address)) for each in (stranger, liar)]
+        assert [code for code, _ in told] == ["UNAUTHENTICATED"] * 2
+        assert "another-key" not in told[1][1]
+        assert sorted(gateway.get_registered_nodes()) == ["asker", "chat", "shout"]
+        for endpoint in dialect.surface:
+            # Also with what an own agent or a node would be asked: nothing is answered, looked up or handed on.
+            assert (await refused(_called(caller, endpoint)))[0] == "UNAUTHENTICATED", endpoint.path
+        assert (await asker.call_tool("shout", arguments={"text": "loud"})).content[0].text == "LOUD"
+        session = await asker.create_agent_client("chat")
+        await asker.submit_inquiry(session, "chat", "hi")
+        assert (await asker.receive_feedback(session, "chat")).text == "Response to: hi"
+        await asker.close_agent_client(session, "chat")
+        shown = [f"{name} {value}" for each in node.shown for name, value in each.items()]
+    assert shown
+    assert not any("key" in line for line in shown)
+
+
+async def _called(caller: Any, endpoint: Any) -> Any:
+    service = caller.agents if "AgentService" in endpoint.path else caller.gateway
+    if "ToolService" in endpoint.path:
+        service = schema.services().ToolServiceStub(caller.channel)
+    call = getattr(service, endpoint.path.rpartition("/")[2])
+    if endpoint.operation is Operation.SESSION:
+        opened = call()
+        await opened.write(quest("START_QUEST", receiver="chat"))
+        return await opened.read()
+    if endpoint.operation is Operation.SUBSCRIBE:
+        return await call(schema.message("UpdateSubscriptionRequest", subscriber_id="s")).read()
+    return await caller.channel.unary_unary(endpoint.path)(b"")
+
+
+@pytest.mark.parametrize("keys", [{}, {"alice": ""}])
+def test_keys_that_let_nobody_in_are_a_mistake(keys: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="keys: expected at least one name with its key"):
+        Gateway("127.0.0.1:1", keys=keys)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 
@@ -19,6 +20,8 @@ from adapters.aip import (
     ToolRequest,
     ToolResponse,
 )
+from bridge import Text, ToolCall, ToolResult
+from bridge.stores import open_history
 
 ASKED = AgentMessage(
     "me", "you", "s", SessionStatus.HOLD_QUEST, TaskInfo("t", ["p"], TaskStatus.WAITING), "m", "r",
@@ -72,6 +75,114 @@ def test_programs_may_read_plain_data(tmp_path: Path) -> None:
     assert plain["content"][1] == {"text": None, "image": b"\xff\x00", "audio": None, "embedded": None}
     with pytest.raises(KeyError):
         memory.dbs["three"]
+
+
+WRITES_MANY = """
+import sys
+from adapters.aip import ContextMemory, ToolRequest
+memory = ContextMemory(sys.argv[2], sys.argv[1])
+memory.create("task")
+print("ready", flush=True)
+sys.stdin.readline()
+print(all(memory.write("task", ToolRequest(sys.argv[3], arguments={"n": n})) for n in range(100)))
+"""
+
+
+def test_several_processes_and_threads_write_at_once(tmp_path: Path) -> None:
+    """Two processes to one memory, a third to that of another agent, and this one beside them, in threads."""
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", WRITES_MANY, str(tmp_path), *who], **pipes)
+        for who in (("agent", "one"), ("agent", "two"), ("another", "three"))
+    ]
+    here = ContextMemory("agent", tmp_path)
+    here.create("task")
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    with ThreadPoolExecutor(2) as threads:
+        mine = [threads.submit(here.write, "task", ToolRequest("here", arguments={"n": n})) for n in range(100)]
+    assert all(each.result() for each in mine)
+    assert [process.communicate()[0] for process in processes] == ["True\n"] * 3
+    kept = [(m.sender_id, m.arguments["n"]) for m in ContextMemory("agent", tmp_path).read("task") if is_call(m)]
+    for who in ("one", "two"):
+        assert [n for name, n in kept if name == who] == list(range(100))
+    assert (sorted(n for name, n in kept if name == "here"), len(kept)) == (list(range(100)), 300)
+    assert len(ContextMemory("another", tmp_path).dbs["task"]) == 100
+
+
+FORKS = """
+import os, sys
+from adapters.aip import ContextMemory, ToolRequest
+memory = ContextMemory("agent", sys.argv[1])
+memory.create("task")
+child = os.fork()
+for n in range(20):
+    assert memory.write("task", ToolRequest("parent" if child else "child"))
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    print(len(memory.read("task")))
+else:
+    os._exit(0)
+"""
+
+
+def test_a_memory_goes_on_in_a_process_that_is_forked_off(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "40\n"
+
+
+def is_call(message: Any) -> TypeGuard[ToolRequest]:
+    return isinstance(message, ToolRequest)
+
+
+async def test_a_memory_is_a_history_of_the_bridge(tmp_path: Path) -> None:
+    """The same tables and the same messages: what reads one reads the other."""
+    memory = ContextMemory("agent", tmp_path)
+    memory.create("t")
+    for message in (ASKED, CALLED, CAME):
+        memory.write("t", message)
+    history = open_history(f"sqlite:///{memory.save_dir}/memory.db")
+    talk = await history.load("agent", "tasks", "t")
+    await history.close()
+    assert talk is not None
+    assert [(m.role, type(m.parts[0])) for m in talk.messages] == [
+        ("user", Text), ("assistant", ToolCall), ("tool", ToolResult),
+    ]  # fmt: skip
+    assert talk.version == 4
+
+
+def test_a_memory_keeps_more_than_a_conversation_of_the_bridge(tmp_path: Path) -> None:
+    """Nothing is dropped: a program that is told True finds it again."""
+    memory = ContextMemory("agent", tmp_path)
+    memory.create("t")
+    assert all(memory.write("t", ToolRequest(str(n))) for n in range(1002))
+    assert [message.sender_id for message in memory.read("t")] == [str(n) for n in range(1002)]
+
+
+@pytest.mark.parametrize("task_id", ["", "a/b", "nul\x00", "\ud800", "%00", "x" * 512])
+def test_any_name_of_a_task(tmp_path: Path, task_id: str) -> None:
+    memory = ContextMemory("agent", tmp_path)
+    assert memory.create(task_id)
+    assert memory.tasks() == [task_id]
+    assert memory.write(task_id, CAME)
+    assert memory.read(task_id) == [CAME]
+
+
+def test_a_name_that_is_too_long_is_told_by_false(tmp_path: Path) -> None:
+    memory = ContextMemory("agent", tmp_path)
+    assert (memory.create("x" * 513), memory.write("x" * 513, CAME), memory.clear("x" * 513)) == (False, False, False)
+
+
+def test_every_item_comes_back_as_it_was(tmp_path: Path) -> None:
+    memory = ContextMemory("agent", tmp_path)
+    memory.create("t")
+    items = [ContentItem(""), ContentItem(audio=b""), ContentItem(embedded=b'{"a":1}'), ContentItem(image=b"\x89PNG")]
+    memory.write("t", AgentMessage(content=items))
+    memory.write("t", ToolResponse(content=items))
+    assert [message.content for message in memory.read("t") if not isinstance(message, ToolRequest)] == [items, items]
 
 
 def test_an_unknown_task_is_told_by_false(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ OURS: dict[str, type[Wire]] = {
     "HeartbeatRequest": m.Named,
     "HeartbeatResponse": m.Done,
     "UpdateSubscriptionRequest": m.Subscription,
+    "UnsubscribeRequest": m.Subscription,
 }
 
 
@@ -56,8 +57,6 @@ def recorded() -> list[tuple[str, str, str, bytes, dict[str, Any]]]:
 def test_every_recorded_message_is_read_and_written_as_it_was() -> None:
     seen = set()
     for name, generation, kind, raw, _ in recorded():
-        if kind not in OURS:
-            continue
         seen.add(kind)
         ours = OURS[kind].from_bytes(raw).to_bytes()
         judge = getattr(schema.toolbox() if generation == "toolbox" else schema.tool(), kind, None)

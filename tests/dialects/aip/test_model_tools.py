@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
 import openai
 import pytest
 
@@ -360,6 +362,37 @@ async def test_a_box_of_tools_is_offered_and_called_in_its_own_way() -> None:
     assert list(tools) == ["my_box__add", "my_box__free"]
     assert (tools["my_box__add"].parameters or {})["properties"] == {"a": {"type": "integer"}, "b": {"type": "array"}}
     assert tools["my_box__free"].parameters == {"type": "object"}
+
+
+async def test_a_box_is_called_by_the_name_of_its_tool() -> None:
+    """Its request reaches it byte for byte, with the arguments as one JSON text, as boxes read them."""
+    heard: list[Any] = []
+
+    class Box(grpc.GenericRpcHandler):  # type: ignore[misc]
+        def service(self, details: Any) -> Any:
+            async def answer(body: bytes, context: Any) -> bytes:
+                heard.append(schema.toolbox().ToolRequest.FromString(body))
+                response = schema.message("ToolResponse", error_message="No Error", content=peers.text("3"))
+                return bytes(response.SerializeToString())
+
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((Box(),))
+    port = server.add_insecure_port(address())
+    await server.start()
+    async with gateway_with() as gateway, fake_backend("openai-chat") as model:
+        box = schema.message("ToolBoxInfo", box=True, toolbox_id="box", address=f"127.0.0.1:{port}", name="Box")
+        box.tools.add(name="add", arguments="{'a': 'int', 'b': 'list[int]'}")
+        async with grpc.aio.insecure_channel(gateway.address) as channel:
+            await channel.unary_unary("/grpc_service.GatewayService/RegisterTool")(box.SerializeToString())
+        model.turns([ToolCall("c", "box__add", '{"a": 1, "b": [2]}')], ["It is 3."])
+        async with Bridge.from_config(config(model.url, gateway.address)) as bridge:
+            answer = await bridge.complete(asks())
+    await server.stop(None)
+    assert [result_text(result.parts) for result in answer.results] == ["3"]
+    [request] = heard
+    assert (request.receiver_id, request.tool_name, request.arguments) == ("box", "add", '{"a":1,"b":[2]}')
 
 
 @pytest.mark.parametrize(

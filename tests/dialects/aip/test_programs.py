@@ -237,6 +237,14 @@ async def test_the_sessions_that_an_agent_opened_end_with_it() -> None:
         assert node.canceled == 0
 
 
+async def test_who_stops_at_once_is_not_registered_any_more() -> None:
+    async with Gateway(address()) as gateway:
+        for _ in range(2):
+            async with Agent(address(), "short") as agent:
+                await agent.register_to_gateway(gateway.address)
+            assert gateway.get_registered_nodes() == {}
+
+
 async def test_a_time_limit_on_an_answer_leaves_the_session_alone() -> None:
     async with Agent(address(), "a") as one, Agent(address(), "b") as two, Gateway(address()) as gateway:
         for agent in (one, two):
@@ -360,6 +368,8 @@ async def api() -> AsyncIterator[tuple[str, list[Any]]]:
     async def answer(request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else None
         seen.append((request.method, request.raw_path, request.headers.get("x-key"), body))
+        if request.path == "/moved":
+            return web.Response(status=int(request.query["to"]), headers={"location": "/elsewhere"})
         if request.path.startswith("/broken"):
             return web.Response(status=404, text="no such thing")
         return web.Response(text="x" * 5_000_000 if request.path == "/long" else f"{request.method} done")
@@ -410,11 +420,53 @@ async def test_a_service_that_fails_is_the_answers_error() -> None:
     assert told[2].startswith("Error executing tool: Cannot connect")
 
 
+@pytest.mark.parametrize("user", ["..", ".", "", "../admin", "a/../../admin", "..\\admin", "a/.."])
+async def test_an_argument_stays_at_its_place_in_the_address(user: str) -> None:
+    """Whoever calls a tool reaches what it is for, and nothing else that its key opens."""
+    async with api() as (url, seen):
+        tool = Tool.create_api_tool(address(), f"{url}/users/{{user}}/items", "DELETE", tool_id="t")
+        async with at_gateway(tool) as (_, asker):
+            answer = await asker.call_tool("t", arguments={"user": user})
+        assert (answer.is_error, seen) == (True, [])
+        assert answer.error_message == (
+            f"Error executing tool: argument 'user': expected the name of a part of the address, got {user!r}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("user", "path"),
+    [("...", "/users/..."), ("%2e%2e", "/users/%252e%252e"), ("a?b#c", "/users/a%3Fb%23c"), ("..a", "/users/..a")],
+)
+async def test_odd_arguments_are_encoded(user: str, path: str) -> None:
+    async with api() as (url, seen):
+        tool = Tool.create_api_tool(address(), f"{url}/users/{{user}}?q={{q}}", tool_id="t")
+        async with at_gateway(tool) as (_, asker):
+            assert not (await asker.call_tool("t", arguments={"user": user, "q": ".."})).is_error
+        assert [where for _, where, _, _ in seen] == [f"{path}?q=.."]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_not_followed(status: int) -> None:
+    """What stands in the headers is for the service that was named."""
+    async with api() as (url, seen):
+        tool = Tool.create_api_tool(address(), f"{url}/moved", "GET", {"X-Key": "k"}, tool_id="t")
+        async with at_gateway(tool) as (_, asker):
+            answer = await asker.call_tool("t", arguments={"to": status})
+        assert answer.error_message == (
+            f"Error executing tool: HTTP status {status}: the service redirects, which is not followed"
+        )
+        assert [where for _, where, _, _ in seen] == [f"/moved?to={status}"]
+
+
 def test_an_http_tool_says_what_is_wrong_with_it() -> None:
     with pytest.raises(ValueError, match="api_method: expected one of GET, POST"):
         Tool.create_api_tool("127.0.0.1:1", "http://a", "TRACE")
     with pytest.raises(ValueError, match="api_url: expected a URL"):
         Tool.create_api_tool("127.0.0.1:1", "file:///etc/passwd")
+    with pytest.raises(ValueError, match="api_url: arguments may stand in its path and query, not in its host"):
+        Tool.create_api_tool("127.0.0.1:1", "https://{region}.example/")
+    with pytest.raises(ValueError, match="api_url: expected a path without"):
+        Tool.create_api_tool("127.0.0.1:1", "https://api.example/a/%2e%2e/b")
 
 
 async def test_a_tool_may_handle_requests_itself_and_change_what_it_says() -> None:

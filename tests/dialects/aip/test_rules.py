@@ -42,7 +42,24 @@ RULES: list[tuple[int, str, str, str]] = [
     (4, "and written as the node takes them", "messages.test_arguments_are_written_as_the_node_takes_them", "toolbox"),
     (4, "one handler serves both in one server", "programs.test_a_toolbox_is_called_in_its_own_generation", "Gateway"),
     (4, "an update has two forms", "gateway.test_an_update_replaces_the_record", "node_info"),
+    (4, "and forwarded as it came", "model_tools.test_a_box_is_called_by_the_name_of_its_tool", "request.arguments"),
+    (4, "tool_name selects the tool in a box", "model_tools.test_a_box_is_called_by_the_name_of_its_tool", "tool_name"),
     # ------------------------------------------------------------------ sessions
+    (
+        5,
+        "a session's id is invented",
+        "programs.test_an_agent_answers_an_agent_through_a_gateway",
+        "_session_",
+    ),
+    (5, "full duplex: a caller need not wait", "server.test_a_stop_right_behind_an_inquiry_lets_it_be_answered", '"b"'),
+    (5, "STOP_RESPONSE unasked: the session is over", "backend.test_an_agent_may_end_by_itself", "STOP_RESPONSE"),
+    (5, "OK without STOP_RESPONSE is no end", "backend.test_a_call_that_ends_without_a_stop_is_no_success", "None"),
+    (
+        5,
+        "first its grace",
+        "backend.test_an_agent_that_does_not_stop_is_canceled_after_its_grace",
+        "grace",
+    ),
     (5, "an inquiry may bring many answers", "backend.test_everything_until_the_end_is_the_answer", "one two three"),
     (
         5,
@@ -147,7 +164,22 @@ RULES: list[tuple[int, str, str, str]] = [
     ),
     (6, "any sender is taken", "relay.test_any_sender_is_taken", "sender_id"),
     (6, "but where the server knows its users", "keys.test_every_method_asks_who_calls", "UNAUTHENTICATED"),
+    (
+        6,
+        "a session and a tool call are beats",
+        "gateway.test_a_session_and_a_tool_call_are_beats_of_their_sender",
+        "ToolRequest",
+    ),
+    (
+        6,
+        "a node listens first",
+        "programs.test_the_words_of_a_gateway_reach_the_program",
+        'match="start"',
+    ),
+    (6, "what nobody knows is UNIMPLEMENTED", "server.test_an_unknown_method_is_unimplemented", "UNIMPLEMENTED"),
     # ------------------------------------------------------------------ tools
+    (7, "a tool session's id, one for each client", "programs.test_an_agent_calls_a_function", '"tool_"'),
+    (7, "an HTTP tool: URL, query, body", "programs.test_an_agent_calls_an_http_service", "page=2"),
     (
         7,
         "a result: No Error, and the text of it",

@@ -1,0 +1,103 @@
+"""A client's own tools as nodes at the gateway, for the agent of one session (page, section 13).
+
+In the generation `tool` each is a node with an address of its own, in `toolbox` one node has all. Their domain is the
+session's id: an agent that serves several asks for the domain of the one it answers. Calls of others than this agent
+are refused: what they say would be another client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.codec import Context
+from bridge.codec.jsontext import dumps
+from bridge.codec.session import ClientTools, Member, Refuse, Respond
+from bridge.codec.tools import sayable
+from bridge.model import Request, Tool, ToolCall, ToolMode, ToolResult, result_text
+
+from .described import texts_of, typed
+from .gateway import CALL_TOOL
+from .generation import arguments_of
+from .member import Membership
+from .messages import BoxedTool, ContentItem, Mode, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
+from .options import back
+from .request import NAME
+
+_ERROR = "Error executing tool: "
+
+
+def exposed(request: Request, context: Context, session_id: str) -> Exposed | None:
+    """The tools of a request as they are to be found; None where they are not, or where there are none.
+
+    Raises `Unsupported` for a tool that is no function.
+    """
+    choice = request.tool_choice
+    if not back(context).expose_client_tools or (choice is not None and choice.mode is ToolMode.NONE):
+        return None
+    tools = sayable(request.tools, NAME)
+    return Exposed(tools, context, session_id) if tools else None
+
+
+class Exposed(ClientTools):
+    """See `bridge.codec.session.ClientTools`."""
+
+    path = CALL_TOOL
+
+    def __init__(self, tools: Sequence[Tool], context: Context, session_id: str) -> None:
+        options = back(context)
+        self.host, self.wait = options.tools_host, options.tools_wait
+        self._agent = options.agent or context.model or ""
+        self._session_id = session_id
+        self._context = context
+        self._tools = list(tools)
+        self._described = {tool.name: texts_of(tool.parameters) for tool in tools}
+        self._nodes = {f"{session_id}/{tool.name}": tool.name for tool in tools}
+        self._box = f"{session_id}/tools" if options.generation == "toolbox" else None
+        self.places = 1 if self._box is not None else len(tools)
+
+    def same(self, other: ClientTools) -> bool:
+        return isinstance(other, Exposed) and other._tools == self._tools
+
+    def members(self, registry: str, addresses: Sequence[str], key: str) -> list[Member]:
+        if self._box is not None:
+            boxed = [BoxedTool(t.name, t.description or "", repr(self._described[t.name])) for t in self._tools]
+            box = ToolBoxInfo(self._box, addresses[0], self._box, self._session_id, "tools of a client", boxed)
+            return [Membership(registry, box, key)]
+        return [
+            Membership(registry, self._info(node, tool, address), key)
+            for node, tool, address in zip(self._nodes, self._tools, addresses, strict=True)
+        ]
+
+    def _info(self, node: str, tool: Tool, address: str) -> ToolInfo:
+        text, described = [int(Mode.TEXT)], self._described[tool.name]
+        return ToolInfo(node, address, tool.name, self._session_id, text, text, tool.description or "", described, "1")
+
+    def called(self, body: bytes) -> ToolCall | Respond | Refuse:
+        try:
+            asked = ToolRequest.from_bytes(body)
+        except ValueError as error:
+            return Refuse("INVALID_ARGUMENT", f"CallTool: the request is no message of this method ({error}).")
+        boxed = self._box is not None and asked.receiver_id == self._box
+        name = asked.tool_name if boxed else self._nodes.get(asked.receiver_id)
+        if name not in self._described:
+            return Refuse("NOT_FOUND", "Receiver not found")
+        if asked.sender_id != self._agent:
+            return Respond(_response(asked, error="this tool belongs to the session of another agent").to_bytes())
+        try:
+            arguments = arguments_of(asked.arguments)
+        except ValueError as error:
+            return Respond(_response(asked, error=str(error)).to_bytes())
+        arguments = arguments if boxed else typed(arguments, self._described[name])
+        return ToolCall(self._context.make_id("call"), name, dumps(arguments).decode())
+
+    def answer(self, body: bytes, result: ToolResult) -> bytes:
+        asked, text = ToolRequest.from_bytes(body), result_text(result.parts)
+        return _response(asked, **({"error": text} if result.is_error else {"text": text})).to_bytes()
+
+
+def _response(asked: ToolRequest, text: str = "", error: str | None = None) -> ToolResponse:
+    """A tool's answer, in the reference tool's words where there is none (page, section 7)."""
+    failed = error is not None
+    content = [] if failed else [ContentItem(text)]
+    told = f"{_ERROR}{error}" if failed else "No Error"
+    return ToolResponse(asked.receiver_id, asked.sender_id, asked.session_id, failed, told, content)

@@ -1,0 +1,84 @@
+"""The history in one SQLite file, without an event loop: the tables and statements of `bridge.stores.sqlite`."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from bridge.model.parts import Message
+from bridge.stores import schema
+from bridge.stores.base import Bounds, Conversation, key, plain_id, stored_id
+from bridge.stores.sqlite import commit, head, load
+from bridge.stores.sqlite_file import Connection
+
+_T = TypeVar("_T")
+_ALL = Bounds(sys.maxsize, sys.maxsize, sys.maxsize)
+
+
+class SQLiteTalks:
+    """The talks of one owner in one scope, for programs whose calls return when they are done; several may run.
+
+    Each method is one transaction, and raises what a `History` raises. Nothing is ever dropped. It may be used in any
+    thread and behind a fork, and lets go of the file by itself when nobody has it any more.
+    """
+
+    def __init__(self, path: str | Path, owner: str, scope: str, *, busy: float = 5.0) -> None:
+        self._path = str(path)
+        self._owner = owner
+        self._scope = scope
+        self._busy = busy
+        self._lock = threading.Lock()
+        self._connection: tuple[int, Connection] | None = None
+
+    def load(self, thread_id: str) -> Conversation | None:
+        """The talk; None when there is none."""
+        where = key(self._owner, self._scope, thread_id)
+        return self._do(lambda db: load(db, where))
+
+    def create(self, thread_id: str) -> bool:
+        """Makes an empty talk; False when there is one."""
+        return self._change(thread_id, lambda found: [] if found is None else None)
+
+    def append(self, thread_id: str, new: list[Message]) -> bool:
+        """False when there is no such talk."""
+        return self._change(thread_id, lambda found: new if found is not None else None)
+
+    def clear(self, thread_id: str) -> bool:
+        """Takes all messages out of the talk, which stays; False when there is none."""
+        return self._change(thread_id, lambda found: [] if found is not None else None, keep=0)
+
+    def threads(self) -> list[str]:
+        """The talks there are, oldest first."""
+        where = (stored_id(self._owner, "owner"), stored_id(self._scope, "scope"))
+        query = "SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ? ORDER BY id"
+        return self._do(lambda db: [plain_id(name) for (name,) in db.execute(query, where)])
+
+    def _change(
+        self, thread_id: str, wanted: Callable[[Conversation | None], list[Message] | None], keep: int | None = None
+    ) -> bool:
+        """Appends what `wanted` makes of the talk as it is now, told without its messages; None = changes nothing."""
+        where = key(self._owner, self._scope, thread_id)
+
+        def work(db: sqlite3.Connection) -> bool:
+            found = head(db, where)
+            new = wanted(found and found[1])
+            if new is not None:
+                commit(db, where, found[1] if found else Conversation(thread_id), new, keep, None, _ALL)
+            return new is not None
+
+        return self._do(work)
+
+    def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        with self._lock:
+            if self._connection is None or self._connection[0] != os.getpid():
+                # A connection of SQLite must not be used in a process that was forked off.
+                connection = Connection(self._path, schema.HISTORY, self._busy, "BEGIN IMMEDIATE")
+                self._connection = os.getpid(), connection
+                weakref.finalize(self, connection.close)
+            return self._connection[1].run(work)

@@ -1,0 +1,71 @@
+"""Connections over gRPC as a dialect wants them, and single messages over them. Messages stay bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from bridge.codec import Dialect, WireResponse
+from bridge.codec.session import Channel
+from bridge.errors import BackendError, ConfigError, Failure
+
+_STATUS = "grpc-status"
+
+
+def channel_options(settings: Channel) -> list[tuple[str, int]]:
+    """The arguments of a channel or server."""
+    return [
+        ("grpc.max_receive_message_length", settings.max_message),
+        ("grpc.max_send_message_length", settings.max_message),
+    ]
+
+
+def open_channel(address: str, settings: Channel) -> grpc.aio.Channel:
+    """A channel, made inside the running loop; it connects at first use. Raises `OSError` for unreadable files."""
+    options = channel_options(settings)
+    if not settings.secure:
+        return grpc.aio.insecure_channel(address, options=options)
+    credentials = grpc.ssl_channel_credentials(_pem(settings.ca), _pem(settings.key), _pem(settings.cert))
+    return grpc.aio.secure_channel(address, credentials, options=options)
+
+
+def server_credentials(settings: Channel) -> Any:
+    """Raises `OSError` for files that cannot be read. With `ca` callers have to show a certificate of theirs."""
+    if not settings.key or not settings.cert:
+        raise ConfigError("tls: a server needs cert and key.")
+    pair = (Path(settings.key).read_bytes(), Path(settings.cert).read_bytes())
+    ca = Path(settings.ca).read_bytes() if settings.ca else None
+    return grpc.ssl_server_credentials([pair], ca, ca is not None)
+
+
+def failure_of(dialect: Dialect, code: grpc.StatusCode, details: str | None) -> Failure:
+    """What a status means in our words."""
+    wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))
+    return dialect.decode_error(wire)
+
+
+Metadata = tuple[tuple[str, str], ...]
+"""What is sent beside the messages of a call."""
+
+
+def metadata_of(dialect: Dialect, key: str | None) -> Metadata:
+    """What tells a peer who we are."""
+    return tuple(dialect.auth_headers(key).items()) if key else ()
+
+
+async def asked(
+    channel: grpc.aio.Channel, dialect: Dialect, path: str, body: bytes, seconds: float, metadata: Metadata = ()
+) -> bytes:
+    """The answer to a single message. Raises `BackendError`."""
+    try:
+        answer: bytes = await channel.unary_unary(path)(body, timeout=seconds, metadata=metadata)
+    except grpc.aio.AioRpcError as error:
+        raise BackendError.of(failure_of(dialect, error.code(), error.details())) from None
+    return answer
+
+
+def _pem(name: str | None) -> bytes | None:
+    return Path(name).read_bytes() if name else None

@@ -1,0 +1,147 @@
+"""A client's tools where the agents of a registry find them: served here for as long as their session lives.
+
+What an agent calls comes back as a call for the client, and what the client then says is the agent's answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from bridge.codec import Dialect
+from bridge.codec.session import Channel, ClientTools, Member, Refuse, Respond
+from bridge.errors import BackendError, ErrorCode
+from bridge.model import Text, ToolCall, ToolResult
+from bridge.transports.channels import channel_options, server_credentials
+from bridge.transports.membership import stay
+
+_GOODBYE = 5.0
+"""Seconds for telling the registry that they are gone."""
+
+
+class Desk:
+    """The tools of one session. `open` it inside the running loop, and `close` it in any case."""
+
+    def __init__(self, tools: ClientTools, registry: str, key: str, dialect: Dialect, settings: Channel) -> None:
+        self.tools = tools
+        self.came = asyncio.Event()
+        """Set while a call waits to be taken."""
+        self._registry = registry
+        self._key = key
+        self._dialect = dialect
+        self._settings = settings
+        self._server: grpc.aio.Server | None = None
+        self._new: dict[str, ToolCall] = {}
+        self._waiting: dict[str, asyncio.Future[ToolResult]] = {}
+        self._chores: list[asyncio.Task[None]] = []
+        self._given_up = False
+
+    async def open(self) -> None:
+        """Serves and registers them all. Raises `BackendError` when the registry does not take one."""
+        server = grpc.aio.server(options=channel_options(self._settings))
+        server.add_generic_rpc_handlers((_Handler(self),))
+        place = f"{self.tools.host}:0"
+        try:
+            if self._settings.secure:
+                credentials = server_credentials(self._settings)
+                ports = [server.add_secure_port(place, credentials) for _ in range(self.tools.places)]
+            else:
+                ports = [server.add_insecure_port(place) for _ in range(self.tools.places)]
+        except (RuntimeError, OSError):
+            text = f"The client's tools cannot be offered: {self.tools.host} cannot be listened on."
+            raise BackendError(text, code=ErrorCode.BACKEND_UNAVAILABLE) from None
+        await server.start()
+        self._server = server
+        members = self.tools.members(self._registry, [f"{self.tools.host}:{port}" for port in ports], self._key)
+        for failed in await asyncio.gather(*map(self._register, members), return_exceptions=True):
+            if failed is not None:
+                raise failed
+
+    async def _register(self, member: Member) -> None:
+        """Returns when it is known for the first time; it stays so beside the runs."""
+        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def told(known: bool, why: str) -> None:
+            if first.done():
+                return
+            if known:
+                first.set_result(None)
+            else:
+                text = f"The client's tools could not be registered where the agent finds them: {why}."
+                first.set_exception(BackendError(text, code=ErrorCode.BACKEND_UNAVAILABLE))
+
+        self._chores.append(asyncio.get_running_loop().create_task(stay(member, self._dialect, self._settings, told)))
+        await first
+
+    def take(self) -> list[ToolCall]:
+        """The calls that came since the last time."""
+        self.came.clear()
+        calls, self._new = list(self._new.values()), {}
+        return calls
+
+    def answer(self, call_ids: Iterable[str], results: Mapping[str, ToolResult]) -> None:
+        """What the client said to these calls; to one of which he said nothing, that he did."""
+        for call_id in call_ids:
+            waiting = self._waiting.get(call_id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(results.get(call_id) or _silence(call_id))
+
+    def give_up(self) -> None:
+        """Nobody brings results any more: who waits is told so, and so is who still calls."""
+        self._given_up = True
+        self.answer(list(self._waiting), {})
+
+    async def close(self) -> None:
+        """Lets go of the registry, and of callers that still wait. Repeating it is harmless."""
+        self.give_up()
+        chores, self._chores = self._chores, []
+        for chore in chores:
+            chore.cancel()
+        if chores:
+            await asyncio.wait(chores, timeout=_GOODBYE)
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(_GOODBYE)
+
+    async def call(self, body: bytes, rpc: Any) -> bytes:
+        """One call of an agent, until the client has answered it or his time is over."""
+        asked = self.tools.called(body)
+        if isinstance(asked, Refuse):
+            await rpc.abort(grpc.StatusCode[asked.status], asked.details)
+            raise AssertionError("unreachable: abort raises")
+        if isinstance(asked, Respond):
+            return asked.body
+        if self._given_up:
+            return self.tools.answer(body, _silence(asked.call_id))
+        waiting = self._waiting[asked.call_id] = asyncio.get_running_loop().create_future()
+        self._new[asked.call_id] = asked
+        self.came.set()
+        result = _silence(asked.call_id)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.tools.wait):
+                    result = await waiting
+        finally:
+            del self._waiting[asked.call_id]
+            self._new.pop(asked.call_id, None)
+        return self.tools.answer(body, result)
+
+
+def _silence(call_id: str) -> ToolResult:
+    return ToolResult(call_id, [Text("the client brought no result")], is_error=True)
+
+
+class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Nothing is served here but the tools."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def service(self, details: Any) -> Any:
+        known = details.method == self._desk.tools.path
+        return grpc.unary_unary_rpc_method_handler(self._desk.call) if known else None

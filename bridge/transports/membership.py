@@ -1,0 +1,46 @@
+"""Keeps a node of ours known at a foreign registry, as long as it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import grpc
+import grpc.aio
+
+from bridge.codec import Dialect
+from bridge.codec.session import Channel, Member
+from bridge.transports.channels import Metadata, metadata_of, open_channel
+
+_SECONDS = 10.0
+"""For what a registry is told."""
+
+
+async def stay(member: Member, dialect: Dialect, settings: Channel, told: Callable[[bool, str], None]) -> None:
+    """Registers and beats until it is canceled, and then says goodbye.
+
+    `told` hears after each answer whether the node is known now, and why not.
+    """
+    shown = metadata_of(dialect, member.key)
+    async with open_channel(member.gateway, settings) as channel:
+        try:
+            while True:
+                todo = member.next(time.monotonic())
+                if isinstance(todo, float):
+                    await asyncio.sleep(todo - time.monotonic())
+                    continue
+                body, why = await _said(channel, todo, shown)
+                told(member.answered(body, time.monotonic()), why)
+        finally:
+            farewell = member.leave()
+            if farewell is not None:
+                await _said(channel, farewell, shown)
+
+
+async def _said(channel: grpc.aio.Channel, todo: tuple[str, bytes], metadata: Metadata) -> tuple[bytes | None, str]:
+    """What a registry answers; None and why when it does not."""
+    try:
+        return await channel.unary_unary(todo[0])(todo[1], timeout=_SECONDS, metadata=metadata), "it said no"
+    except grpc.aio.AioRpcError as error:
+        return None, error.code().name

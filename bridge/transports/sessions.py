@@ -1,0 +1,137 @@
+"""One session with a backend over gRPC, from its first turn to its end; what of it waits for a client between two."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.codec.session import CallerSession, ClientTools
+from bridge.errors import Failure
+from bridge.model import Request, ToolResult
+from bridge.transports.channels import Metadata
+from bridge.transports.client_tools import Desk
+from bridge.transports.duplex import Duplex
+
+if TYPE_CHECKING:
+    from bridge.transports.grpc import GrpcBackend
+
+log = logging.getLogger("bridge.grpc")
+
+
+def results_in(request: Request) -> dict[str, ToolResult]:
+    """What the client says to calls, behind the last answer."""
+    found: dict[str, ToolResult] = {}
+    for message in reversed(request.messages):
+        if message.role == "assistant":
+            break
+        found |= {part.call_id: part for part in message.parts if isinstance(part, ToolResult)}
+    return found
+
+
+@dataclass(eq=False, slots=True)
+class Held:
+    """A session whose agent waits for what a client says to some calls. `key`: under which it is kept afterwards."""
+
+    session: Session
+    call_ids: tuple[str, ...]
+    owner: str
+    key: str | None
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{self.owner}\0{call_id}" for call_id in self.call_ids]
+
+
+class Session:
+    """One call in both directions, with the machine that knows its protocol.
+
+    `metadata` is sent when it begins: of a session that is kept, what its first turn brought.
+    """
+
+    def __init__(self, backend: GrpcBackend, machine: CallerSession, metadata: Metadata) -> None:
+        self.machine = machine
+        self._metadata = metadata
+        self.timer: asyncio.TimerHandle | None = None
+        self.desk: Desk | None = None
+        """Where the client's tools are."""
+        self._backend = backend
+        self._call: Duplex | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether another turn can be asked; takes the session out of its idle time."""
+        if self.timer is not None:
+            self.timer.cancel()
+        return self._call is not None and self._call.alive and not self.machine.over
+
+    @property
+    def late(self) -> bool:
+        """Whether something came since the last turn ended."""
+        return self._call is not None and self._call.waiting
+
+    @property
+    def ended(self) -> Failure | None:
+        """What the peer's own status means, when the call ended with one."""
+        status = self._call.status if self._call is not None else None
+        return self._backend.failure_of(*status) if status is not None else None
+
+    async def send(self, messages: list[bytes]) -> None:
+        """Sends these; the first ones open the call. A call that is over already is noticed where it is read."""
+        if self._call is None:
+            call = self._backend.channel.stream_stream(self.machine.path)
+            self._call = Duplex(call(metadata=self._metadata))
+        await self._call.send(messages)
+
+    async def offer(self, tools: ClientTools | None) -> None:
+        """Offers these from now on, and no others. Raises `BackendError`."""
+        if self.desk is not None and tools is not None and self.desk.tools.same(tools):
+            return
+        await self._clear()
+        if tools is not None:
+            self.desk = self._backend.desk(tools)
+            await self.desk.open()
+
+    async def _clear(self) -> None:
+        desk, self.desk = self.desk, None
+        if desk is not None:
+            await desk.close()
+
+    async def batch(self, seconds: float | None) -> list[bytes] | None:
+        """See `Duplex.batch`; none also when the client's tools are called."""
+        if self._call is None or self.desk is None:
+            return await self._call.batch(seconds) if self._call is not None else None
+        loop = asyncio.get_running_loop()
+        reading, called = loop.create_task(self._call.batch(seconds)), loop.create_task(self.desk.came.wait())
+        try:
+            await asyncio.wait({reading, called}, return_when=asyncio.FIRST_COMPLETED)
+            return reading.result() if reading.done() else []
+        finally:
+            reading.cancel()
+            called.cancel()
+            await asyncio.gather(reading, called, return_exceptions=True)
+
+    async def drain(self, grace: float) -> None:
+        """Asks the peer to end, reads and discards until it did, and cancels the call when it does not."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self._call is None:
+            await self._clear()
+            return
+        if self.desk is not None:
+            # Who waits for a client that is gone does not get around to the end.
+            self.desk.give_up()
+        try:
+            async with asyncio.timeout(grace):
+                await self._call.send(self.machine.stop())
+                await self._call.finish()
+                while (messages := await self._call.batch(None)) is not None:
+                    # Only to learn of the end: the turn itself is over.
+                    self.machine.feed(messages, time.monotonic())
+        except TimeoutError:
+            log.debug("backend %s: a session did not stop by itself", self._backend.name)
+        finally:
+            self._call.cancel()
+            await self._clear()
