@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
@@ -30,6 +31,9 @@ from bridge.transports.duplex import Duplex
 log = logging.getLogger("bridge.grpc")
 
 _STATUS = "grpc-status"
+
+_LARGE = re.compile(r"Received message larger than max \((\d+) vs\. (\d+)\)")
+"""What grpc says on both sides of a call; only the size tells whose message it was."""
 
 
 def channel_options(settings: Channel) -> list[tuple[str, int]]:
@@ -222,6 +226,7 @@ class Session:
         self.timer: asyncio.TimerHandle | None = None
         self._backend = backend
         self._call: Duplex | None = None
+        self._sizes: set[int] = set()
 
     @property
     def usable(self) -> bool:
@@ -239,13 +244,21 @@ class Session:
     def ended(self) -> Failure | None:
         """What the peer's own status means, when the call ended with one."""
         status = self._call.status if self._call is not None else None
-        return self._backend.failure_of(*status) if status is not None else None
+        if status is None:
+            return None
+        large = _LARGE.search(status[1] or "")
+        if large is not None and int(large[1]) not in self._sizes:
+            # Not ours, so that the client can do nothing about it.
+            told = f"The backend sent a message of {large[1]} bytes; the limit is {large[2]} (max_message)."
+            return Failure(ErrorCode.BACKEND_PROTOCOL, told)
+        return self._backend.failure_of(*status)
 
     async def send(self, messages: list[bytes]) -> None:
         """Sends these; the first ones open the call. A call that is over already is noticed where it is read."""
         if self._call is None:
             call = self._backend.channel.stream_stream(self.machine.path)
             self._call = Duplex(call(metadata=self._backend.metadata))
+        self._sizes.update(map(len, messages))
         await self._call.send(messages)
 
     async def batch(self, seconds: float | None) -> list[bytes] | None:
