@@ -1,5 +1,6 @@
-"""How often and how soon a call is repeated. The only layer that does: neither the transports nor the session retry,
-but for a reused connection that turned out to be closed (`bridge.transports.http`)."""
+"""How often and how soon a call is repeated. The only layer that does: transports do not, but for a reused connection
+that turned out to be closed (`transports.http`), and for one request that may have queued a run, as the protocol wants it
+(`transports.queued`; where `retry` is configured, only when no answer came)."""
 
 from __future__ import annotations
 

@@ -222,3 +222,21 @@ async def test_readers_may_be_themselves_at_the_api(forwards: bool, tmp_path: Pa
             release.set()
             replies = await asyncio.gather(*ask_as)
     assert sorted(reply.status for reply in replies) == [200, 200 if forwards else 502]
+
+
+@pytest.mark.parametrize("attempts", [2, 3])
+async def test_where_retry_is_configured_nothing_else_repeats(attempts: int, tmp_path: Path) -> None:
+    async with upstream() as server:
+        asked = 0
+
+        async def busy(exchange: Exchange) -> None:
+            nonlocal asked
+            asked += 1
+            await exchange.answer(503, b"{}", retry_after="0")
+
+        server.starts = [busy]
+        config = routes(server.url, tmp_path)
+        config["backends"]["it"]["retry"] = {"attempts": attempts, "backoff": "1ms"}
+        async with serving(config) as base:
+            assert (await post(base + endpoint("openai-chat"), BODY)).status == 503
+    assert asked == attempts
