@@ -21,7 +21,8 @@ from bridge.pipeline import trouble
 from bridge.pipeline.backend import Backend, Call
 from bridge.pipeline.breaker import Pass
 from bridge.pipeline.seam import Differs, Seam
-from bridge.pipeline.tries import may_ask_elsewhere, may_repeat
+from bridge.pipeline.stages import through
+from bridge.pipeline.tries import failed_at_once, may_ask_elsewhere, may_repeat
 from bridge.pipeline.way import NextWay, Way
 
 log = logging.getLogger("bridge.run")
@@ -159,19 +160,7 @@ class Run:
             # Before the stages: a conversation holds what the backend said, not what this client is shown.
             events = way.turn.amend(events, way.said.answer)
             way.said.feed(events)
-        return self._staged(events)
-
-    def _staged(self, events: list[Event]) -> list[Event]:
-        """Through the stages. Whatever a stage does, the end of the run stays: nobody would come to it again."""
-        if not self._way.stages:
-            return events
-        end = events[-1] if events and type(events[-1]) in TERMINAL else None
-        for stage in self._way.stages:
-            events = stage(events)
-        if end is None:
-            return list(events)
-        place = next((n for n, e in enumerate(events) if type(e) in TERMINAL), None)
-        return [*events, end] if place is None else events[: place + 1]
+        return through(way.stages, events) if way.stages else events
 
     def _passed_on(self, events: list[Event]) -> list[Event]:
         """Bookkeeping for a batch that is about to leave."""
@@ -458,11 +447,3 @@ class Run:
             await turn.keep(said.answer)
         except BridgeError as error:
             log.error("run %s: the conversation was not kept: %s", self._way.info.run_id, error.message)
-
-
-def failed_at_once(events: list[Event]) -> Failure | None:
-    """The failure, when this first batch holds nothing but a failed run: it can still be an HTTP status."""
-    last = events[-1] if events else None
-    if isinstance(last, RunFailed) and CONTENT.isdisjoint(map(type, events)):
-        return last.error
-    return None
