@@ -15,7 +15,7 @@ import orjson
 import pytest
 import yaml
 
-from tests.docs.helpers import COMMAND, Server, environment, serve, server
+from tests.docs.helpers import COMMAND, Server, environment, listeners, serve, server
 from tests.server.harness import Exchange, FakeBackend, Reply, fake_backend, free_port, post
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
@@ -157,6 +157,7 @@ async def test_workers_share_the_limits_of_the_server(tmp_path: Path) -> None:
         held = Held(backend)
         config = written(tmp_path / "it.yaml", backend.url, "one", limits={"concurrent": 3, "queue": 0})
         with serve(tmp_path, config, "--workers", "2", ready=None) as served:
+            await until(lambda: listeners(served.port) == 2, lambda: served.err)
             asking = [asyncio.create_task(ask(served, stream=True)) for _ in range(40)]
             refused = asyncio.as_completed(asking, timeout=30)
             assert [(await next(refused)).status for _ in range(37)] == [503] * 37
