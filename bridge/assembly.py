@@ -132,6 +132,7 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         _tools(tools_at),
         tools_at,
         section.max_tool_rounds,
+        section.mid_stream_fallback,
     )
 
 

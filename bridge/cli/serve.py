@@ -18,7 +18,7 @@ from bridge.cli import logs
 from bridge.cli.handover import Handover
 from bridge.cli.workers import Parent
 from bridge.codec import Operation, WireRequest
-from bridge.config import Config, load, read
+from bridge.config import Config, load, read, share_of
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, Unsupported
 from bridge.telemetry import SHARED_METRICS
@@ -29,7 +29,8 @@ def serve(args: argparse.Namespace) -> int:
     logs.set_up(args.log_level, args.log_format)
     handed = Handover.received()
     if handed is not None:
-        return _serve(args, _bridge(args, handed.read_config()), handed)
+        config = _config(args, handed.read_config())
+        return _serve(args, Bridge.of(share_of(config, handed.number)), handed)
     text = read(args.config)
     bridge = _bridge(args, text)
     server = bridge.config.server
@@ -90,9 +91,14 @@ def _shared_metrics() -> Iterator[None]:
 
 
 def _bridge(args: argparse.Namespace, text: str | None = None) -> Bridge:
-    """The bridge of the configuration, with the command line's own words on top; `text` instead of the file's."""
+    """The bridge of the configuration; `text` instead of the file's."""
+    return Bridge.of(_config(args, text))
+
+
+def _config(args: argparse.Namespace, text: str | None = None) -> Config:
+    """The configuration with the command line's own words on top."""
     overrides = {k: v for k in ("host", "port", "workers") if (v := getattr(args, k)) is not None}
-    return Bridge.of(load(args.config, server=overrides or None, text=text))
+    return load(args.config, server=overrides or None, text=text)
 
 
 def _checked(args: argparse.Namespace) -> tuple[str, Config]:

@@ -78,8 +78,9 @@ class Worker:
         own = [sock.fileno() for sock in self.sockets]
         handed = Handover(self._number, own, self._config, says, announces)
         try:
+            # A group of its own: a terminal's Ctrl-C reaches this process, which passes it on, once.
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, env=handed.environment(), pass_fds=handed.descriptors
+                *self._command, env=handed.environment(), pass_fds=handed.descriptors, process_group=0
             )
         except BaseException:
             os.close(hears)

@@ -22,6 +22,7 @@ from bridge.config.schema import (
     Stores,
     Timeouts,
 )
+from bridge.config.share import share_of
 
 __all__ = [
     "ApiKey",
@@ -48,5 +49,6 @@ __all__ = [
     "names_in",
     "parse",
     "read",
+    "share_of",
     "weights_in",
 ]

@@ -21,6 +21,7 @@ from bridge.pipeline.attached import Attached
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, Turn
 from bridge.pipeline.redirects import without_redirects
+from bridge.pipeline.seam import Seam, going_on
 from bridge.pipeline.tools import with_tools
 from bridge.pipeline.tries import may_ask_elsewhere
 from bridge.pipeline.way import NextWay
@@ -208,16 +209,20 @@ class Bridge:
         before = lost.copy()
 
         def on(backend: Backend) -> NextWay:
-            async def prepare() -> Way:
+            async def prepare(begun: str) -> Way:
                 lost.rewind(before)
-                return await self._way(asked, group, backend)
+                return await self._way(asked, group, backend, begun)
 
             return prepare
 
-        return Run(await self._way(asked, group, first), [on(backend) for backend in others])
+        seam = Seam() if route.mid_stream_fallback else None
+        return Run(await self._way(asked, group, first), [on(backend) for backend in others], seam)
 
-    async def _way(self, asked: _Asked, group: Group, backend: Backend) -> Way:
-        """One backend's side of the run: its turn in the conversation is begun, its request encoded."""
+    async def _way(self, asked: _Asked, group: Group, backend: Backend, begun: str = "") -> Way:
+        """One backend's side of the run: its turn in the conversation is begun, its request encoded.
+
+        `begun`: words of the answer that another backend broke off.
+        """
         route, caller = asked.route, asked.caller
         if (around := self.around.get(asked.run_id)) is not None:
             backend = around(backend)
@@ -227,6 +232,11 @@ class Bridge:
         request = turn.request if turn is not None else asked.request
         info = asked.info(backend, request)
         request = self._with_own_thread(route, backend, request, info)
+        if begun and (route.mid_stream_fallback != "continue" or backend.card.keeps_history):
+            # One that remembers by itself cannot be told what another one said.
+            begun = ""
+        if begun:
+            request = going_on(request, begun)
         try:
             if self._attachments is not None and route.serves(Operation.ATTACH):
                 files = Attached(self._attachments, caller.owner, self._files_base(route))
@@ -244,6 +254,7 @@ class Bridge:
                 lost=asked.lost,
                 untouched=route.passthrough,
                 turn=turn,
+                begun=begun,
             )
         except BaseException:
             if turn is not None:

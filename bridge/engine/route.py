@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bridge.codec import (
     ANSWER_FEATURES,
@@ -58,6 +58,7 @@ class Route:
     tools_at: Backend | None = None
     """The backend where these are, when it is one; it is opened and closed with the others."""
     max_tool_rounds: int = 8
+    mid_stream_fallback: Literal["repeat", "continue"] | None = None
     surface: Surface = field(init=False)
     """The endpoints of the dialect that this route has."""
 

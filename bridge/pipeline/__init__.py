@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from bridge.pipeline.backend import Backend, Call, CallInfo, Timeouts
     from bridge.pipeline.breaker import Breaker
     from bridge.pipeline.group import Group
-    from bridge.pipeline.run import Run, failed_at_once
+    from bridge.pipeline.run import Run
     from bridge.pipeline.stages import Stage, StageContext, StageFactory
-    from bridge.pipeline.tries import Retry
+    from bridge.pipeline.tries import Retry, failed_at_once
     from bridge.pipeline.way import Way
 
 __all__ = [
@@ -37,9 +37,9 @@ _HOMES = {
     **dict.fromkeys(("Backend", "Call", "CallInfo", "Timeouts"), "backend"),
     "Breaker": "breaker",
     "Group": "group",
-    **dict.fromkeys(("Run", "failed_at_once"), "run"),
+    "Run": "run",
     **dict.fromkeys(("Stage", "StageContext", "StageFactory"), "stages"),
-    "Retry": "tries",
+    **dict.fromkeys(("Retry", "failed_at_once"), "tries"),
     "Way": "way",
 }
 

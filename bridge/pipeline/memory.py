@@ -37,6 +37,7 @@ from bridge.stores.base import Conversation, History
 
 log = logging.getLogger("bridge.memory")
 
+_PRUNE_FIRST = 60.0
 _PRUNE_EVERY = 3600.0
 """Seconds."""
 
@@ -318,9 +319,10 @@ class Memory:
         self._pruning = asyncio.get_running_loop().create_task(self._prune(retention))
 
     async def _prune(self, retention: float) -> None:
+        pause = _PRUNE_FIRST  # not at once: a start opens no store, and is not kept waiting by one
         while True:
-            # Not at once: a store is opened by the first conversation, not by the start.
-            await asyncio.sleep(_PRUNE_EVERY)
+            await asyncio.sleep(pause)
+            pause = _PRUNE_EVERY
             try:
                 await self.history.prune(retention)
             except BridgeError as error:

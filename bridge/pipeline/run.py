@@ -20,7 +20,9 @@ from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import trouble
 from bridge.pipeline.backend import Backend, Call
 from bridge.pipeline.breaker import Pass
-from bridge.pipeline.tries import may_ask_elsewhere, may_repeat
+from bridge.pipeline.seam import Differs, Seam
+from bridge.pipeline.stages import through
+from bridge.pipeline.tries import failed_at_once, may_ask_elsewhere, may_repeat
 from bridge.pipeline.way import NextWay, Way
 
 log = logging.getLogger("bridge.run")
@@ -32,16 +34,21 @@ class Run:
     """One run: `read` until `done`, then `close` (always).
 
     Attributes for whoever reports on it: `reason` or `failure` after the end, `usage`, `lost`, `tried` (names of the
-    backends that were asked, in order), `retries` (tries at a backend after its first), and `started` and `first`, the
-    monotonic times of the start and of the first content.
+    backends that were asked, in order), `retries` (tries at a backend after its first), `joined` (how many characters
+    the client had when another backend went on, for each time), and `started` and `first`, the monotonic times of the
+    start and of the first content.
     """
 
-    def __init__(self, way: Way, others: Sequence[NextWay] = ()) -> None:
-        """`others`: where to ask instead, in order, while nothing of the backend's content was passed on."""
+    def __init__(self, way: Way, others: Sequence[NextWay] = (), seam: Seam | None = None) -> None:
+        """`others`: where to ask instead, in order, while nothing of the backend's content was passed on; with `seam`
+        also later.
+        """
         self._way = way
         self._others = list(others)
         self._head = way.head
         self._open = OpenParts()
+        self._seam = seam if self._others else None
+        self._broke: Failure | None = None
         self._attempt = 1
         self._pass: Pass | None = None
         self._opened = False
@@ -55,6 +62,7 @@ class Run:
         self._expired: Failure | None = None
         self.tried = [way.backend.name]
         self.retries = 0
+        self.joined: list[int] = []
         self.done = False
         self.usage: UsageReported | None = None
         self.reason: str | None = None
@@ -116,13 +124,15 @@ class Run:
         finally:
             self._reader = self._waiting = None
         way = self._way
-        if way.plain and PIECES.issuperset(map(type, events)):
+        if way.plain and self._seam is None and PIECES.issuperset(map(type, events)):
             # Most of all batches.
             if way.said is not None:
                 way.said.feed(events)
             return events
         try:
             events = self._heard(events)
+            if self._seam is not None:
+                events = await self._seamed(self._seam, events)
         except Exception as error:
             events = self._broken(error)
         return await self._ended(events)
@@ -140,25 +150,17 @@ class Run:
         way = self._way
         if way.info.shown_thread is not None and events and isinstance(events[0], RunStarted):
             events[0].thread_id = way.info.shown_thread
+        if self._seam is not None:
+            self._seam.saw(events)
+        if way.begun is not None:
+            events = way.begun(events)
         if way.names is not None:
             events = way.names.restore(events)
         if way.turn is not None and way.said is not None:
             # Before the stages: a conversation holds what the backend said, not what this client is shown.
             events = way.turn.amend(events, way.said.answer)
             way.said.feed(events)
-        return self._staged(events)
-
-    def _staged(self, events: list[Event]) -> list[Event]:
-        """Through the stages. Whatever a stage does, the end of the run stays: nobody would come to it again."""
-        if not self._way.stages:
-            return events
-        end = events[-1] if events and type(events[-1]) in TERMINAL else None
-        for stage in self._way.stages:
-            events = stage(events)
-        if end is None:
-            return list(events)
-        place = next((n for n, e in enumerate(events) if type(e) in TERMINAL), None)
-        return [*events, end] if place is None else events[: place + 1]
+        return through(way.stages, events) if way.stages else events
 
     def _passed_on(self, events: list[Event]) -> list[Event]:
         """Bookkeeping for a batch that is about to leave."""
@@ -206,8 +208,7 @@ class Run:
 
         First at the same backend, as its `retry` says, then at the others.
         """
-        if self.backend.retry.attempts > 1:
-            self.backend.budget.called()
+        self._first_call()
         self._set_watch()
         while True:
             events = await self._try()
@@ -215,7 +216,7 @@ class Run:
             if failure is None or not await self._next(failure):
                 break
         if failure is None:
-            self.first = time.monotonic()
+            self.first = self.first or time.monotonic()
             if self._pass is not None:
                 self._pass.answered()
         self._opened = True
@@ -245,6 +246,10 @@ class Run:
                 raise
             return [self._head, RunFailed(late)]
 
+    def _first_call(self) -> None:
+        if self.backend.retry.attempts > 1:
+            self.backend.budget.called()
+
     async def _next(self, failure: Failure) -> bool:
         """Goes on to the next try, here or at another backend; False when there is none."""
         self._report(failure)
@@ -255,7 +260,9 @@ class Run:
             await self._way.again()
             self._attempt += 1
             self.retries += 1
-        elif not (may_ask_elsewhere(failure) and await self._fall_over(failure)):
+        elif may_ask_elsewhere(failure) and await self._fall_over(failure):
+            self._first_call()
+        else:
             return False
         self._try_began = self._waiting = time.monotonic()
         self._set_watch()
@@ -276,7 +283,7 @@ class Run:
             # Before the next one is prepared: it has to have the conversation.
             await self._way.leave()
             try:
-                way = await prepare()
+                way = await prepare(self._seam.text if self._seam is not None else "")
             except BridgeError as error:
                 log.warning("run %s: the next backend cannot be asked: %s", self._way.info.run_id, error.message)
                 continue
@@ -284,10 +291,34 @@ class Run:
             self._began = time.monotonic()
             self.tried.append(way.backend.name)
             log.warning("run %s: %s failed (%s), now %s", way.info.run_id, failed, failure.code, way.backend.name)
-            if way.backend.retry.attempts > 1:
-                way.backend.budget.called()
             return True
         return False
+
+    async def _seamed(self, seam: Seam, events: list[Event]) -> list[Event]:
+        """What leaves of a batch, where another backend may go on when one breaks in the middle of its words."""
+        try:
+            events = seam.join(events)
+        except Differs:
+            assert self._broke is not None
+            log.warning("run %s: %s began otherwise, the run ends", self._way.info.run_id, self.backend.name)
+            self._forgive()
+            return self._open.fail(self._broke, self._head)
+        end = events[-1] if events else None
+        if not isinstance(end, RunFailed):
+            seam.passed(events)
+            return events
+        self._broke, kept = end.error, seam.left_open(events)
+        if seam.holds and may_ask_elsewhere(end.error):
+            self._report(end.error)
+            if await self._fall_over(end.error):
+                seam.begin()
+                self._opened, self._refused, self._try_began = False, None, time.monotonic()
+                self.joined.append(len(seam.text))
+                return kept
+        if not self.joined:
+            return events
+        self._open.feed(kept)
+        return kept + self._open.fail(end.error, self._head)
 
     def _report(self, failure: Failure | None) -> None:
         """Tells the backend's breaker how the call came out."""
@@ -379,7 +410,7 @@ class Run:
         self._forgive()
         failure = Failure(ErrorCode.CANCELED, "The run was canceled.")
         try:
-            events = self._heard(self._way.call.fail(failure)) if self._opened else []
+            events = self._heard(self._way.call.fail(failure)) if self._opened and not self.joined else []
         except Exception as error:
             return self._passed_on(self._broken(error))
         if not events or type(events[-1]) not in TERMINAL:
@@ -416,11 +447,3 @@ class Run:
             await turn.keep(said.answer)
         except BridgeError as error:
             log.error("run %s: the conversation was not kept: %s", self._way.info.run_id, error.message)
-
-
-def failed_at_once(events: list[Event]) -> Failure | None:
-    """The failure, when this first batch holds nothing but a failed run: it can still be an HTTP status."""
-    last = events[-1] if events else None
-    if isinstance(last, RunFailed) and CONTENT.isdisjoint(map(type, events)):
-        return last.error
-    return None

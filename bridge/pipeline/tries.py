@@ -1,5 +1,6 @@
-"""How often and how soon a call is repeated. The only layer that does: neither the transports nor the session retry,
-but for a reused connection that turned out to be closed (`bridge.transports.http`)."""
+"""How often and how soon a call is repeated. The only layer that does: transports do not, but for a reused connection
+that turned out to be closed (`transports.http`), and for a request that may have queued a run, as its protocol wants it
+(`transports.queued`; where `retry` is configured, only when no answer came)."""
 
 from __future__ import annotations
 
@@ -11,12 +12,22 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, RunFailed
+from bridge.model.events import CONTENT
 
 _SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _RESERVE = 10.0
 
 _OURS = frozenset({ErrorCode.BACKEND_AUTH, ErrorCode.BACKEND_PROTOCOL})
 """Failures that stay as long as the backend's configuration does, and that no client can mend."""
+
+
+def failed_at_once(events: list[Event]) -> Failure | None:
+    """The failure, when this first batch holds nothing but a failed run: it can still be an HTTP status."""
+    last = events[-1] if events else None
+    if isinstance(last, RunFailed) and CONTENT.isdisjoint(map(type, events)):
+        return last.error
+    return None
 
 
 def may_repeat(failure: Failure) -> bool:

@@ -9,6 +9,7 @@ from bridge.model import Folder, Request, RunStarted
 from bridge.pipeline.backend import Backend, Call, CallInfo, Reply
 from bridge.pipeline.memory import Turn
 from bridge.pipeline.names import tool_names
+from bridge.pipeline.seam import Begun
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 
 
@@ -30,8 +31,10 @@ class Way:
         lost: Losses | None = None,
         untouched: bool = False,
         turn: Turn | None = None,
+        begun: str = "",
     ) -> None:
-        """`untouched`: no stage may change the stream (passthrough). `turn` keeps the conversation at the end.
+        """`untouched`: no stage may change the stream (passthrough). `turn` keeps the conversation at the end. `begun`
+        are the words behind which the backend is asked to go on.
 
         Raises `Unsupported` from the back's codec.
         """
@@ -42,6 +45,7 @@ class Way:
         self.stages = [] if untouched else build((*AUTOMATIC, *stages), context)
         self.names = None if untouched else tool_names(context.request, front, backend.card)
         self.request = context.request if self.names is None else self.names.request
+        self.begun = Begun(begun) if begun else None
         self.turn = turn
         self.said = Folder() if turn is not None else None
         # Pieces of open parts pass as they are: stages may hold them back, names stand in other events.
@@ -72,5 +76,6 @@ class Way:
             await turn.close()
 
 
-NextWay = Callable[[], Awaitable[Way]]
-"""Prepares the way to another backend, when the one before has failed. Raises `BridgeError`."""
+NextWay = Callable[[str], Awaitable[Way]]
+"""Prepares the way to another backend, when the one before has failed behind these words of its answer; "" = before
+the first one. Raises `BridgeError`."""

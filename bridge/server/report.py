@@ -36,6 +36,7 @@ class Report:
     first: float | None = None
     usage: UsageReported | None = None
     retries: int = 0
+    joined: list[int] = field(default_factory=list)
     trace_id: str = ""
     metrics: Metrics | None = None
     streaming: bool = False
@@ -50,7 +51,7 @@ class Report:
     def of(self, run: Run) -> None:
         """What the run itself knows of its end."""
         self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, run.usage, run.retries
-        self.back, self.tried = run.backend.name, run.tried
+        self.back, self.tried, self.joined = run.backend.name, run.tried, run.joined
         self.ended(run.reason, run.failure)
         if self.metrics is not None:
             self.metrics.run(self.route, self.front, run)
@@ -85,6 +86,8 @@ class Report:
             facts["tried"] = ",".join(self.tried)
         if self.retries:
             facts["retries"] = self.retries
+        if self.joined:
+            facts["joined"] = ",".join(map(str, self.joined))
         if self.trace_id:
             facts["trace_id"] = self.trace_id
         if self.lost:

@@ -86,7 +86,9 @@ class QueuedCall:
                     return answer
                 failure = self._backend.refusal(answer)
                 asked = asked_pause(failure)
-                again = answer.status in _BUSY and (asked or 0.0) <= _ASK_AGAIN[-1]
+                # Where the configuration says how calls are repeated, only it does.
+                alone = self._backend.retry.attempts == 1
+                again = alone and answer.status in _BUSY and (asked or 0.0) <= _ASK_AGAIN[-1]
             except BackendError as error:
                 # Where nobody listens, nobody will in a moment; but who was late may have queued the run.
                 failure, again = error.failure, error.code is ErrorCode.BACKEND_TIMEOUT

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.codec.session import CallerSession, ClientTools
-from bridge.errors import Failure
+from bridge.errors import ErrorCode, Failure
 from bridge.model import Request, ToolResult
 from bridge.transports.channels import Metadata
 from bridge.transports.client_tools import Desk
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from bridge.transports.grpc import GrpcBackend
 
 log = logging.getLogger("bridge.grpc")
+
+_LARGE = re.compile(r"Received message larger than max \((\d+) vs\. (\d+)\)")
+"""What grpc says on both sides of a call; only the size tells whose message it was."""
 
 
 def results_in(request: Request) -> dict[str, ToolResult]:
@@ -59,6 +63,7 @@ class Session:
         """Where the client's tools are."""
         self._backend = backend
         self._call: Duplex | None = None
+        self._sizes: set[int] = set()
 
     @property
     def usable(self) -> bool:
@@ -76,13 +81,21 @@ class Session:
     def ended(self) -> Failure | None:
         """What the peer's own status means, when the call ended with one."""
         status = self._call.status if self._call is not None else None
-        return self._backend.failure_of(*status) if status is not None else None
+        if status is None:
+            return None
+        large = _LARGE.search(status[1] or "")
+        if large is not None and int(large[1]) not in self._sizes:
+            # Not ours, so that the client can do nothing about it.
+            told = f"The backend sent a message of {large[1]} bytes; the limit is {large[2]} (max_message)."
+            return Failure(ErrorCode.BACKEND_PROTOCOL, told)
+        return self._backend.failure_of(*status)
 
     async def send(self, messages: list[bytes]) -> None:
         """Sends these; the first ones open the call. A call that is over already is noticed where it is read."""
         if self._call is None:
             call = self._backend.channel.stream_stream(self.machine.path)
             self._call = Duplex(call(metadata=self._metadata))
+        self._sizes.update(map(len, messages))
         await self._call.send(messages)
 
     async def offer(self, tools: ClientTools | None) -> None:

@@ -187,7 +187,7 @@ async def _(exchange: Exchange, said: Said) -> None:
     await exchange.left()
 
 
-@fault("no end of the run", begun=True, timeouts={"total": "200ms"})
+@fault("no end of the run", begun=True, timeouts={"total": "600ms"})
 async def _(exchange: Exchange, said: Said) -> None:
     await _begin(exchange, said)
     with suppress(ConnectionError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from tempfile import gettempdir
 from typing import Any
@@ -13,10 +15,10 @@ import orjson
 from bridge.codec import registry
 from bridge.errors import Failure
 from tests.faults.faults import Fault, Said
-from tests.faults.wire import SPEAKING, ask, read
+from tests.faults.wire import SPEAKING, Read, ask, read
 from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
 
-_SOON = 1.0
+SOON = 1.0
 """Seconds within which a backend must learn that nobody waits any more."""
 
 
@@ -44,8 +46,20 @@ def setup(front: str, back: str, url: str, **section: Any) -> dict[str, Any]:
 
 
 async def outcome(fault: Fault, front: str) -> Outcome:
-    back = back_of(front)
-    heard = asyncio.Event()
+    """A client of this front over HTTP."""
+    back, heard = back_of(front), asyncio.Event()
+    async with (
+        broken(fault, back, heard) as backend,
+        serving(setup(front, back, backend.url, **fault.section)) as base,
+    ):
+        seen = read(registry.get(front), await ask(base, registry.get(front), "/it", heard=heard))
+        told = await backend_saw(backend, fault, back)
+    return outcome_of(seen, told, begun=fault.begun)
+
+
+@asynccontextmanager
+async def broken(fault: Fault, back: str, heard: asyncio.Event) -> AsyncIterator[FakeBackend]:
+    """The backend that does this; `heard` is set when the client has the first words."""
 
     async def script(exchange: Exchange) -> None:
         if back == "agent-runs" and exchange.seen.method == "POST":
@@ -57,12 +71,13 @@ async def outcome(fault: Fault, front: str) -> Outcome:
 
     async with fake_backend() as backend:
         backend.plays(script)
-        async with serving(setup(front, back, backend.url, **fault.section)) as base:
-            saw = await ask(base, registry.get(front), "/it", heard=heard)
-            seen = read(registry.get(front), saw)
-            told = await _backend_saw(backend, fault, back)
-    got = "all" if seen.text == ("Hello " if fault.begun else "") else f"{seen.text!r}"
-    return Outcome(seen.verdict, told, got if fault.begun else "-", seen.failure)
+        yield backend
+
+
+def outcome_of(seen: Read, told: str, *, begun: bool) -> Outcome:
+    """`begun`: the backend's first words must arrive, and nothing else may."""
+    got = "all" if seen.text == ("Hello " if begun else "") else f"{seen.text!r}"
+    return Outcome(seen.verdict, told, got if begun else "-", seen.failure)
 
 
 async def queued(exchange: Exchange) -> None:
@@ -75,26 +90,31 @@ async def queued(exchange: Exchange) -> None:
         await exchange.answer(202, b'{"threadId":"t","runId":"r","accepted":true}')
 
 
-async def _backend_saw(backend: FakeBackend, fault: Fault, back: str) -> str:
+async def backend_saw(backend: FakeBackend, fault: Fault, back: str) -> str:
     """How often the run was asked for, and that it was let go in time while the bridge still serves.
 
     Runs that a backend queues are cancelled by a request of its own, and their streams read on to their last words.
     """
     if back == "agent-runs":
         runs = [seen for seen in backend.seen if seen.path.endswith("/runs")]
-        async with asyncio.timeout(_SOON):
+        async with asyncio.timeout(SOON):
             while not any("/cancel?" in seen.path for seen in backend.seen):
                 await asyncio.sleep(0.01)
     else:
         runs = backend.seen
         for seen in () if fault.complete else runs:
-            await asyncio.wait_for(seen.gone.wait(), _SOON)
+            await asyncio.wait_for(seen.gone.wait(), SOON)
     return f"{len(runs)} request" + "s" * (len(runs) != 1)
 
 
-def row_of(outcomes: dict[str, Outcome]) -> dict[str, str]:
-    """A row of the table, from the outcomes of all fronts."""
+def row_of(outcomes: dict[str, Outcome], saw: str, got: str) -> dict[str, str]:
+    """A row of a table, from the outcomes of all fronts; `saw` and `got` are its last columns."""
     verdicts = {front: outcome.verdict for front, outcome in outcomes.items()}
-    (backend,) = {outcome.backend for outcome in outcomes.values()}
-    (arrived,) = {outcome.arrived for outcome in outcomes.values()}
-    return {**verdicts, "backend saw": backend, "of what it had said, the client got": arrived}
+    backend, arrived = (_same(outcomes, what) for what in ("backend", "arrived"))
+    return {**verdicts, saw: backend, got: arrived}
+
+
+def _same(outcomes: dict[str, Outcome], what: str) -> str:
+    found = {front: getattr(outcome, what) for front, outcome in outcomes.items()}
+    assert len(set(found.values())) == 1, found
+    return next(iter(found.values()))

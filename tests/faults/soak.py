@@ -26,6 +26,8 @@ from tests.faults.wire import LIMIT, SPEAKING, ask, asking, connect, exchange, r
 from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
 
 _CLIENTS = 24
+_SIPS = 50
+"""Small reads of a slow reader, who then takes the rest: on a busy machine all of it would take him minutes."""
 _BROKEN = [fault for fault in FAULTS if not fault.section]
 _OPTIONS = {"agent-runs": {"connection_limit": 1_000}}
 _BAD = (b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"messages": 7}', b"[" * 5_000)
@@ -163,8 +165,10 @@ async def _rude(world: _World, request: bytes, kind: str, chance: random.Random)
             return
         with suppress(ConnectionError):
             async with asyncio.timeout(LIMIT):
-                while await reader.read(64):
+                for _ in range(_SIPS):
+                    await reader.read(64)
                     await asyncio.sleep(0.001)
+                await reader.read()
     finally:
         (writer.transport.abort if chance.random() < 0.5 else writer.close)()
 

@@ -12,6 +12,9 @@ import orjson
 import pytest
 
 from bridge.config import parse
+from bridge.errors import BridgeError, ErrorCode
+from bridge.pipeline.memory import Memory
+from bridge.stores import open_history
 from tests.pairs.agents import AGENTS, Ask, Say, Step
 from tests.pairs.clients import TOOL, agentscope_client, openai_client, routes
 from tests.pairs.people import PEOPLE
@@ -342,3 +345,29 @@ async def test_an_edited_talk_answers_no_question(tmp_path: Path) -> None:
             assert (await person.say("yes")).text == "Another matter"
             assert agent.heard[-1].resume is None
             assert agent.heard[-1].last == ("user", "yes")
+
+
+async def test_old_conversations_are_forgotten_soon_after_a_start_and_each_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = open_history(f"sqlite:///{tmp_path}/talks.db")
+    pruned, pauses = asyncio.Queue[float](), list[float]()
+    sleep = asyncio.sleep
+
+    async def prune(older_than: float) -> int:
+        pruned.put_nowait(older_than)
+        if pruned.qsize() == 1:
+            raise BridgeError("not now", code=ErrorCode.STORE_UNAVAILABLE)
+        return 0
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(history, "prune", prune)
+    monkeypatch.setattr("bridge.pipeline.memory.asyncio.sleep", noted)
+    memory = Memory(history)
+    memory.start(600.0)
+    assert [await pruned.get() for _ in range(3)] == [600.0] * 3
+    await memory.close()
+    assert pauses[:3] == [60.0, 3600.0, 3600.0]

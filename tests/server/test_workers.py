@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from adapters.aip import Agent
-from tests.docs.helpers import COMMAND, Server, environment, serve, server
+from tests.docs.helpers import COMMAND, Server, environment, listeners, serve, server
 from tests.server.harness import Exchange, FakeBackend, Reply, fake_backend, free_port, post
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
@@ -124,8 +124,18 @@ async def test_workers_that_die_as_they_start_end_the_server(tmp_path: Path) -> 
     assert done.stderr.endswith(b"a worker dies as soon as it starts; the server gives up\n")
 
 
+def _told(served: Server) -> None:
+    served.process.send_signal(signal.SIGTERM)
+
+
+def _control_c(served: Server) -> None:
+    """As a terminal says it: to every process of its group."""
+    os.killpg(served.process.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize("tell", [_told, _control_c])
 @pytest.mark.parametrize("signals", [1, 2])
-async def test_a_stop_drains_all_workers(tmp_path: Path, signals: int) -> None:
+async def test_a_stop_drains_all_workers(tmp_path: Path, signals: int, tell: Callable[[Server], None]) -> None:
     async with fake_backend("openai-chat") as backend:
         held = Held(backend)
         config = written(tmp_path / "it.yaml", backend.url, "one", drain="60s")
@@ -134,7 +144,7 @@ async def test_a_stop_drains_all_workers(tmp_path: Path, signals: int) -> None:
             for _ in streams:
                 await held.begun.get()
             for _ in range(signals):
-                served.process.send_signal(signal.SIGTERM)
+                tell(served)
                 await until(lambda: served.err.count("stopping; ") >= 1, lambda: served.err)
             if signals == 1:
                 held.release.set()
@@ -142,6 +152,20 @@ async def test_a_stop_drains_all_workers(tmp_path: Path, signals: int) -> None:
             assert await asyncio.to_thread(served.process.wait, 20) == 0
             end = b"data: [DONE]\n\n" if signals == 1 else b"The server is stopping"
             assert all(end in body for body in bodies)
+
+
+async def test_workers_share_the_limits_of_the_server(tmp_path: Path) -> None:
+    async with fake_backend("openai-chat") as backend:
+        held = Held(backend)
+        config = written(tmp_path / "it.yaml", backend.url, "one", limits={"concurrent": 3, "queue": 0})
+        with serve(tmp_path, config, "--workers", "2", ready=None) as served:
+            await until(lambda: listeners(served.port) == 2, lambda: served.err)
+            asking = [asyncio.create_task(ask(served, stream=True)) for _ in range(40)]
+            refused = asyncio.as_completed(asking, timeout=30)
+            assert [(await next(refused)).status for _ in range(37)] == [503] * 37
+            held.release.set()
+            replies = await asyncio.gather(*asking)
+        assert sorted(reply.status for reply in replies) == [200] * 3 + [503] * 37
 
 
 # ---------------------------------------------------------------------- another configuration

@@ -44,7 +44,7 @@ class Section(BaseModel):
 class Places(Section):
     """How much is served at the same time; there is a queue in front."""
 
-    concurrent: Positive = Field(description="requests served at the same time by one process")
+    concurrent: Positive = Field(description="requests served at the same time, by all workers together")
     queue: Whole = Field(default=100, description="requests that wait for their turn; more are refused")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
@@ -51,6 +51,12 @@ class Route(Section):
     limits: Annotated[Places | None, OrOff] = Field(
         default=None, description="how much this route serves at the same time", json_schema_extra=or_off_word
     )
+    mid_stream_fallback: Annotated[Literal["repeat", "continue"] | None, OrOff] = Field(
+        default=None,
+        description="what the next backend of a list is asked for when one breaks in the middle of its text: the same "
+        "once more, whose beginning must be what the client has, or to go on behind that; off = the break is an error",
+        json_schema_extra=or_off_word,
+    )
     options: FreeOptions = Field(
         default_factory=Options, validate_default=True, description="what only this dialect knows"
     )
@@ -81,6 +87,18 @@ class Route(Section):
         for key in ("passthrough", "durable"):
             if grpc and getattr(self, key):
                 raise at((key,), wrong(f"a route of {self.dialect} has none; its sessions are its own"))
+        return self
+
+    @model_validator(mode="after")
+    def _mid_stream(self) -> Self:
+        if self.mid_stream_fallback is None:
+            return self
+        key = ("mid_stream_fallback",)
+        if all(len(names_in(group)) == 1 for group in self.groups):
+            raise at(key, wrong("there is nobody else to ask; list several backends"))
+        if self.passthrough or self.tools is not None:
+            other = "passthrough" if self.passthrough else "tools"
+            raise at(key, wrong(f"does not go with {other}: only words that are translated can be gone on with"))
         return self
 
     @property

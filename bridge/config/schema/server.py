@@ -51,14 +51,16 @@ def _off_is_empty(value: Any) -> Any:
 
 
 class PerKey(Section):
-    concurrent: Positive | None = Field(default=None, description="requests of one key at the same time in one process")
+    concurrent: Positive | None = Field(
+        default=None, description="requests of one key at the same time, in each worker"
+    )
     requests_per_minute: Positive | None = Field(
         default=None, description="requests of one key in a minute; of all processes where stores.runs is Redis"
     )
 
 
 class Limits(Section):
-    concurrent: Positive = Field(default=1000, description="requests served at the same time by one process")
+    concurrent: Positive = Field(default=1000, description="requests served at the same time, by all workers together")
     queue: Whole = Field(default=100, description="requests that wait for their turn; more are refused")
     per_key: Annotated[PerKey | None, OrOff] = Field(
         default=None, description="limits for each key or user of auth", json_schema_extra=or_off_word

@@ -184,3 +184,59 @@ def test_options_that_are_none(tmp_path: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(routes("http://127.0.0.1:1", tmp_path, **wrong))
     assert f"backends.it.options.{next(iter(wrong))}" in caught.value.message
+
+
+@pytest.mark.parametrize("forwards", [True, False])
+async def test_readers_may_be_themselves_at_the_api(forwards: bool, tmp_path: Path) -> None:
+    """With one key all readers of a bridge are one user there, with one user's places; their own keys may go on."""
+    begun, release = asyncio.Queue[None](), asyncio.Event()
+
+    async def waits_for_all(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(CHUNK % b"A word")
+        begun.put_nowait(None)
+        await release.wait()
+        await exchange.send(b"data: [DONE]\n\n")
+        await exchange.end()
+
+    async with fake_backend() as model, served(tmp_path, llm(model), connection_limit=1) as behind:
+        model.plays(waits_for_all)
+        config = {**routes(behind + BASE, tmp_path, reconnect=[]), "server": {"auth": {"keys": [
+            {"name": name, "key": f"{name}-token"} for name in ("alice", "bob")
+        ]}}}  # fmt: skip
+        config["backends"]["it"] |= (
+            {"api_key": "", "forward_headers": ["authorization"]} if forwards else {"api_key": "alice-token"}
+        )
+        async with serving(config) as base:
+            ask_as = [
+                asyncio.create_task(post(base + endpoint("openai-chat"), BODY, authorization=f"Bearer {name}-token"))
+                for name in ("alice", "bob")
+            ]
+            if forwards:
+                for _ in ask_as:
+                    await begun.get()
+            else:
+                # The one that has no place is given up, while the other one still reads.
+                done, _ = await asyncio.wait(ask_as, return_when=asyncio.FIRST_COMPLETED)
+                assert [task.result().status for task in done] == [502]
+            release.set()
+            replies = await asyncio.gather(*ask_as)
+    assert sorted(reply.status for reply in replies) == [200, 200 if forwards else 502]
+
+
+@pytest.mark.parametrize("attempts", [2, 3])
+async def test_where_retry_is_configured_nothing_else_repeats(attempts: int, tmp_path: Path) -> None:
+    async with upstream() as server:
+        asked = 0
+
+        async def busy(exchange: Exchange) -> None:
+            nonlocal asked
+            asked += 1
+            await exchange.answer(503, b"{}", retry_after="0")
+
+        server.starts = [busy]
+        config = routes(server.url, tmp_path)
+        config["backends"]["it"]["retry"] = {"attempts": attempts, "backoff": "1ms"}
+        async with serving(config) as base:
+            assert (await post(base + endpoint("openai-chat"), BODY)).status == 503
+    assert asked == attempts

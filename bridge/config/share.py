@@ -1,0 +1,33 @@
+"""What one of several workers may serve of the limits that are meant for all of them."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from bridge.config.schema import Config, Places
+from bridge.config.schema.server import Limits
+
+_Any = TypeVar("_Any", Limits, Places)
+
+
+def share_of(config: Config, number: int) -> Config:
+    """The configuration as worker `number`, counted from 1, obeys it: its part of the places at the server and routes.
+
+    What does not divide goes to the first workers. Each has at least one place, or it could serve nobody.
+    """
+    workers = config.server.workers
+    server = config.server.model_copy(update={"limits": _part(config.server.limits, workers, number)})
+    routes = tuple(
+        route if route.limits is None else route.model_copy(update={"limits": _part(route.limits, workers, number)})
+        for route in config.routes
+    )
+    return config.model_copy(update={"server": server, "routes": routes})
+
+
+def _part(places: _Any, workers: int, number: int) -> _Any:
+    more = {"concurrent": max(1, _of(places.concurrent, workers, number)), "queue": _of(places.queue, workers, number)}
+    return places.model_copy(update=more)
+
+
+def _of(whole: int, workers: int, number: int) -> int:
+    return whole // workers + (number <= whole % workers)
