@@ -27,9 +27,9 @@ backend's dialect ({recorded} answers in all), and come out as it says here. `py
 
 - Only what the sending side can say is listed: a backend without reasoning loses none.
 - *exact*: it arrives with the same meaning. Ids, message borders and the cutting of streams are a wire's own.
-- *as text*: its words arrive, its meaning does not. *dropped*: left out, and named in `X-Bridge-Lost`, in the log line
-  and on the error output of `translate`. *refused*: the request is answered by an error before the backend is called,
-  the end of an answer is told as an error.
+- *as text*: its words arrive, its meaning does not. *dropped*: left out. Both are named in `X-Bridge-Lost`, in the log
+  line and on the error output of `translate`, as text of requests only where more than the form is lost. *refused*: the
+  request is answered by an error before the backend is called, the end of an answer is told as an error.
 - A feature that is carried in part stands here with what of it is not.
 - `context` of a request becomes a system message where the backend has no field for it.
 - What an option changes is named with the reason. `extras` are fields that only one dialect knows: they reach a
