@@ -12,7 +12,7 @@ import pytest
 from adapters.aip import dialect
 from bridge.codec import Context, WireRequest
 from bridge.framing import messages
-from bridge.model import Answer, Media, MediaKind, Text, fold, verify
+from bridge.model import Answer, Media, MediaKind, RunFinished, Text, fold, verify
 from bridge.testing.wires import decode
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "aip"
@@ -47,6 +47,14 @@ def test_an_answer_that_was_recorded(name: str, text: str | None) -> None:
     held = [m for m in map(_message, said) if m.get("session_status") == "HOLD_RESPONSE"] or [_message(said[-1])]
     expected = "".join(item.get("text", "") for m in held for item in m["content"])
     assert answer.text == (expected if text is None else text)
+
+
+@pytest.mark.parametrize("name", ["session_single_turn", "session_pipelined_stop", "session_closed_by_agent"])
+def test_the_last_message_of_a_session_ends_the_run(name: str) -> None:
+    """Nobody waits for the peer to close its side: that may take as long as it likes."""
+    decoder = dialect.decoder(Context("r", options=dialect.back_options()))
+    assert isinstance(decoder.feed(frames(name, "s2c"))[-1], RunFinished)
+    assert decoder.close() == []
 
 
 def _message(raw: bytes) -> dict[str, Any]:
