@@ -10,9 +10,21 @@ from typing import Any
 import pytest
 
 from adapters.aip import dialect
-from bridge.codec import Context, WireRequest
+from bridge.codec import Context, WireRequest, WireResponse
 from bridge.framing import messages
-from bridge.model import Answer, Media, MediaKind, RunFinished, Text, fold, verify
+from bridge.model import (
+    Answer,
+    Builder,
+    FinishReason,
+    Media,
+    MediaKind,
+    PartKind,
+    RunFinished,
+    Text,
+    UsageReported,
+    fold,
+    verify,
+)
 from bridge.testing.wires import decode
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "aip"
@@ -55,6 +67,27 @@ def test_the_last_message_of_a_session_ends_the_run(name: str) -> None:
     decoder = dialect.decoder(Context("r", options=dialect.back_options()))
     assert isinstance(decoder.feed(frames(name, "s2c"))[-1], RunFinished)
     assert decoder.close() == []
+
+
+def test_what_the_wire_has_no_field_for_comes_from_a_peer_of_ours() -> None:
+    builder = Builder("r", "t", 0.0, lambda prefix: f"{prefix}-1")
+    builder.flow(0, PartKind.TEXT, "Hello")
+    builder.usage(UsageReported(12, 34, cached=5))
+    builder.finish(FinishReason.STOP)
+    builder.end()
+    encoder = dialect.encoder(Context("r", options=dialect.front_options(extras="embedded")))
+    answer = answer_of([*encoder.encode(builder.take()), *encoder.close()])
+    assert answer.text == "Hello"
+    assert answer.usage == UsageReported(12, 34, cached=5)
+
+
+@pytest.mark.parametrize("said", ["application/grpc+proto", "application/grpc", "text/html", ""])
+def test_an_answer_in_one_piece_is_one_message(said: str) -> None:
+    (whole,) = frames("session_closed_by_agent", "s2c")
+    wire = WireResponse(200, {"content-type": said}, whole)
+    answer = fold(verify(dialect.parse_response(wire, Context("r", options=dialect.back_options()))))
+    told = "".join(item["text"] for item in _message(whole)["content"])
+    assert (answer.failure is None, answer.text) == ((True, told) if "grpc" in said else (False, ""))
 
 
 def _message(raw: bytes) -> dict[str, Any]:
