@@ -147,6 +147,7 @@ def test_dialects_as_json_gives_the_reasons() -> None:
     assert cards["openai-chat"]["answers"]["state"]["fate"] == "dropped"
     assert cards["openai-chat"]["answers"]["state"]["reason"]
     assert cards["agentscope"]["history"] == "delta"
+    assert [name for name, card in cards.items() if card["inline_media_only"]] == ["aip"]
 
 
 def test_schema_is_a_json_schema_of_the_configuration() -> None:
