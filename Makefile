@@ -48,9 +48,10 @@ OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy langchain pydant
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
 	$(BIN)/dialect-bridge serve $(CONFIG)
 
-# A file's tests stay together: what they share (servers of databases, real agents) is started once.
+# A file's tests stay together: what they share (servers of databases, real agents) is started once. In the order of
+# their names the many short files of tests/unit come last; by their count of tests the long ones with few would.
 test: $(VENV)/.dev $(OTHERS)  ## all tests, as many at once as there are cores
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 interop: $(VENV)/.dev $(OTHERS)  ## those with the real software of the protocols
 	$(BIN)/python -m pytest -m interop $(ARGS)

@@ -1,4 +1,4 @@
-"""What every test shares: how long generated tests look for a counterexample.
+"""What every test shares: how long generated tests look for a counterexample, and the sum of what pairs proved.
 
 `HYPOTHESIS_PROFILE=long` searches much longer. In CI (the variable `CI` is set) the same examples come every time, so
 that a red build is red again; at a desk they differ from run to run.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.pairs.tally import tally
 
 # Slow machines make slow examples; how long one takes says nothing about the code under test.
 _QUIET = (HealthCheck.too_slow,)
@@ -18,3 +21,9 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.register_profile("long", settings.get_profile("default"), max_examples=3000)
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [r for kind in ("passed", "failed", "error") for r in terminalreporter.stats.get(kind, ())]
+    if line := tally(reports):
+        terminalreporter.write_sep("=", f"pairs: {line}")

@@ -105,6 +105,8 @@ class Encoder:
             if self._spoken:
                 self._lost.add(Feature.PART_BORDERS)
             self._spoken = True
+        elif event.kind is PartKind.REFUSAL:
+            self._lost.add(Feature.REFUSAL, "told as text")
         if event.kind is not PartKind.TOOL_CALL:
             return
         if event.origin is not Origin.FUNCTION:

@@ -142,7 +142,7 @@ def encode_request(request: Request, context: Context) -> WireRequest:
     agui = base()
     refuse(request)
     extras = {name: fields for name, fields in (request.extras or {}).items() if name != NAME}
-    plain = replace(request, resume=[], stream=True, extras=extras or None)
+    plain = replace(request, resume=[], extras=extras or None)
     wire = agui.encode_request(plain, replace(context, options=agui.back_options()))
     body = wire.body
     if request.resume:

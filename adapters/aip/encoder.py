@@ -114,7 +114,7 @@ class Encoder:
             if event.origin is not Origin.FUNCTION:
                 self._lost.add(Feature.TOOL_ORIGIN)
         elif event.kind is PartKind.REFUSAL:
-            self._lost.add(Feature.REFUSAL)
+            self._lost.add(Feature.REFUSAL, "told as text")
 
     def _think(self, event: ev.ReasoningDelta) -> None:
         self._thoughts[event.part_id].append(event.text)

@@ -64,6 +64,7 @@ def _card_json(card: Card) -> dict[str, Any]:
         "keeps_history": card.keeps_history,
         "wants_whole": card.wants_whole,
         "runs_tools": str(card.runs_tools),
+        "inline_media_only": card.inline_media_only,
     }
 
 

@@ -29,6 +29,11 @@ def names() -> list[str]:
     return sorted({e.name for e in entry_points(group=GROUP)} | set(_registered))
 
 
+def known(name: str) -> bool:
+    """Whether there is a dialect `name`. Loads none, and reads what is installed only for one that nobody used yet."""
+    return name in _registered or bool(entry_points(group=GROUP, name=name))
+
+
 def over_http() -> list[str]:
     """The names of those that are mounted at a path; loads all of them."""
     return [name for name in names() if not get(name).over_grpc]

@@ -71,7 +71,7 @@ def back_options(dialect: str) -> type[Options]:
 
 
 def _registered(name: str) -> str:
-    if name not in registry.names():
+    if not registry.known(name):
         raise unknown("dialect", registry.names())
     try:
         registry.get(name)
@@ -87,7 +87,7 @@ def _registered(name: str) -> str:
 def _backend_dialect(name: str) -> str:
     if name in BUILT_IN:
         return name
-    if name not in registry.names():
+    if not registry.known(name):
         raise unknown("dialect", sorted([*registry.names(), *BUILT_IN]))
     return _registered(name)
 

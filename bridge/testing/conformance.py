@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from bridge import framing
 from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, outline, project
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
-from bridge.library.reading import dialect_of
+from bridge.library.reading import Reading, dialect_of
 from bridge.model import FinishReason, Heartbeat, PartKind, RunFailed, RunFinished, ToolMode, fold, verify
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import comparable, context, decode, encode
@@ -44,7 +44,7 @@ class DialectConformance:
 
     What is written is read again as the card says; the same events give the same bytes, however they are cut; every
     prefix of a stream ends well; no bytes raise; requests are sent, or refused with their place; every failure has a
-    response and a place in the stream.
+    response and a place in the stream; an answer in one piece says what the stream says.
     """
 
     dialects: ClassVar[Sequence[str | Dialect]] = ()
@@ -82,6 +82,26 @@ class DialectConformance:
         frames = [f for event in events for f in encoder.encode([event])]
         assert framing.of(dialect.framing).join([*frames, *encoder.close()]) == whole
         assert decode(dialect, data.draw(splits(whole))) == decode(dialect, [whole])
+
+    @quick
+    @given(data=st.data())
+    def test_an_answer_in_one_piece_says_what_the_stream_says(self, dialect: Dialect, data: st.DataObject) -> None:
+        if type(dialect).assemble is Dialect.assemble:
+            return
+        events = data.draw(answers(interrupts=False, raw=False, choices=False, data=False, media=()))
+        whole, answer = dialect.assemble(events, context(dialect.front_options())), fold(events)
+        if answer.failure is not None:
+            assert whole.status == dialect.encode_error(answer.failure).status >= 400
+            return
+        if dialect.card.answer(Feature.FINISH_CANCELED) is Fate.REFUSE and answer.reason is FinishReason.CANCELED:
+            return
+        assert whole.status == 200
+        reading = Reading(dialect, context(dialect.back_options()), whole.headers)
+        came = fold(verify(reading.feed(whole.body) + reading.close()))
+        assert came.failure is None
+        streamed = fold(decode(dialect, [encode(dialect, events)]))
+        assert (came.text, came.reason) == (streamed.text, streamed.reason)
+        assert [(c.call_id, c.name) for c in came.calls] == [(c.call_id, c.name) for c in streamed.calls]
 
     @quick
     @given(data=st.data())

@@ -13,6 +13,7 @@ from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Dialect, Entry, Fate
 from bridge.model import HistoryMode
 from bridge.testing.witnesses import sayable_answers, sayable_requests
 from tests.docs.tables import dialects
+from tests.recorded import answers
 
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 
@@ -21,13 +22,14 @@ HEAD = """\
 
 For each frontend and each backend that it may have: what arrives as it was, and what becomes of the rest. `make
 fidelity` prints this page from the cards of the dialects (`dialect-bridge dialects`), and the tests of every pair hold
-it: each feature is sent through each pair, and comes out as it says here.
+it: through each of the {pairs} pairs go each feature, generated answers and requests, and what was recorded of the
+backend's dialect ({recorded} answers in all), and come out as it says here. `pytest tests/pairs` ends with the count.
 
 - Only what the sending side can say is listed: a backend without reasoning loses none.
 - *exact*: it arrives with the same meaning. Ids, message borders and the cutting of streams are a wire's own.
-- *as text*: its words arrive, its meaning does not. *dropped*: left out, and named in `X-Bridge-Lost`, in the log line
-  and on the error output of `translate`. *refused*: the request is answered by an error before the backend is called,
-  the end of an answer is told as an error.
+- *as text*: its words arrive, its meaning does not. *dropped*: left out. Both are named in `X-Bridge-Lost`, in the log
+  line and on the error output of `translate`, as text of requests only where more than the form is lost. *refused*: the
+  request is answered by an error before the backend is called, the end of an answer is told as an error.
 - A feature that is carried in part stands here with what of it is not.
 - `context` of a request becomes a system message where the backend has no field for it.
 - What an option changes is named with the reason. `extras` are fields that only one dialect knows: they reach a
@@ -41,7 +43,8 @@ def page() -> str:
     """The whole page."""
     fronts = [registry.get(name) for name in dialects()]
     sections = [section for front in fronts for section in _frontend(front, fronts)]
-    return "\n\n".join([HEAD + "\n" + _overview(fronts, fronts), *sections]) + "\n"
+    head = HEAD.format(pairs=len(fronts) ** 2, recorded=sum(len(answers(front.name)) for front in fronts))
+    return "\n\n".join([head + "\n" + _overview(fronts, fronts), *sections]) + "\n"
 
 
 def _overview(fronts: list[Dialect], backs: list[Dialect]) -> str:
@@ -118,6 +121,8 @@ def _manners(front: Dialect, back: Dialect) -> Iterator[str]:
         yield "Both sides agree on who remembers the talk."
     if front.card.client_runs_calls and back.card.runs_tools is not RunsTools.NEVER:
         yield "Calls of tools that the backend ran itself are withheld, since the client would run them again."
+    if front.card.inline_media_only and sayable_answers(back) & {Feature.IMAGE, Feature.AUDIO, Feature.FILE}:
+        yield "Media of answers arrive as they are when they are sent as bytes, and as links in the text otherwise."
     if back.card.tool_names is not None:
         yield f"The backend's tools are named `{back.card.tool_names}`: other names are changed and changed back."
 

@@ -68,10 +68,10 @@ def environment(**more: str) -> dict[str, str]:
 def run(
     *command: str, input: str | bytes = b"", cwd: Path = ROOT, **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """A command that ends by itself."""
+    """A command that ends by itself, on a busy machine in its time."""
     data = input.encode() if isinstance(input, str) else input
     return subprocess.run(
-        command, input=data, capture_output=True, cwd=cwd, env=environment(**variables), timeout=30, check=False
+        command, input=data, capture_output=True, cwd=cwd, env=environment(**variables), timeout=100, check=False
     )
 
 

@@ -147,6 +147,7 @@ def test_dialects_as_json_gives_the_reasons() -> None:
     assert cards["openai-chat"]["answers"]["state"]["fate"] == "dropped"
     assert cards["openai-chat"]["answers"]["state"]["reason"]
     assert cards["agentscope"]["history"] == "delta"
+    assert [name for name, card in cards.items() if card["inline_media_only"]] == ["aip"]
 
 
 def test_schema_is_a_json_schema_of_the_configuration() -> None:
@@ -352,18 +353,12 @@ def test_two_workers_answer_and_stop_together(tmp_path: Path) -> None:
         _both_listen(served)
         for _ in range(8):
             assert _hello(served.url).endswith(b"data: [DONE]\n\n")
-        served.stop()
+        assert served.stop() == 0
         assert listeners(served.port) == 0
         assert served.out.count("curl -N") == 6, "the routes are announced once"
         assert served.err.count(" INFO run ") == 8
         assert served.err.count(" INFO stopping; ") == 2
         assert "Traceback" not in served.err
-
-
-def test_the_exit_code_of_two_workers_after_sigterm(tmp_path: Path) -> None:
-    with serve(tmp_path, "config.yaml", "--workers", "2") as served:
-        _both_listen(served)
-        assert served.stop() == 0
 
 
 def test_what_two_workers_print_works_at_once(tmp_path: Path) -> None:

@@ -182,6 +182,16 @@ def test_make_run_takes_another_configuration() -> None:
 # ------------------------------------------------------------------ the blocks
 
 
+# By what is in a block: what it shows.
+SHOWN = {
+    "OpenAI(": "You said: Hello Write help to see what else I can show.",
+    "import translate": '"text":"Hello"',
+    "Translator(": "lost: []",
+    "register_to_gateway(": "HELLO",
+    "complete(question)": "Six times seven is forty-two. The answer is 42. UsageReported(input=12, output=34",
+}
+
+
 def _elsewhere(text: str) -> str:
     """At free ports instead of the ones that AIP's own examples use."""
     return re.sub(r"127\.0\.0\.1:5005\d", lambda _: f"127.0.0.1:{free_port()}", text)
@@ -200,21 +210,13 @@ def test_a_python_block_runs(block: Block, demo: Server, tmp_path: Path) -> None
     script.write_text(_elsewhere(block.text.replace(USUAL, demo.url)), encoding="utf-8")
     done = run(sys.executable, "-W", "error", str(script))
     assert (done.returncode, done.stderr) == (0, b"")
+    for sign, told in SHOWN.items():
+        assert sign not in block.text or told in done.stdout.decode()
 
 
-def test_what_the_python_blocks_show(demo: Server, tmp_path: Path) -> None:
-    wanted = {
-        "OpenAI(": "You said: Hello Write help to see what else I can show.",
-        "import translate": '"text":"Hello"',
-        "Translator(": "lost: []",
-        "register_to_gateway(": "HELLO",
-        "complete(question)": "Six times seven is forty-two. The answer is 42. UsageReported(input=12, output=34",
-    }
-    for sign, told in wanted.items():
-        (found,) = [b for b in blocks("python") if sign in b.text]
-        script = tmp_path / "block.py"
-        script.write_text(_elsewhere(found.text.replace(USUAL, demo.url)), encoding="utf-8")
-        assert told in run(sys.executable, str(script)).stdout.decode(), sign
+def test_what_is_expected_of_python_blocks_is_of_one_each() -> None:
+    for sign in SHOWN:
+        assert len([b for b in blocks("python") if sign in b.text]) == 1, sign
 
 
 def test_agent_and_stage_stand_in_the_examples_word_for_word() -> None:

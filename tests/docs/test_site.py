@@ -32,9 +32,19 @@ REFERRED = {
 
 
 @cache
+def sources() -> griffe.ModulesCollection:
+    """Our packages, read once."""
+    loader = griffe.GriffeLoader(search_paths=[ROOT])
+    for package in dict.fromkeys(module.partition(".")[0] for module in PUBLIC):
+        loader.load(package)
+    loader.resolve_aliases()
+    return loader.modules_collection
+
+
+@cache
 def public_names(module: str) -> dict[str, griffe.Object]:
     """What the module's `__all__` names, as the reference sees it."""
-    loaded = griffe.load(module, search_paths=[ROOT], resolve_aliases=True)
+    loaded = sources()[module]
     assert loaded.exports, f"{module} has no __all__"
     members = {str(name): loaded[str(name)] for name in loaded.exports}
     return {name: m.final_target if isinstance(m, griffe.Alias) else m for name, m in members.items()}

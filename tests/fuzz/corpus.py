@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from bridge.codec import registry
 from bridge.errors import ErrorCode, Failure, Unsupported
 from bridge.testing.wires import context, encode
 from bridge.testing.witnesses import ANSWERS, REQUESTS, answer_of
+from tests.recorded import CAPTURES, body
 
-CAPTURES = Path(__file__).parents[1] / "captures"
 CRASHERS = Path(__file__).parent / "crashers"
 _LONGEST = 16 * 1024
 
@@ -19,22 +18,13 @@ _LONGEST = 16 * 1024
 @cache
 def seeds(dialect: str) -> list[bytes]:
     """Wires of this dialect, requests and answers alike, none of them long."""
-    recorded = [_body(path) for path in sorted((CAPTURES / dialect).glob("*.*")) if path.name != "index.json"]
+    recorded = [body(path) for path in sorted((CAPTURES / dialect).glob("*.*")) if path.name != "index.json"]
     return [data for data in [*recorded, *_written(dialect)] if 0 < len(data) <= _LONGEST]
 
 
 def crashers(target: object) -> list[bytes]:
     """Inputs that once broke a promise of this target."""
     return [path.read_bytes() for path in sorted(CRASHERS.glob(f"{target}.*"))]
-
-
-def _body(path: Path) -> bytes:
-    data = path.read_bytes()
-    if path.suffix != ".http":
-        return data
-    head, _, body = data.partition(b"\r\n\r\n")
-    chunked = b"transfer-encoding: chunked" in head.lower()
-    return re.sub(rb"(?:\A|\r\n)[0-9a-fA-F]+\r\n", b"", body) if chunked else body
 
 
 def _written(name: str) -> list[bytes]:

@@ -313,7 +313,7 @@ def test_the_route_table() -> None:
     backends = {"demo": {"dialect": "demo"}, "mine": {"dialect": "python", "target": "a:b"}}
     config = parse(mapping(backends=backends, routes=[{"dialect": "toy-agent", "path": "/a", "models": models}]))
     assert config.describe() == [
-        "POST   /a  toy-agent -> demo (demo), mine (python)",
+        "POST   /a       toy-agent -> demo (demo), mine (python)",
         "GET    /a/{id}  toy-agent -> demo (demo), mine (python)",
     ]
 

@@ -55,12 +55,14 @@ def test_register_and_unregister() -> None:
     registry.register(dialect)
     assert registry.get("inside") is dialect
     assert registry.names() == sorted([*before, "inside"])
+    assert registry.known("inside")
     registry.register(dialect, "another-name")
     assert registry.get("another-name") is dialect
     registry.unregister("inside")
     registry.unregister("another-name")
     registry.unregister("never-there")
     assert registry.names() == before
+    assert not registry.known("inside")
     with pytest.raises(ConfigError):
         registry.get("inside")
 
@@ -70,6 +72,7 @@ def test_a_third_partys_package_is_found_by_its_entry_point() -> None:
     import sys
 
     assert "outside" in registry.names()
+    assert registry.known("outside")
     assert "outside_package_for_tests" not in sys.modules, "listing loads nothing"
     dialect = registry.get("outside")
     assert dialect.name == "outside"
@@ -88,6 +91,7 @@ def test_an_entry_point_that_is_no_dialect_is_named() -> None:
 
 def test_without_the_package_it_is_unknown() -> None:
     assert "outside" not in registry.names()
+    assert not registry.known("outside")
 
 
 @pytest.mark.parametrize(("asked", "hint"), [("insde", "; did you mean 'inside'?"), ("xyzzy", ".")])

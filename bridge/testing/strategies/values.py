@@ -65,7 +65,7 @@ def texts(*, empty: bool = True, awkward: bool = True, max_size: int = 12) -> st
         return st.text("abc XYZ.", min_size=least, max_size=max_size)
     return st.one_of(
         st.sampled_from(SNIPPETS),
-        st.text(st.sampled_from("ab " + AWKWARD), min_size=least, max_size=max_size),
+        st.text("ab " + AWKWARD, min_size=least, max_size=max_size),
         st.text(st.characters(codec="utf-8"), min_size=least, max_size=max_size),
     )
 
@@ -73,7 +73,10 @@ def texts(*, empty: bool = True, awkward: bool = True, max_size: int = 12) -> st
 @cache
 def names() -> st.SearchStrategy[str]:
     """Names that every wire takes, for tools, steps, authors."""
-    return st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    rest = st.text(letters + "0123456789_", max_size=8)
+    # The same as a regular expression draws three times as slowly.
+    return st.builds(str.__add__, st.sampled_from(letters), rest)
 
 
 @cache

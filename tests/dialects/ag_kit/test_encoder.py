@@ -186,7 +186,7 @@ def test_refusals_media_and_data_are_text() -> None:
     assert out == [text("No. "), text("![a](https://x.example/a.png)"), text("[file: f1]"), text('{"a":1}')]
     ctx = context(options=FrontOptions(media="drop"))
     assert payloads(encode(events, ctx)) == [text("No. ")]
-    assert ctx.lost.names == ["image", "file", "data"]
+    assert ctx.lost.names == ["refusal", "image", "file", "data"]
 
 
 def test_reasoning_is_dropped_or_marked() -> None:

@@ -21,6 +21,7 @@ from bridge.model import (
     PartStarted,
     Raw,
     Reasoning,
+    RunStarted,
     StepEnded,
     StepStarted,
     Text,
@@ -328,6 +329,20 @@ def test_interrupts_of_ag_kit() -> None:
     assert answer.interrupts == [Interrupted("int_run1", None, {"ask": "Sure?"})]
     assert answer.reason is FinishReason.INTERRUPTED
     assert heard({"type": "CUSTOM", "name": "on_interrupt", "value": "no json"}).interrupts[0].payload == "no json"
+
+
+@pytest.mark.parametrize("named", [None, "", 5, ["x"]])
+def test_an_interrupt_that_is_not_named_gets_an_id(named: Any) -> None:
+    outcome = {"type": "interrupt", "interrupts": [{"id": named, "message": "Sure?"}]}
+    answer = heard({"type": "RUN_FINISHED", "outcome": outcome}, ends=False)
+    assert answer.interrupts == [Interrupted("int_run1", None, {"message": "Sure?"})]
+
+
+def test_a_run_that_began_is_told_before_it_says_anything() -> None:
+    decoder = dialect.decoder(back())
+    (event,) = decoder.feed([b'{"type":"RUN_STARTED","threadId":"theirs","runId":"r"}'])
+    assert isinstance(event, RunStarted)
+    assert event.thread_id == "theirs"
 
 
 def test_what_stands_alone() -> None:

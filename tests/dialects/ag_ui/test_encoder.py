@@ -563,6 +563,15 @@ def test_metadata_and_attribution_of_an_agents_events_reach_clients() -> None:
     assert not any("subagentRunId" in e for e in old)
 
 
+@pytest.mark.parametrize("op", ["move", "copy"])
+def test_a_patch_that_moves_names_two_places(op: str) -> None:
+    whole = [{"op": op, "from": "/a", "path": "/b"}]
+    assert {"type": "STATE_DELTA", "delta": whole} in said(streamed({"type": "STATE_DELTA", "delta": whole}))
+    for half in ([{"op": op, "path": "/b"}], [{"op": op, "from": "a", "path": "/b"}]):
+        told = said(streamed({"type": "STATE_DELTA", "delta": half}))
+        assert "STATE_DELTA" not in [e["type"] for e in told], "clients end a run over a patch that is none"
+
+
 def test_an_end_belongs_to_whoever_began() -> None:
     """The official client refuses the run over an end with another subagent."""
     out = said(streamed(

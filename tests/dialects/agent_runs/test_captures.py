@@ -11,7 +11,7 @@ import pytest
 from adapters.agent_runs import dialect
 from bridge.codec import Context, Frame, WireRequest, WireResponse
 from bridge.framing.sse import Splitter
-from bridge.model import RunFailed, RunFinished, fold, verify
+from bridge.model import Raw, RunFailed, RunFinished, RunStarted, fold, verify
 from tests.server.harness import Reply, ask, fake_backend
 
 from .helpers import BASE, CAPTURES, CHUNK, END, Client, llm, request_in, response_in, served
@@ -112,3 +112,17 @@ def test_every_capture_is_used() -> None:
     names = {path.name.partition(".")[0] for path in CAPTURES.glob("*.http")}
     readers = {"runs-events", "runs-events-dropped", "runs-events-resumed", "runs-events-idle"}
     assert names == {*_ANSWERS, *readers}
+
+
+@pytest.mark.parametrize("foreign", [{"runId": "theirs"}, {"threadId": "theirs"}, {"runId": "a", "threadId": "b"}])
+def test_the_ids_of_a_run_stand_once_in_each_event_and_are_our_own(foreign: dict[str, str]) -> None:
+    """A reader takes an event of another thread for another's; JSON with a key twice says two things."""
+    strange = {"type": "HOLOGRAM", **foreign}
+    encoder = dialect.encoder(Context("run-1", "thread-1", options=dialect.front_options()))
+    frames = encoder.encode([RunStarted("run-1", "thread-1"), Raw("ag-ui", strange)])
+    for frame in frames:
+        data = frame.data if isinstance(frame, Frame) else frame
+        pairs = json.loads(data, object_pairs_hook=list)
+        assert [value for name, value in pairs if name == "runId"] == ["run-1"]
+        assert [value for name, value in pairs if name == "threadId"] == ["thread-1"]
+    assert "HOLOGRAM" in str(frames)

@@ -208,7 +208,7 @@ def test_everything_at_once() -> None:
     ]  # fmt: skip
     assert final["usage"]["input_tokens"] == 3
     assert out[2]["status"] == "created"
-    assert ctx.lost.names == ["reasoning_signature"]
+    assert ctx.lost.names == ["reasoning_signature", "refusal"]
 
 
 @pytest.mark.parametrize(

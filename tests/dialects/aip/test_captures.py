@@ -10,10 +10,22 @@ from typing import Any
 import pytest
 
 from adapters.aip import dialect
-from bridge.codec import Context, WireRequest
+from bridge.codec import Context, WireRequest, WireResponse
 from bridge.errors import RequestError
 from bridge.framing import messages
-from bridge.model import Answer, Media, MediaKind, Text, fold, verify
+from bridge.model import (
+    Answer,
+    Builder,
+    FinishReason,
+    Media,
+    MediaKind,
+    PartKind,
+    RunFinished,
+    Text,
+    UsageReported,
+    fold,
+    verify,
+)
 from bridge.testing.wires import decode
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "aip"
@@ -48,6 +60,35 @@ def test_an_answer_that_was_recorded(name: str, text: str | None) -> None:
     held = [m for m in map(_message, said) if m.get("session_status") == "HOLD_RESPONSE"] or [_message(said[-1])]
     expected = "".join(item.get("text", "") for m in held for item in m["content"])
     assert answer.text == (expected if text is None else text)
+
+
+@pytest.mark.parametrize("name", ["session_single_turn", "session_pipelined_stop", "session_closed_by_agent"])
+def test_the_last_message_of_a_session_ends_the_run(name: str) -> None:
+    """Nobody waits for the peer to close its side: that may take as long as it likes."""
+    decoder = dialect.decoder(Context("r", options=dialect.back_options()))
+    assert isinstance(decoder.feed(frames(name, "s2c"))[-1], RunFinished)
+    assert decoder.close() == []
+
+
+def test_what_the_wire_has_no_field_for_comes_from_a_peer_of_ours() -> None:
+    builder = Builder("r", "t", 0.0, lambda prefix: f"{prefix}-1")
+    builder.flow(0, PartKind.TEXT, "Hello")
+    builder.usage(UsageReported(12, 34, cached=5))
+    builder.finish(FinishReason.STOP)
+    builder.end()
+    encoder = dialect.encoder(Context("r", options=dialect.front_options(extras="embedded")))
+    answer = answer_of([*encoder.encode(builder.take()), *encoder.close()])
+    assert answer.text == "Hello"
+    assert answer.usage == UsageReported(12, 34, cached=5)
+
+
+@pytest.mark.parametrize("said", ["application/grpc+proto", "application/grpc", "text/html", ""])
+def test_an_answer_in_one_piece_is_one_message(said: str) -> None:
+    (whole,) = frames("session_closed_by_agent", "s2c")
+    wire = WireResponse(200, {"content-type": said}, whole)
+    answer = fold(verify(dialect.parse_response(wire, Context("r", options=dialect.back_options()))))
+    told = "".join(item["text"] for item in _message(whole)["content"])
+    assert (answer.failure is None, answer.text) == ((True, told) if "grpc" in said else (False, ""))
 
 
 def _message(raw: bytes) -> dict[str, Any]:

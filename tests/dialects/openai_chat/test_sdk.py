@@ -29,6 +29,8 @@ from bridge.model import (
 
 from .helpers import STREAMS, build, capture, decode, encode, front, names, sdk, usage_asked
 
+pytestmark = pytest.mark.interop
+
 USER: Any = [{"role": "user", "content": "Hi"}]
 TOOLS: Any = [
     {

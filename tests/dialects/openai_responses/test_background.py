@@ -28,6 +28,8 @@ from tests.responses_judge import judge
 from tests.server.harness import Exchange, Reply, ask, fake_backend, free_port, serving
 from tests.stores.run_engines import RunEngine, redis_server, run_engine  # noqa: F401
 
+pytestmark = pytest.mark.interop
+
 BACKS = ["openai-chat", "agentscope"]
 WEATHER: Any = {"type": "function", "name": "get_weather", "strict": False, "parameters": {"type": "object"}}
 CALL = ("call_1", "get_weather", '{"city":"Paris"}')

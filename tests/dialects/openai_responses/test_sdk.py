@@ -26,6 +26,8 @@ from tests.pairs.test_conversations import (
 from tests.responses_judge import judge
 from tests.server.harness import FakeBackend, ask, fake_backend, serving
 
+pytestmark = pytest.mark.interop
+
 WEATHER: Any = {
     "type": "function",
     "name": "get_weather",

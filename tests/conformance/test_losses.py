@@ -1,0 +1,28 @@
+"""What an answer loses on its way to a client is named, by every dialect; what is exact on its card never is."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge import framing
+from bridge.codec import Fate, Feature, registry
+from bridge.model import fold
+from bridge.testing.wires import context, decode
+from bridge.testing.witnesses import ANSWERS, answer_of
+
+PLACES = [pytest.param(name, feature, id=f"{name}-{feature}") for name in registry.names() for feature in ANSWERS]
+
+
+@pytest.mark.parametrize(("name", "feature"), PLACES)
+def test_a_loss_of_an_answer_is_named(name: str, feature: Feature) -> None:
+    dialect, events = registry.get(name), answer_of(feature)
+    told = context(dialect.front_options())
+    encoder = dialect.encoder(told)
+    wire = framing.of(dialect.framing).join([*encoder.encode(events), *encoder.close()])
+    fate, read = dialect.card.answer(feature), ANSWERS[feature].read
+    if fate is Fate.EXACT:
+        assert feature not in told.lost.names
+        return
+    arrived = read(fold(decode(dialect, [wire]))) == read(fold(events))
+    # A refused finish is told as an error: nobody takes it for the answer.
+    assert arrived or feature in told.lost.names or fate is Fate.REFUSE

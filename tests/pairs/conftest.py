@@ -1,0 +1,17 @@
+"""Marks each case with the pair that it is of, and the recording that it sends: `tests/pairs/tally.py` counts them."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.codec import Dialect
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    params = getattr(item, "callspec", None) and item.callspec.params  # type: ignore[attr-defined]
+    if not params or not {"front", "back"} <= set(params):
+        return
+    front, back = (p.name if isinstance(p, Dialect) else p for p in (params["front"], params["back"]))
+    item.user_properties.append(("pair", f"{front} over {back}"))
+    if "name" in params:
+        item.user_properties.append(("recording", f"{back}/{params['name']}"))
