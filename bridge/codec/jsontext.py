@@ -81,7 +81,7 @@ def read_json(body: bytes) -> Any:
             return loads_mended(body)
         except ValueError:
             return None
-    return None if deeper_than(value, MAX_DEPTH) else value
+    return None if may_nest(body) and deeper_than(value, MAX_DEPTH) else value
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:

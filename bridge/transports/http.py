@@ -12,12 +12,24 @@ import re
 import time
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any
 
 import aiohttp
 from yarl import URL
 
-from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, Options, WireRequest, WireResponse
+from bridge.codec import (
+    Card,
+    Context,
+    Decoder,
+    Dialect,
+    FrameLike,
+    Losses,
+    ModelInfo,
+    Options,
+    WireRequest,
+    WireResponse,
+)
 from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
 from bridge.errors import BackendError, ErrorCode, Failure
@@ -322,13 +334,20 @@ class HttpCall:
         self.wire_ended = False
         self._backend = backend
         self.sent = wire
-        self._decoder = backend.dialect.decoder(context)
-        self._splitter = sse.Splitter(backend.max_event)
         self._response: aiohttp.ClientResponse | None = None
         self._stream: bool | None = None
         self._over = False
         self._clean = False
         self._asked = False
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        """Of the stream: whole answers, which `parse_response` reads, need none."""
+        return self._backend.dialect.decoder(self.context)
+
+    @cached_property
+    def _splitter(self) -> sse.Splitter:
+        return sse.Splitter(self._backend.max_event)
 
     async def open(self) -> None:
         self._asked = True
