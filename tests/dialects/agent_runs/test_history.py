@@ -188,6 +188,7 @@ async def test_what_is_older_than_its_time_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Events and messages each have their time; the talk outlives its events, and other talks outlive it."""
+    monkeypatch.setattr(memory, "_PRUNE_FIRST", 0.05)
     monkeypatch.setattr(memory, "_PRUNE_EVERY", 0.05)
     backend.streams(CHUNK % b"yes" + END)
     async with serving(on(engine, tmp_path, llm(backend), stores={"retention": {"history": "1h"}})) as url:
