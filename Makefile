@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 CONFIG ?= config.yaml
 TIME   ?= 600
+JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3 // 2)')
 
 .DEFAULT_GOAL := help
 .PHONY: help run test interop lint types bench performance growth fuzz soak fidelity pages reliability docs clean
@@ -50,8 +51,9 @@ run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
 
 # A file's tests stay together: what they share (servers of databases, real agents) is started once. In the order of
 # their names the many short files of tests/unit come last; by their count of tests the long ones with few would.
-test: $(VENV)/.dev $(OTHERS)  ## all tests, as many at once as there are cores
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+# Half as many at once again as there are cores: a good part of them waits for processes and clocks.
+test: $(VENV)/.dev $(OTHERS)  ## all tests, several files at once; JOBS=1 for one after the other
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 interop: $(VENV)/.dev $(OTHERS)  ## those with the real software of the protocols
 	$(BIN)/python -m pytest -m interop $(ARGS)

@@ -266,3 +266,10 @@ def test_counts_that_are_missing_are_none_and_not_one() -> None:
     found = answer(decode_events(begun, block(0, "text"), delta(0, "text_delta", text="x"), stop(0), ended(), STOP))
     assert found.usage is not None
     assert (found.usage.input, found.usage.output) == (0, 3)
+
+
+def test_a_usage_without_output_tokens_counts_none() -> None:
+    start = {"type": "message_start", "message": {"id": "m", "role": "assistant", "usage": {"input_tokens": 3}}}
+    found = answer(decode_events(start, {**ended(), "usage": {}}, STOP)).usage
+    assert found is not None
+    assert (found.input, found.output) == (3, 0)

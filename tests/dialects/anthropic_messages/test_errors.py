@@ -142,3 +142,8 @@ def test_counts() -> None:
     for body in (b"{}", b'{"input_tokens":"5"}', b'{"input_tokens":-1}', b"nonsense"):
         with pytest.raises(BackendError, match="no count"):
             dialect.decode_count(WireResponse(200, {}, body))
+
+
+def test_a_refusal_whose_message_stands_beside_its_type() -> None:
+    failure = dialect.decode_error(WireResponse(400, {}, b'{"type":"error","message":"no such tool"}'))
+    assert failure.message == "no such tool"

@@ -280,3 +280,17 @@ def test_an_answer_whose_beginning_was_missed() -> None:
     (head,) = [e for e in events if isinstance(e, RunStarted)]
     assert (head.model, head.created_at) == ("m-9", 1700000009.0)
     assert fold(events).text == "Hello"
+
+
+def test_a_stream_that_is_its_end_alone_names_its_model_and_id() -> None:
+    end = {"type": "response.completed", "response": {**COMPLETED["response"], "id": "resp_7", "model": "gpt-x"}}
+    (started, *_) = decode_events(end)
+    assert isinstance(started, RunStarted)
+    assert (started.model, (started.extras or {})[dialect.name]["id"]) == ("gpt-x", "resp_7")
+
+
+def test_a_part_begins_with_its_own_event_not_with_its_first_piece() -> None:
+    part = {"type": "output_text", "text": ""}
+    begun = {"type": "response.content_part.added", "item_id": "message_1", "output_index": 0, "content_index": 0}
+    events = decode_events(added(item("message", content=[])), {**begun, "part": part})
+    assert [e.kind for e in events if isinstance(e, PartStarted)] == [PartKind.TEXT]
