@@ -84,7 +84,7 @@ ALL = [
         "stream",
         5000,
         2,
-        {"tokens": 4, "delay_ms": 4000},
+        {"tokens": 4, "delay_ms": 15000},
         cost="kb_per_stream",
         warm=2,
         fresh=True,

@@ -539,3 +539,19 @@ async def test_five_hundred_requests_leave_nothing_behind() -> None:
         await asyncio.sleep(0.2)
         # What is left belongs to kept-alive connections to the backend: the fake's tasks, not the bridge's.
         assert len(asyncio.all_tasks()) - before <= 2 * backend.connections
+
+
+async def test_the_log_line_names_what_this_request_lost(caplog: pytest.LogCaptureFixture) -> None:
+    """The same as its header, for each request apart: the next one loses nothing."""
+    routes = [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}]
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    async with fake_backend("openai-chat") as backend:
+        backend.says("Hello")
+        backends = {"it": {"dialect": "openai-chat", "url": backend.url}}
+        async with serving({"backends": backends, "routes": routes}) as base:
+            with caplog.at_level(logging.INFO, "bridge.access"):
+                told = await post(f"{base}/v1/chat/completions", body, x_session_id="s1")
+                plain = await post(f"{base}/v1/chat/completions", body)
+    assert told.headers["x-bridge-lost"] == "thread_id"
+    assert "x-bridge-lost" not in plain.headers
+    assert [r.__dict__["facts"].get("lost") for r in caplog.records if r.name == "bridge.access"] == ["thread_id", None]
