@@ -61,6 +61,8 @@ def _per_key(config: Config) -> Iterator[Problem]:
             "nothing tells users apart, so that all would share this; list keys under server.auth, "
             "or use concurrent and queue",
         )
+    if server.limits.per_key is not None and server.limits.per_key.queue and server.limits.per_key.concurrent is None:
+        yield Problem(("server", "limits", "per_key", "queue"), "needs concurrent: without it nobody has to wait")
 
 
 def _grpc(config: Config, show: Show) -> Iterator[Problem]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -49,11 +48,7 @@ class Gate:
             return
         if places.locked():
             if self._queue is not None and self._waiting >= self._queue:
-                raise BackendError(
-                    f"{self._what} is at its limit of runs at once; try again in a moment.",
-                    code=ErrorCode.OVERLOADED,
-                    headers={"retry-after": "1"},
-                )
+                raise self._refusal()
             self._waiting += 1
             try:
                 await places.acquire()
@@ -66,16 +61,33 @@ class Gate:
         if self._places is not None:
             self._places.release()
 
+    def _refusal(self) -> BackendError:
+        text = f"{self._what} is at its limit of runs at once; try again in a moment."
+        return BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
+
+
+class _OwnGate(Gate):
+    """The places of one user; entering raises rate_limited. `requests`: how many of his are served or wait."""
+
+    def __init__(self, concurrent: int, queue: int) -> None:
+        super().__init__(concurrent, queue)
+        self._concurrent = concurrent
+        self.requests = 0
+
+    def _refusal(self) -> BackendError:
+        return _limited(f"This key has {self._concurrent} requests at the same time already, its limit.", 1)
+
 
 class Limits:
     """The limits of a server, and of its users. `close` it when the server ends."""
 
-    def __init__(self, gate: Gate, each: int | None = None, rates: Rates | None = None) -> None:
-        """`each`: how many requests of one user at the same time."""
+    def __init__(self, gate: Gate, each: int | None = None, rates: Rates | None = None, *, each_queue: int = 0) -> None:
+        """`each`: how many requests of one user at the same time; `each_queue`: how many more of his may wait."""
         self.gate = gate
         self._each = each
         self._rates = rates
-        self._busy: Counter[str] = Counter()
+        self._each_queue = each_queue
+        self._users: dict[str, _OwnGate] = {}
         self._gates = [gate]
 
     @classmethod
@@ -86,12 +98,13 @@ class Limits:
         if per_key is None:
             return cls(gate)
         per_minute = per_key.requests_per_minute
-        return cls(gate, per_key.concurrent, open_rates(config.stores.runs, per_minute) if per_minute else None)
+        rates = open_rates(config.stores.runs, per_minute) if per_minute else None
+        return cls(gate, per_key.concurrent, rates, each_queue=per_key.queue)
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a place, at the server's limit or at a route's."""
-        return sum(gate.waiting for gate in self._gates)
+        """How many requests wait for a place, at the limit of the server, a route or a user."""
+        return sum(gate.waiting for gate in (*self._gates, *self._users.values()))
 
     async def asked(self, user: str) -> None:
         """Counts a request of this user. Raises `BackendError` (rate_limited) when it came too soon."""
@@ -104,15 +117,20 @@ class Limits:
     @asynccontextmanager
     async def one_of(self, user: str) -> AsyncIterator[None]:
         """A request of this user, while it is served or waits. Raises `BackendError` (rate_limited)."""
-        if self._each is not None and self._busy[user] >= self._each:
-            raise _limited(f"This key has {self._each} requests at the same time already, its limit.", 1)
-        self._busy[user] += 1
-        try:
+        if self._each is None:
             yield
+            return
+        own = self._users.get(user)
+        if own is None:
+            own = self._users[user] = _OwnGate(self._each, self._each_queue)
+        own.requests += 1
+        try:
+            async with own:
+                yield
         finally:
-            self._busy[user] -= 1
-            if not self._busy[user]:
-                del self._busy[user]
+            own.requests -= 1
+            if not own.requests:
+                del self._users[user]
 
     async def close(self) -> None:
         if self._rates is not None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from redis import asyncio as redis
 
+from bridge.config import parse
+from bridge.errors import ConfigError
 from bridge.stores import open_rates
 from bridge.stores.rates import LocalRates
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
@@ -162,6 +164,22 @@ async def test_requests_of_a_key_at_the_same_time() -> None:
         assert (await post(url, HELLO, **ANN)).status == 200, "its place is free again"
 
 
+async def test_requests_of_a_key_wait_in_a_queue_of_its_own() -> None:
+    """As many as `queue` says, in order of arrival; other keys do not wait with them."""
+    async with busy() as it, serving(config(it.backend.url, per_key={"concurrent": 1, "queue": 1})) as base:
+        url = f"{base}/v1/chat/completions"
+        first = asyncio.create_task(post(url, HELLO, **ANN))
+        await it.arrived.get()
+        others = [asyncio.create_task(post(url, HELLO, **ANN)) for _ in range(2)]
+        done, waiting = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        assert [(await task).status for task in done] == [429]
+        bob = asyncio.create_task(post(url, HELLO, **BOB))
+        await it.arrived.get()
+        assert len(it.backend.seen) == 2, "one of Ann's waits"
+        it.release.set()
+        assert [(await task).status for task in (first, *waiting, bob)] == [200] * 3
+
+
 async def test_a_client_that_leaves_gives_its_place_back() -> None:
     async with busy() as it, serving(config(it.backend.url, per_key={"concurrent": 1})) as base:
         url = f"{base}/v1/chat/completions"
@@ -238,3 +256,8 @@ async def test_a_head_that_is_too_long_is_refused_and_not_logged(line: bytes, ca
         assert "Traceback" not in caplog.text
         assert "not understood" in caplog.text
         assert (await ask("GET", f"{base}/healthz")).status == 200
+
+
+def test_a_queue_of_a_key_needs_a_limit_to_wait_at() -> None:
+    with pytest.raises(ConfigError, match=r"per_key\.queue: needs concurrent"):
+        parse(config("http://127.0.0.1:9", per_key={"queue": 3, "requests_per_minute": 5}))

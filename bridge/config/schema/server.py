@@ -54,6 +54,9 @@ class PerKey(Section):
     concurrent: Positive | None = Field(
         default=None, description="requests of one key at the same time, in each worker"
     )
+    queue: Whole = Field(
+        default=0, description="requests of one key that wait for a place of its own; more are refused"
+    )
     requests_per_minute: Positive | None = Field(
         default=None, description="requests of one key in a minute; of all processes where stores.runs is Redis"
     )
