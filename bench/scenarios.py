@@ -83,8 +83,8 @@ ALL = [
         "the same, 5,000 open streams",
         "stream",
         5000,
-        2,
-        {"tokens": 4, "delay_ms": 15000},
+        30,  # nobody begins a stream later: all must have by then
+        {"tokens": 4, "delay_ms": 8000},
         cost="kb_per_stream",
         warm=2,
         fresh=True,
