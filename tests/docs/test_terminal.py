@@ -108,8 +108,9 @@ async def test_chat_tells_how_long_it_waits_before_the_answer_and_between_its_li
     assert shown == ["[calls look] {}", "Hello", ""]
 
 
-async def test_chat_says_nothing_of_waiting_where_nobody_looks() -> None:
-    """The same silence with stderr in a pipe: the end of it is awaited by way of a second command on a terminal."""
+@contextlib.asynccontextmanager
+async def chat_that_waits() -> AsyncIterator[tuple[tuple[str, ...], asyncio.Event]]:
+    """The words of a `chat` whose backend is silent until the event is set, and then says Hello."""
     goes_on = asyncio.Event()
 
     async def slowly(exchange: Exchange) -> None:
@@ -118,7 +119,12 @@ async def test_chat_says_nothing_of_waiting_where_nobody_looks() -> None:
 
     async with fake_backend() as backend:
         backend.plays(slowly)
-        args = ("chat", backend.url, "--dialect", "openai-chat", "hi")
+        yield ("chat", backend.url, "--dialect", "openai-chat", "hi"), goes_on
+
+
+async def test_chat_says_nothing_of_waiting_where_nobody_looks() -> None:
+    """The same silence with stderr in a pipe: the end of it is awaited by way of a second command on a terminal."""
+    async with chat_that_waits() as (args, goes_on):
         piped = await asyncio.create_subprocess_exec(
             COMMAND, *args, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=ROOT, env=environment()
         )
@@ -143,8 +149,9 @@ async def test_translate_writes_a_stream_while_it_comes_and_tells_how_far_it_is(
             await process.stdin.drain()
         process.stdin.write(STOP)
         process.stdin.write_eof()
-        assert first + await reading
-        assert (await reading).endswith(b"data: [DONE]\n\n")
+        written = first + await reading
+        assert written.count(b"Hello") == 1
+        assert written.endswith(b"data: [DONE]\n\n")
         await terminal.rest()
         assert await process.wait() == 0
     assert terminal.screen == [""]
@@ -172,16 +179,11 @@ async def test_translate_says_that_it_reads_from_the_terminal() -> None:
 
 
 async def test_a_terminal_that_cannot_erase_is_told_nothing() -> None:
-    goes_on = asyncio.Event()
-
-    async def slowly(exchange: Exchange) -> None:
-        await goes_on.wait()
-        await exchange.stream(DELTA % b"Hello", STOP)
-
-    async with fake_backend() as backend:
-        backend.plays(slowly)
-        args = ("chat", backend.url, "--dialect", "openai-chat", "hi")
-        async with command(*args, term="dumb") as (_, dumb), command(*args) as (_, terminal):
-            await terminal.until(r"waiting, [2-9] s")
-            goes_on.set()
-            assert await dumb.rest() == ""
+    async with (
+        chat_that_waits() as (args, goes_on),
+        command(*args, term="dumb") as (_, dumb),
+        command(*args) as (_, terminal),
+    ):
+        await terminal.until(r"waiting, [2-9] s")
+        goes_on.set()
+        assert await dumb.rest() == ""

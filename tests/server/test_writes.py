@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -31,6 +32,23 @@ def chunk(text: str) -> bytes:
 
 
 END = b'data: {"id":"c","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+WORDS = [f"word{n} " for n in range(5)]
+
+
+def one_by_one(taken: Callable[[str], Awaitable[None]]) -> Callable[[Exchange], Awaitable[None]]:
+    """A backend that sends the next word when the one before was `taken`."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        for word in WORDS:
+            await exchange.send(chunk(word))
+            await taken(word)
+        await exchange.send(END)
+        await exchange.end()
+
+    return script
 
 
 @pytest.fixture
@@ -68,46 +86,34 @@ async def test_a_stream_that_comes_in_one_read_goes_out_in_one_write(writes: lis
 async def test_every_read_is_one_write(writes: list[bytes]) -> None:
     """A token that comes alone goes out at once and alone; the end of the body goes with the last event."""
     came: asyncio.Queue[bytes] = asyncio.Queue()
-    words = [f"word{n} " for n in range(5)]
 
-    async def paced(exchange: Exchange) -> None:
-        await exchange.head()
-        for word in words:
-            await exchange.send(chunk(word))
-            while word.encode() not in await came.get():
-                pass
-        await exchange.send(END)
-        await exchange.end()
+    async def arrived(word: str) -> None:
+        while word.encode() not in await came.get():
+            pass
 
     async with (
         fake_backend() as backend,
         serving(config(backend.url)) as base,
         aiohttp.ClientSession() as session,
     ):
-        backend.plays(paced)
+        backend.plays(one_by_one(arrived))
         async with session.post(f"{base}/v1/chat/completions", json=ASK) as response:
             async for piece in response.content.iter_any():
                 came.put_nowait(piece)
-    assert [word for word in words for data in writes if word.encode() in data] == words
-    assert len(writes) == len(words) + 1
+    assert [word for word in WORDS for data in writes if word.encode() in data] == WORDS
+    assert len(writes) == len(WORDS) + 1
     assert writes[-1].endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
 
 
 async def test_a_run_holds_the_bytes_of_its_last_read_alone() -> None:
     """A long stream must not grow in memory, though passthrough routes want the bytes as they came."""
     taken: asyncio.Queue[None] = asyncio.Queue()
-    words = [f"word{n} " for n in range(5)]
 
-    async def paced(exchange: Exchange) -> None:
-        await exchange.head()
-        for word in words:
-            await exchange.send(chunk(word))
-            await taken.get()
-        await exchange.send(END)
-        await exchange.end()
+    async def read(word: str) -> None:
+        await taken.get()
 
     async with fake_backend() as backend, Bridge.from_config({**config(backend.url), **NOTHING_KEPT}) as bridge:
-        backend.plays(paced)
+        backend.plays(one_by_one(read))
         run = await bridge.run(bridge.route(), Request([Message("user", [Text("hi")])], stream=True))
         held = []
         while not run.done:

@@ -83,9 +83,9 @@ class Agent:
 
 
 @asynccontextmanager
-async def agent(script: Answers = echo) -> AsyncIterator[Agent]:
-    """An agent that is served while the block runs."""
-    node, server = Agent(script), grpc.aio.server()
+async def agent(answers: Answers | Agent = echo) -> AsyncIterator[Agent]:
+    """An agent that is served while the block runs: this one, or one that gives these answers."""
+    node, server = answers if isinstance(answers, Agent) else Agent(answers), grpc.aio.server()
     schema.services().add_AgentServiceServicer_to_server(node, server)
     node.address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{free_port()}')}"
     await server.start()

@@ -33,7 +33,7 @@ async def test_a_caller_who_has_said_everything_still_hears_everything(tmp_path:
             yield reply(asked[0], "late")
             yield reply(asked[0], "bye", status="STOP_RESPONSE")
 
-    async with served(tmp_path) as (address, _), node_of(Patient()) as node, client(address) as caller:
+    async with served(tmp_path) as (address, _), agent(Patient()) as node, client(address) as caller:
         await caller.gateway.RegisterAgent(info("AgentInfo", "chat", node.address))
         call = caller.open()
         await call.write(quest("START_QUEST", "hi", receiver="chat"))
@@ -71,7 +71,7 @@ async def test_a_stop_response_ends_the_session_although_the_agent_leaves_the_ca
             finally:
                 left.set()
 
-    async with served(tmp_path) as (address, _), node_of(Open()) as node, client(address) as caller:
+    async with served(tmp_path) as (address, _), agent(Open()) as node, client(address) as caller:
         await caller.gateway.RegisterAgent(info("AgentInfo", "chat", node.address))
         call = caller.open()
         await call.write(quest("START_QUEST", "hi", receiver="chat"))
@@ -145,19 +145,6 @@ async def test_any_sender_is_taken(tmp_path: Any, sender: str) -> None:
         call = caller.open()
         await call.write(first)
         assert (await call.read()).receiver_id == sender
-
-
-@asynccontextmanager
-async def node_of(node: Agent) -> AsyncIterator[Agent]:
-    """An agent of another kind, served while the block runs."""
-    server = grpc.aio.server()
-    schema.services().add_AgentServiceServicer_to_server(node, server)
-    node.address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{free_port()}')}"
-    await server.start()
-    try:
-        yield node
-    finally:
-        await server.stop(None)
 
 
 @asynccontextmanager
