@@ -113,12 +113,16 @@ class Tab:
         answer = await self.say(text)
         await self.page.locator(".answer[data-state]").nth(self._turns - 1).wait_for()
         assert await answer.get_attribute("data-state") == state, await answer.inner_text()
+        await self.drawn()
         return answer
+
+    async def drawn(self) -> None:
+        """Until the screen shows what came: what came within one frame of it is drawn with the next."""
+        await self.page.evaluate(_DRAWN)
 
     async def column(self, name: str) -> str:
         """What stands in the column front, events or back, once the last of it is drawn."""
-        # What came within one frame of the screen is drawn with the next.
-        await self.page.evaluate(_DRAWN)
+        await self.drawn()
         place = ("front", "events", "back").index(name)
         return await self.page.locator(".column").nth(place).inner_text()
 
