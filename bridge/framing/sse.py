@@ -61,8 +61,9 @@ class Splitter:
             raise self._excess
         if self._clean and chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit:
             # Whole events of one line each, as most reads are: where no other line end is in between, that is all.
-            plain = chunk[6:-2].split(b"\n\ndata: ")
-            if chunk.count(b"\n") == 2 * len(plain) and b"\r" not in chunk:
+            ends = chunk.count(b"\n")
+            plain = [chunk[6:-2]] if ends == 2 else chunk[6:-2].split(b"\n\ndata: ")
+            if ends == 2 * len(plain) and b"\r" not in chunk:
                 self._started = True
                 return plain  # type: ignore[return-value]
         out = self._feed(chunk)

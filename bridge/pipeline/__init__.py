@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridge.pipeline.backend import Backend, Call, CallInfo, Timeouts
+    from bridge.pipeline.backend import Backend, Call, CallInfo, Sink, Timeouts
     from bridge.pipeline.breaker import Breaker
     from bridge.pipeline.group import Group
     from bridge.pipeline.run import Run
@@ -25,6 +25,7 @@ __all__ = [
     "Group",
     "Retry",
     "Run",
+    "Sink",
     "Stage",
     "StageContext",
     "StageFactory",
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Backend", "Call", "CallInfo", "Timeouts"), "backend"),
+    **dict.fromkeys(("Backend", "Call", "CallInfo", "Sink", "Timeouts"), "backend"),
     "Breaker": "breaker",
     "Group": "group",
     "Run": "run",

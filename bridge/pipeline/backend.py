@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,6 +12,9 @@ from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tries import Budget, Retry
+
+Sink = Callable[[list[Event]], bool]
+"""Takes a batch at once, in the middle of a read; False when the read is to return this batch instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,12 @@ class Call(Protocol):
         """Sends the request and waits for the head of the answer. Raises `BackendError`."""
         ...
 
-    async def read(self) -> list[Event]:
-        """The events of one read, possibly none; the batch with the terminal event is the last one."""
+    async def read(self, sink: Sink | None = None) -> list[Event]:
+        """The events of one read, possibly none; the batch with the terminal event is the last one.
+
+        A call that can hands what comes to `sink` first, and goes on waiting while that takes it; others need not.
+        `frames` are then those of the batch that `sink` has.
+        """
         ...
 
     def fail(self, failure: Failure) -> list[Event]:
@@ -94,7 +101,7 @@ class Reply:
     async def open(self) -> None:
         pass
 
-    async def read(self) -> list[Event]:
+    async def read(self, sink: Sink | None = None) -> list[Event]:
         return self._events
 
     def fail(self, failure: Failure) -> list[Event]:

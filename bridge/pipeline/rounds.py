@@ -32,7 +32,7 @@ from bridge.model import (
 )
 from bridge.model import events as ev
 from bridge.model.events import UsageReported
-from bridge.pipeline.backend import Call, CallInfo
+from bridge.pipeline.backend import Call, CallInfo, Sink
 from bridge.pipeline.talk import said
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Rounds:
     async def open(self) -> None:
         await self._call.open()
 
-    async def read(self) -> list[Event]:
+    async def read(self, sink: Sink | None = None) -> list[Event]:
         if self._waiting:
             return await self._run_tools()
         if self._ask_again:

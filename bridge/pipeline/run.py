@@ -18,8 +18,9 @@ from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, R
 from bridge.model.closing import PIECES, OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import trouble
-from bridge.pipeline.backend import Backend, Call
+from bridge.pipeline.backend import Backend, Call, Sink
 from bridge.pipeline.breaker import Pass
+from bridge.pipeline.pace import Pace
 from bridge.pipeline.seam import Differs, Seam
 from bridge.pipeline.stages import through
 from bridge.pipeline.tries import failed_at_once, may_ask_elsewhere, may_repeat
@@ -35,8 +36,8 @@ class Run:
 
     Attributes for whoever reports on it: `reason` or `failure` after the end, `usage`, `lost`, `tried` (names of the
     backends that were asked, in order), `retries` (tries at a backend after its first), `joined` (how many characters
-    the client had when another backend went on, for each time), and `started` and `first`, the monotonic times of the
-    start and of the first content.
+    the client had when another backend went on, for each time), `pace`, `started` and `first`, the monotonic times of
+    the start and of the first content, and `waiting`, since when the backend is waited for.
     """
 
     def __init__(self, way: Way, others: Sequence[NextWay] = (), seam: Seam | None = None) -> None:
@@ -58,7 +59,9 @@ class Run:
         self._looks_at = 0.0
         self._reader: asyncio.Task[object] | None = None
         self._asked = 0
-        self._waiting: float | None = None
+        self._sink: Sink | None = None
+        self.waiting: float | None = None
+        self.pace = Pace()
         self._expired: Failure | None = None
         self.tried = [way.backend.name]
         self.retries = 0
@@ -98,19 +101,27 @@ class Run:
         self._head.model = self._way.request.model
         return self._passed_on([self._head])
 
-    async def read(self) -> list[Event]:
+    async def read(self, sink: Sink | None = None) -> list[Event]:
         """The next batch, through all stages; possibly empty. The batch after which `done` is set ends the run.
 
         Never raises for what the backend or a stage does: a failure is the last event. Cancellation goes through.
+        `sink` may be given pieces of open parts as they come; the batch that it does not take is returned.
         """
         if self.done:
             return []
+        way, pour = self._way, None
+        if sink is not None and self._opened and way.plain and self._seam is None:
+            self._sink, pour = sink, self._pour
         # With its loop named, the task is one look into a dictionary; without, Python 3.11 asks the kernel who we are.
         self._reader = reader = current_task(self._loop)
         self._asked = reader.cancelling() if reader is not None else 0
-        self._waiting = time.monotonic()
+        self.waiting = time.monotonic()
         try:
-            events = await (self._way.call.read() if self._opened else self._first_read())
+            if self._opened:
+                events = await way.call.read(pour)
+                self.pace.add(time.monotonic() - self.waiting)
+            else:
+                events = await self._first_read()
             if self._expired is not None and (late := self._ours()) is not None:
                 # An agent may swallow its cancellation; its time is over all the same.
                 events = self._late(late)
@@ -122,12 +133,8 @@ class Run:
         except Exception as error:
             return await self._ended(self._broken(error))
         finally:
-            self._reader = self._waiting = None
-        way = self._way
-        if way.plain and self._seam is None and PIECES.issuperset(map(type, events)):
-            # Most of all batches.
-            if way.said is not None:
-                way.said.feed(events)
+            self._reader = self.waiting = self._sink = None
+        if self._passes(events):
             return events
         try:
             events = self._heard(events)
@@ -136,6 +143,28 @@ class Run:
         except Exception as error:
             events = self._broken(error)
         return await self._ended(events)
+
+    def _passes(self, events: list[Event]) -> bool:
+        """Whether nothing is to be done with a batch: pieces of open parts, as most are. Notes what is to be kept."""
+        way = self._way
+        if not way.plain or self._seam is not None or not PIECES.issuperset(map(type, events)):
+            return False
+        if way.said is not None:
+            way.said.feed(events)
+        return True
+
+    def _pour(self, events: list[Event]) -> bool:
+        """A batch in the middle of a read, on its way to the sink."""
+        assert self._sink is not None
+        assert self.waiting is not None
+        if not PIECES.issuperset(map(type, events)) or not self._sink(events):
+            return False
+        if (said := self._way.said) is not None:
+            said.feed(events)
+        now = time.monotonic()
+        self.pace.add(now - self.waiting)
+        self.waiting = now
+        return True
 
     async def _ended(self, events: list[Event]) -> list[Event]:
         """The batch, passed on; the conversation is kept when it is the last one."""
@@ -264,7 +293,7 @@ class Run:
             self._first_call()
         else:
             return False
-        self._try_began = self._waiting = time.monotonic()
+        self._try_began = self.waiting = time.monotonic()
         self._set_watch()
         return True
 
@@ -350,7 +379,7 @@ class Run:
         """When the next limit passes, in monotonic seconds. Only waiting for the backend counts as its silence."""
         limits = self.backend.timeouts
         if self._opened:
-            wait, since = limits.idle, self._waiting or time.monotonic()
+            wait, since = limits.idle, self.waiting or time.monotonic()
         else:
             wait, since = limits.first_event, self._try_began or time.monotonic()
         if not limits.total:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import Failure
 from bridge.model import UsageReported
 from bridge.pipeline import Run
-from bridge.telemetry.pace import Pace
+from bridge.pipeline.pace import Pace
 
 if TYPE_CHECKING:
     from bridge.telemetry.metrics import Metrics

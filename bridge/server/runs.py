@@ -198,9 +198,9 @@ class RunHandler:
         response = EventStream()
         if run.lost:
             response.headers["x-bridge-lost"] = ",".join(run.lost.names)
-        watch = Watch(http, response, encoder, self._rules)
+        watch = Watch(http, run, response, encoder, self._rules)
         try:
-            await response.prepare(http)
+            await response.begin(http)
             report.streams()
             await self._pump(run, encoder, response, watch, out, report, keep)
         except ConnectionError:
@@ -218,36 +218,47 @@ class RunHandler:
             await self._farewell(http, response, encoder, run.cut(_internal()))
         finally:
             watch.stop()
-            report.pace = watch.pace
+            report.pace = run.pace
         return response
 
     async def _pump(
         self,
         run: Run,
         encoder: Encoder,
-        response: web.StreamResponse,
+        response: EventStream,
         watch: Watch,
         out: bytes,
         report: Report,
         keep: Keep,
     ) -> None:
-        """The hot path: a read, its translation, a write. Answers are kept before the client sees their end."""
-        clock, pace, begun = time.monotonic, watch.pace, False
-        while not run.done:
-            if out or not begun:
-                begun = True
+        """The hot path: a read, its translation, a write. Answers are kept before the client sees their end.
+
+        While the client reads, batches go from the read to the write by `pass_on`; else one by one, each awaited.
+        """
+
+        passthrough = self._route.passthrough
+
+        def pass_on(events: list[Event]) -> bool:
+            if not response.flows:
+                return False
+            frames = encoder.encode(events)
+            if out := sse.join(run.call.frames if passthrough else frames):
                 report.sent += len(out)
-                watch.blocked = clock()
-                await response.write(out)
-            watch.silent = asked = clock()
+                response.put(out)
+            return True
+
+        report.sent = len(out)
+        watch.blocked = time.monotonic()
+        if not run.done:
+            await response.write(out)
+        while not run.done:
             watch.blocked = None
-            events = await run.read()
-            pace.add(clock() - asked)
-            watch.silent = None
-            out = self._frames(run, encoder, events)
+            out = self._frames(run, encoder, await run.read(pass_on))
+            report.sent += len(out)
+            watch.blocked = time.monotonic()
+            if out and not run.done:
+                await response.send(out)
         await keep()
-        report.sent += len(out)
-        watch.blocked = clock()
         await response.write_eof(out)
 
     def _frames(self, run: Run, encoder: Encoder, events: list[Event]) -> bytes:

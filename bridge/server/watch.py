@@ -10,8 +10,8 @@ from aiohttp import web
 from bridge.codec import Encoder
 from bridge.framing import sse
 from bridge.model import Heartbeat
+from bridge.pipeline import Run
 from bridge.server.limits import Rules
-from bridge.telemetry.pace import Pace
 
 
 class Watch:
@@ -20,16 +20,18 @@ class Watch:
     Silence while the backend thinks: writes what keeps the connection warm. A write that does not end because the
     client does not read: cuts the connection, for each such client holds a backend busy.
 
-    The pump notes since when (monotonic) the backend is waited for, in `silent`, or the client, in `blocked`.
+    The run knows since when (monotonic) the backend is waited for; the pump notes it of the client, in `blocked`.
     """
 
-    def __init__(self, http: web.Request, response: web.StreamResponse, encoder: Encoder, rules: Rules) -> None:
+    def __init__(
+        self, http: web.Request, run: Run, response: web.StreamResponse, encoder: Encoder, rules: Rules
+    ) -> None:
         self._http = http
+        self._run = run
         self._response = response
         self._encoder = encoder
         self._rules = rules
-        self.pace = Pace()
-        self.silent: float | None = None
+        self._beaten = 0.0
         self.blocked: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -45,18 +47,18 @@ class Watch:
                 self._http.transport.abort()
             return
         due = [self._every or 1.0]
-        if rules.keepalive and self.silent is not None:
-            left = self.silent + rules.keepalive - now
+        if rules.keepalive and self._run.waiting is not None:
+            left = max(self._run.waiting, self._beaten) + rules.keepalive - now
             if left <= 0 and (self._task is None or self._task.done()):
                 self._task = asyncio.get_running_loop().create_task(self._beat())
-                self.silent = now
+                self._beaten = now
             else:
                 due.append(max(left, 0.02))
         self._timer = asyncio.get_running_loop().call_later(min(due), self._look)
 
     async def _beat(self) -> None:
         frames = self._encoder.encode([Heartbeat()])
-        if not frames or self.silent is None:
+        if not frames or self._run.waiting is None:
             return
         try:
             await self._response.write(sse.join(frames))

@@ -7,7 +7,7 @@ import re
 import uuid
 from typing import Any
 
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
 
 from bridge.codec import Dialect, WireRequest, WireResponse
 from bridge.errors import ErrorCode, Failure, RequestError
@@ -21,6 +21,7 @@ OWN_PAGE = web.RequestKey("own_page", bool)
 """Set for requests of the bridge's own page: no page of another origin may read their answers."""
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 
+_LARGE = 64 * 1024  # bytes, from which on they are not copied to be written at once
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache, no-transform",
@@ -30,12 +31,50 @@ STREAM_HEADERS = {
 
 
 class EventStream(web.StreamResponse):
-    """A stream of events. Its head goes out with its first bytes, in one write: each one costs a call of the kernel."""
+    """A stream of events. Its head goes out with its first bytes, in one write: each one costs a call of the kernel.
+
+    Behind these, `put` writes to the connection itself, which costs half of what aiohttp's `write` does per event; that
+    keeps for itself only how much was written.
+    """
 
     _send_headers_immediately = False  # aiohttp's own switch, as for its `Response`; unknown to it, two writes again
 
     def __init__(self) -> None:
         super().__init__(headers=STREAM_HEADERS)
+
+    async def begin(self, http: web.Request) -> None:
+        """Makes the head, for the first `write`. Raises `ConnectionError` when the client has gone, as others do."""
+        writer = await self.prepare(http)
+        assert writer is not None, "prepared twice"
+        self._writer = writer
+        self._client = http.protocol
+        self._in_chunks = "transfer-encoding" in self.headers
+
+    @property
+    def flows(self) -> bool:
+        """Whether the client is there and reads what it is sent."""
+        client = self._client
+        return not client.writing_paused and client.transport is not None and not client.transport.is_closing()
+
+    def put(self, data: bytes) -> None:
+        """A piece, not empty, without waiting for a slow client: only while the stream `flows`."""
+        transport = self._client.transport
+        if transport is None:
+            raise ClientConnectionResetError("the client has gone")
+        if not self._in_chunks:
+            transport.write(data)
+        elif len(data) < _LARGE:
+            transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
+
+    async def send(self, data: bytes) -> None:
+        """A piece, not empty, waiting as long as the client is slow."""
+        if self._client.transport is not None and self._client.transport.is_closing():
+            raise ClientConnectionResetError("the client is going")
+        self.put(data)
+        if self._client.writing_paused:
+            await self._writer.drain()
 
 
 def request_id(http: web.Request, new: str | None = None) -> str:

@@ -23,8 +23,8 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from bridge.errors import ErrorCode
 from bridge.pipeline import Run
+from bridge.pipeline.pace import Pace
 from bridge.telemetry import SHARED_METRICS
-from bridge.telemetry.pace import Pace
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

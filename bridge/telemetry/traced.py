@@ -14,7 +14,7 @@ from bridge.codec import Dialect, FrameLike, Losses, RunsTools
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
-from bridge.pipeline import Backend, Call, CallInfo
+from bridge.pipeline import Backend, Call, CallInfo, Sink
 from bridge.telemetry.tracing import Tracing, carried, carrier_of, failed
 
 if TYPE_CHECKING:
@@ -95,8 +95,9 @@ class _TracedCall:
             self._failed(str(error.code))
             raise
 
-    async def read(self) -> list[Event]:
-        return self._noted(await self._call.read())
+    async def read(self, sink: Sink | None = None) -> list[Event]:
+        # A sink takes neither the first content nor the end, and nothing else is noted.
+        return self._noted(await self._call.read(sink))
 
     def fail(self, failure: Failure) -> list[Event]:
         return self._noted(self._call.fail(failure))

@@ -22,7 +22,7 @@ from bridge.codec.session import ClientTools
 from bridge.errors import BackendError, ErrorCode, Failure, Unsupported
 from bridge.model import Event, Request, RunFailed, ToolCall, ToolResult
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo, Timeouts
+from bridge.pipeline.backend import CallInfo, Sink, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tools import ToolSource
 from bridge.pipeline.tries import Budget, Retry
@@ -282,7 +282,7 @@ class GrpcCall:
             text = "The backend could not be reached in time."
             raise BackendError(text, code=ErrorCode.BACKEND_TIMEOUT) from None
 
-    async def read(self) -> list[Event]:
+    async def read(self, sink: Sink | None = None) -> list[Event]:
         if self._over:
             return []
         session = self._session

@@ -37,7 +37,7 @@ from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import TERMINAL
 from bridge.pipeline import trouble
-from bridge.pipeline.backend import CallInfo, Timeouts
+from bridge.pipeline.backend import CallInfo, Sink, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tries import Budget, Retry
 
@@ -131,7 +131,7 @@ class LocalCall:
             raise BackendError(f"The agent must be an async generator (async def with yield), but it gave a {kind}.")
         self._items = items
 
-    async def read(self) -> list[Event]:
+    async def read(self, sink: Sink | None = None) -> list[Event]:
         assert self._items is not None, "read() before open()"
         builder = self._builder
         if builder.done:

@@ -17,7 +17,7 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, RunFailed
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo
+from bridge.pipeline.backend import CallInfo, Sink
 from bridge.pipeline.tries import asked_pause
 from bridge.transports.answers import drain, failure_of, unread
 from bridge.transports.http import HttpBackend
@@ -134,7 +134,7 @@ class QueuedCall:
         self._tries += 1
         await asyncio.sleep(max(waits[self._tries - 1], asked))
 
-    async def read(self) -> list[Event]:
+    async def read(self, sink: Sink | None = None) -> list[Event]:
         if self._over:
             return []
         try:

@@ -15,7 +15,7 @@ from bridge.codec import registry
 from bridge.testing import bound_socket, free_port
 from tests.dialects.aip import schema
 from tests.dialects.aip.peers import reply
-from tests.faults.measure import SOON, Outcome, outcome_of, setup
+from tests.faults.measure import Outcome, outcome_of, setup, soon
 from tests.faults.wire import ask, read
 from tests.server.harness import serving
 from tests.stores.door import Door
@@ -295,5 +295,5 @@ async def _seen(fault: AgentFault, front: str, address: str, heard: asyncio.Even
     async with serving(agent_setup(front, address, fault.section, fault.options)) as base:
         seen = read(registry.get(front), await ask(base, registry.get(front), "/it", heard=heard))
         for turn in node.turns if node is not None and not fault.ends else ():
-            await asyncio.wait_for(turn.gone.wait(), SOON)
+            await soon(turn.gone.is_set)
     return seen

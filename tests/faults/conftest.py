@@ -20,14 +20,21 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-async def settled(count: int) -> int:
-    """The open descriptors, once they are back to `count`; after five seconds those there are."""
+async def settled(count: int, before: set[asyncio.Task[object]]) -> tuple[int, set[asyncio.Task[object]]]:
+    """The open descriptors and the tasks that were not there `before`, once these are back to `count` and none.
+
+    What is closing may end a little later: after five seconds what there is.
+    """
     loop = asyncio.get_running_loop()
     end = loop.time() + 5
-    while (now := descriptors()) > count and loop.time() < end:
+    while ((now := descriptors()) > count or _new(before)) and loop.time() < end:
         gc.collect()
         await asyncio.sleep(0.02)
-    return now
+    return now, _new(before)
+
+
+def _new(before: set[asyncio.Task[object]]) -> set[asyncio.Task[object]]:
+    return {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()}
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +42,8 @@ async def nothing_left() -> AsyncIterator[None]:
     await _warmed()
     tasks, files = asyncio.all_tasks(), descriptors()
     yield
-    assert await settled(files) <= files
-    left = asyncio.all_tasks() - tasks - {asyncio.current_task()}
+    opened, left = await settled(files, tasks)
+    assert opened <= files
     assert not left, left
 
 

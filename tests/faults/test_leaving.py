@@ -16,7 +16,7 @@ from tests.dialects.aip.peers import client, quest
 from tests.faults.agents import Node, Turn
 from tests.faults.callers import FRONT as AIP
 from tests.faults.faults import Said
-from tests.faults.measure import SOON, queued
+from tests.faults.measure import queued, soon
 from tests.faults.wire import SPEAKING, asking, connect, exchange, raw
 from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
 
@@ -156,6 +156,6 @@ async def test_a_backend_of_any_dialect_is_left_within_a_second(front: str, mome
             async with asyncio.timeout(20):
                 await LEAVES.get(front, hangs_up)(front, where, back, each)
             try:
-                await asyncio.wait_for(each.gone.wait(), SOON)
+                await soon(each.gone.is_set)
             except TimeoutError:
                 raise AssertionError(f"{front} over {back}: the backend was not left") from None

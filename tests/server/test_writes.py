@@ -12,7 +12,9 @@ import pytest
 from aiohttp.http_writer import StreamWriter
 
 from bridge.engine import Bridge
-from bridge.model import Message, Request, Text
+from bridge.model import Event, Message, Request, Text
+from bridge.pipeline import Run, Sink
+from bridge.server.wire import EventStream
 from tests.server.harness import Exchange, fake_backend, post, serving
 
 NOTHING_KEPT = {"stores": {"history": "off"}}
@@ -69,6 +71,13 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         note(b"".join(pieces))
         many(self, pieces)
 
+    put = EventStream.put
+
+    def _put(self: EventStream, data: bytes) -> None:
+        note(data)
+        put(self, data)
+
+    monkeypatch.setattr(EventStream, "put", _put)
     monkeypatch.setattr(StreamWriter, "_write", _write)
     monkeypatch.setattr(StreamWriter, "_writelines", _writelines)
     return seen
@@ -122,3 +131,89 @@ async def test_a_run_holds_the_bytes_of_its_last_read_alone() -> None:
             taken.put_nowait(None)
         await run.close()
     assert held == [1, 1, 1, 1, 1, 2]
+
+
+async def test_tokens_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes in the middle of an answer goes from its read to its write: the pump asks for the start and the end.
+
+    It rests on names within aiohttp; where these are others, every token wakes the pump as before, and this fails.
+    """
+    reads: list[list[str]] = []
+    read = Run.read
+
+    async def counted(self: Run, sink: Sink | None = None) -> list[Event]:
+        events = await read(self, sink)
+        reads.append([type(event).__name__ for event in events])
+        return events
+
+    monkeypatch.setattr(Run, "read", counted)
+    came: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def arrived(word: str) -> None:
+        while word.encode() not in await came.get():
+            pass
+
+    async with (
+        fake_backend() as backend,
+        serving(config(backend.url)) as base,
+        aiohttp.ClientSession() as session,
+    ):
+        backend.plays(one_by_one(arrived))
+        async with session.post(f"{base}/v1/chat/completions", json=ASK) as response:
+            async for piece in response.content.iter_any():
+                came.put_nowait(piece)
+    assert len(reads) == 2
+    assert reads[0][0] == "RunStarted"
+    assert reads[1][-1] == "RunFinished"
+
+
+async def test_all_words_come_in_order_to_a_client_that_stops_to_think(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection fills up, so that the pump takes over, and is free again, so that it sleeps, some times."""
+    ways = {"put": 0, "send": 0}
+    put, send = EventStream.put, EventStream.send
+
+    def at_once(self: EventStream, data: bytes) -> None:
+        ways["put"] += 1
+        put(self, data)
+
+    async def waiting(self: EventStream, data: bytes) -> None:
+        ways["send"] += 1
+        await send(self, data)
+
+    monkeypatch.setattr(EventStream, "put", at_once)
+    monkeypatch.setattr(EventStream, "send", waiting)
+    words = [f"<{n}>" + "x" * 9_997 for n in range(4_000)]
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        for n in range(0, len(words), 3):
+            await exchange.send(b"".join(map(chunk, words[n : n + 3])))
+        await exchange.send(END)
+        await exchange.end()
+
+    pieces: list[bytes] = []
+    size, thinks_at = 0, 2**20
+    async with (
+        fake_backend() as backend,
+        serving(config(backend.url)) as base,
+        aiohttp.ClientSession(read_bufsize=2**14) as session,
+    ):
+        backend.plays(script)
+        async with session.post(f"{base}/v1/chat/completions", json=ASK) as response:
+            async for piece in response.content.iter_any():
+                pieces.append(piece)
+                size += len(piece)
+                if size > thinks_at:
+                    thinks_at += 16 * 2**20  # more than the kernel holds
+                    before = ways["send"]
+                    async with asyncio.timeout(20):
+                        while size < 20 * 2**20 and ways["send"] == before:
+                            await asyncio.sleep(0.01)
+    said = [
+        choice["delta"].get("content") or ""
+        for event in b"".join(pieces).split(b"\n\n")
+        if event.startswith(b"data: {")
+        for choice in orjson.loads(event[6:])["choices"]
+    ]
+    assert "".join(said) == "".join(words)
+    assert ways["put"] > ways["send"] >= 2

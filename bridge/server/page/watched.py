@@ -11,7 +11,7 @@ from bridge.framing import sse
 from bridge.model import Event, Request, pretty
 from bridge.model.pretty import pretty_request
 from bridge.pipeline import Backend
-from bridge.pipeline.backend import Call, CallInfo
+from bridge.pipeline.backend import Call, CallInfo, Sink
 
 if TYPE_CHECKING:
     from bridge.server.page.traces import Trace
@@ -123,7 +123,7 @@ class WatchedCall:
                 self._told = self._call.sent
                 self._trace.say("sent", backend=self._backend.name, dialect=self._backend.dialect, **_asked(self._told))
 
-    async def read(self) -> list[Event]:
+    async def read(self, sink: Sink | None = None) -> list[Event]:
         call = self._call
         events = await call.read()
         for frame in call.frames:

@@ -1,10 +1,10 @@
-"""How regularly a stream comes. Apart from the metrics, since every stream notes it and not every server has them."""
+"""How regularly a backend's stream comes. Every run notes it, whether or not a server counts it."""
 
 from __future__ import annotations
 
 
 class Pace:
-    """How regularly a stream comes: the waits for its reads, in seconds. Costs a clock call for each read."""
+    """The waits between the reads of a stream, in seconds; what came before its first content is none."""
 
     __slots__ = ("longest", "reads", "waited")
 
