@@ -59,13 +59,18 @@ class Splitter:
     def feed(self, chunk: bytes) -> list[FrameLike]:
         if self._excess is not None:
             raise self._excess
-        if self._clean and chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit:
-            # Whole events of one line each, as most reads are: where no other line end is in between, that is all.
-            ends = chunk.count(b"\n")
-            plain = [chunk[6:-2]] if ends == 2 else chunk[6:-2].split(b"\n\ndata: ")
-            if ends == 2 * len(plain) and b"\r" not in chunk:
+        if self._clean and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit and b"\r" not in chunk:
+            # Whole events, as most reads are.
+            if chunk[:6] == b"data: ":
+                # Of one line each, where no other line end is in between.
+                ends = chunk.count(b"\n")
+                plain = [chunk[6:-2]] if ends == 2 else chunk[6:-2].split(b"\n\ndata: ")
+                if ends == 2 * len(plain):
+                    self._started = True
+                    return plain  # type: ignore[return-value]
+            elif (named := _named(chunk)) is not None:
                 self._started = True
-                return plain  # type: ignore[return-value]
+                return named
         out = self._feed(chunk)
         self._clean = self._started and not (self._rest or self._data or self._cr or self._name or self._id)
         return out
@@ -189,6 +194,25 @@ class Splitter:
         )
 
 
+def _named(chunk: bytes) -> list[FrameLike] | None:
+    """Whole events of two lines each, a name or an id before the data; None when they are not."""
+    events = chunk[:-2].split(b"\n\n")
+    if chunk.count(b"\n") != 3 * len(events):
+        return None
+    out: list[FrameLike] = []
+    for event in events:
+        head, line, data = event.partition(b"\ndata: ")
+        if not line:
+            return None
+        if head[:7] == b"event: ":
+            out.append(Frame(data, head[7:].decode("utf-8", "replace") or None))
+        elif head[:4] == b"id: ":
+            out.append(Frame(data, None, head[4:].decode("utf-8", "replace")))
+        else:
+            return None
+    return out
+
+
 def is_stream(start: bytes) -> bool | None:
     """Whether a body that starts so is an event stream; False for JSON and HTML, None while nothing tells.
 
@@ -204,6 +228,8 @@ def join(frames: Sequence[FrameLike]) -> bytes:
     """The bytes of these frames: one buffer for one write."""
     if not frames:
         return b""
+    if type(frames[0]) is Frame:
+        return b"".join(map(_one, frames))
     try:
         # All plain payloads is the common case, and joining them is one pass.
         return b"data: " + b"\n\ndata: ".join(frames) + b"\n\n"  # type: ignore[arg-type]
@@ -214,6 +240,8 @@ def join(frames: Sequence[FrameLike]) -> bytes:
 def _one(frame: FrameLike) -> bytes:
     if isinstance(frame, bytes):
         return b"data: " + frame + b"\n\n"
+    if frame.event is not None and frame.id is None and frame.comment is None and b"\n" not in frame.data:
+        return b"event: %b\ndata: %b\n\n" % (frame.event.encode(), frame.data)
     if frame.comment is not None:
         return b": " + frame.comment + b"\n\n"
     head = b""

@@ -48,7 +48,7 @@ from bridge.transports.answers import (
     looks_like_stream,
     unread,
 )
-from bridge.transports.inlet import Handler, Inlet
+from bridge.transports.inlet import Handler, Inlet, some
 
 log = logging.getLogger("bridge.http")
 
@@ -378,7 +378,7 @@ class HttpCall:
         try:
             if sink is not None and self._stream and (left := await self._pour(response, sink)) is not None:
                 return left
-            data = await response.content.readany()
+            data = await some(response.content)
             if self._stream is None:
                 self._stream = looks_like_stream(response, data)
             if data and self._stream:
