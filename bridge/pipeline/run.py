@@ -11,6 +11,7 @@ import logging
 import time
 from asyncio import current_task
 from collections.abc import Sequence
+from typing import Protocol
 
 from bridge.codec import Losses
 from bridge.errors import BridgeError, ErrorCode, Failure
@@ -29,6 +30,17 @@ from bridge.pipeline.way import NextWay, Way
 log = logging.getLogger("bridge.run")
 
 _CONTENT_OR_END = CONTENT | TERMINAL
+
+
+class Outlet(Protocol):
+    """Where batches go in the middle of a read."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes more at once; asked before each batch."""
+        ...
+
+    def take(self, events: list[Event]) -> None: ...
 
 
 class Run:
@@ -59,7 +71,7 @@ class Run:
         self._looks_at = 0.0
         self._reader: asyncio.Task[object] | None = None
         self._asked = 0
-        self._sink: Sink | None = None
+        self._outlet: Outlet | None = None
         self.waiting: float | None = None
         self.pace = Pace()
         self._expired: Failure | None = None
@@ -101,24 +113,24 @@ class Run:
         self._head.model = self._way.request.model
         return self._passed_on([self._head])
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
+    async def read(self, outlet: Outlet | None = None) -> list[Event]:
         """The next batch, through all stages; possibly empty. The batch after which `done` is set ends the run.
 
         Never raises for what the backend or a stage does: a failure is the last event. Cancellation goes through.
-        `sink` may be given pieces of open parts as they come; the batch that it does not take is returned.
+        `outlet` may be given batches in the middle of the read, as they come; the batch with the end is returned.
         """
         if self.done:
             return []
-        way, pour = self._way, None
-        if sink is not None and self._opened and way.plain and self._seam is None:
-            self._sink, pour = sink, self._pour
+        pour: Sink | None = None
+        if outlet is not None and self._opened and self._seam is None:
+            self._outlet, pour = outlet, self._pour
         # With its loop named, the task is one look into a dictionary; without, Python 3.11 asks the kernel who we are.
         self._reader = reader = current_task(self._loop)
         self._asked = reader.cancelling() if reader is not None else 0
         self.waiting = time.monotonic()
         try:
             if self._opened:
-                events = await way.call.read(pour)
+                events = await self._way.call.read(pour)
                 self.pace.add(time.monotonic() - self.waiting)
             else:
                 events = await self._first_read()
@@ -133,7 +145,7 @@ class Run:
         except Exception as error:
             return await self._ended(self._broken(error))
         finally:
-            self._reader = self.waiting = self._sink = None
+            self._reader = self.waiting = self._outlet = None
         if self._passes(events):
             return events
         try:
@@ -154,13 +166,18 @@ class Run:
         return True
 
     def _pour(self, events: list[Event]) -> bool:
-        """A batch in the middle of a read, on its way to the sink."""
-        assert self._sink is not None
+        """A batch in the middle of a read, on its way to the outlet."""
+        outlet = self._outlet
+        assert outlet is not None
         assert self.waiting is not None
-        if not PIECES.issuperset(map(type, events)) or not self._sink(events):
+        if not outlet.ready:
             return False
-        if (said := self._way.said) is not None:
-            said.feed(events)
+        if not self._passes(events):
+            if events and type(events[-1]) in TERMINAL:
+                return False
+            events = self._passed_on(self._heard(events))
+        if events:
+            outlet.take(events)
         now = time.monotonic()
         self.pace.add(now - self.waiting)
         self.waiting = now

@@ -233,27 +233,16 @@ class RunHandler:
     ) -> None:
         """The hot path: a read, its translation, a write. Answers are kept before the client sees their end.
 
-        While the client reads, batches go from the read to the write by `pass_on`; else one by one, each awaited.
+        While the client reads, batches go straight from the read to the write; else one by one, each awaited.
         """
-
-        passthrough = self._route.passthrough
-
-        def pass_on(events: list[Event]) -> bool:
-            if not response.flows:
-                return False
-            frames = encoder.encode(events)
-            if out := sse.join(run.call.frames if passthrough else frames):
-                report.sent += len(out)
-                response.put(out)
-            return True
-
+        flow = _Flow(run, encoder, response, report, passthrough=self._route.passthrough)
         report.sent = len(out)
         watch.blocked = time.monotonic()
         if not run.done:
             await response.write(out)
         while not run.done:
             watch.blocked = None
-            out = self._frames(run, encoder, await run.read(pass_on))
+            out = self._frames(run, encoder, await run.read(flow))
             report.sent += len(out)
             watch.blocked = time.monotonic()
             if out and not run.done:
@@ -307,6 +296,29 @@ class RunHandler:
             await keep()
         report.sent = len(wire.body)
         return response_of(wire, run.lost.names)
+
+
+class _Flow:
+    """Translates and writes what comes while the backend is waited for; nothing while the client is slow."""
+
+    __slots__ = ("_encoder", "_passthrough", "_report", "_response", "_run")
+
+    def __init__(self, run: Run, encoder: Encoder, response: EventStream, report: Report, *, passthrough: bool) -> None:
+        self._run = run
+        self._encoder = encoder
+        self._response = response
+        self._report = report
+        self._passthrough = passthrough
+
+    @property
+    def ready(self) -> bool:
+        return self._response.flows
+
+    def take(self, events: list[Event]) -> None:
+        frames = self._encoder.encode(events)
+        if out := sse.join(self._run.call.frames if self._passthrough else frames):
+            self._report.sent += len(out)
+            self._response.put(out)
 
 
 def shown_model(run: Run, context: Context) -> str | None:

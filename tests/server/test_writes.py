@@ -13,7 +13,8 @@ from aiohttp.http_writer import StreamWriter
 
 from bridge.engine import Bridge
 from bridge.model import Event, Message, Request, Text
-from bridge.pipeline import Run, Sink
+from bridge.pipeline import Run
+from bridge.pipeline.run import Outlet
 from bridge.server.wire import EventStream
 from tests.server.harness import Exchange, fake_backend, post, serving
 
@@ -141,8 +142,8 @@ async def test_tokens_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[list[str]] = []
     read = Run.read
 
-    async def counted(self: Run, sink: Sink | None = None) -> list[Event]:
-        events = await read(self, sink)
+    async def counted(self: Run, outlet: Outlet | None = None) -> list[Event]:
+        events = await read(self, outlet)
         reads.append([type(event).__name__ for event in events])
         return events
 
@@ -169,7 +170,7 @@ async def test_tokens_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_all_words_come_in_order_to_a_client_that_stops_to_think(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection fills up, so that the pump takes over, and is free again, so that it sleeps, some times."""
-    ways = {"put": 0, "send": 0}
+    ways = {"put": 0, "send": 0, "blocked": 0}
     put, send = EventStream.put, EventStream.send
 
     def at_once(self: EventStream, data: bytes) -> None:
@@ -178,7 +179,9 @@ async def test_all_words_come_in_order_to_a_client_that_stops_to_think(monkeypat
 
     async def waiting(self: EventStream, data: bytes) -> None:
         ways["send"] += 1
+        ways["blocked"] += 1
         await send(self, data)
+        ways["blocked"] -= 1
 
     monkeypatch.setattr(EventStream, "put", at_once)
     monkeypatch.setattr(EventStream, "send", waiting)
@@ -205,9 +208,8 @@ async def test_all_words_come_in_order_to_a_client_that_stops_to_think(monkeypat
                 size += len(piece)
                 if size > thinks_at:
                     thinks_at += 16 * 2**20  # more than the kernel holds
-                    before = ways["send"]
-                    async with asyncio.timeout(20):
-                        while size < 20 * 2**20 and ways["send"] == before:
+                    async with asyncio.timeout(60):
+                        while size < 20 * 2**20 and not ways["blocked"]:
                             await asyncio.sleep(0.01)
     said = [
         choice["delta"].get("content") or ""
