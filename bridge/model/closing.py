@@ -18,6 +18,13 @@ PIECES: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDel
 class OpenParts:
     """What is open in a stream that went out. Batches of deltas cost one set operation."""
 
+    __slots__ = (
+        "_messages",
+        "_parts",
+        "ended",
+        "started",
+    )
+
     def __init__(self) -> None:
         self.started = False
         self.ended = False

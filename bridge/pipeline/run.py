@@ -52,6 +52,39 @@ class Run:
     the start and of the first content, and `waiting`, since when the backend is waited for.
     """
 
+    __slots__ = (
+        "_asked",
+        "_attempt",
+        "_began",
+        "_broke",
+        "_expired",
+        "_head",
+        "_looks_at",
+        "_loop",
+        "_open",
+        "_opened",
+        "_others",
+        "_outlet",
+        "_pass",
+        "_reader",
+        "_refused",
+        "_seam",
+        "_try_began",
+        "_watch",
+        "_way",
+        "done",
+        "failure",
+        "first",
+        "joined",
+        "pace",
+        "reason",
+        "retries",
+        "started",
+        "tried",
+        "usage",
+        "waiting",
+    )
+
     def __init__(self, way: Way, others: Sequence[NextWay] = (), seam: Seam | None = None) -> None:
         """`others`: where to ask instead, in order, while nothing of the backend's content was passed on; with `seam`
         also later.

@@ -19,6 +19,21 @@ class Way:
     `said` is None when nothing is kept of the talk. `call` is the current try.
     """
 
+    __slots__ = (
+        "backend",
+        "begun",
+        "call",
+        "head",
+        "info",
+        "lost",
+        "names",
+        "plain",
+        "request",
+        "said",
+        "stages",
+        "turn",
+    )
+
     def __init__(
         self,
         request: Request,

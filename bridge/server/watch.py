@@ -23,6 +23,19 @@ class Watch:
     The run knows since when (monotonic) the backend is waited for; the pump notes it of the client, in `blocked`.
     """
 
+    __slots__ = (
+        "_beaten",
+        "_encoder",
+        "_every",
+        "_http",
+        "_response",
+        "_rules",
+        "_run",
+        "_task",
+        "_timer",
+        "blocked",
+    )
+
     def __init__(
         self, http: web.Request, run: Run, response: web.StreamResponse, encoder: Encoder, rules: Rules
     ) -> None:
