@@ -28,6 +28,7 @@ class Inside(Dialect):
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry, "_installed", {})
 
 
 @pytest.fixture
