@@ -81,6 +81,13 @@ def test_a_third_partys_package_is_found_by_its_entry_point() -> None:
     assert registry.names().count("outside") == 1
 
 
+def test_a_package_that_is_installed_later_is_found(request: pytest.FixtureRequest) -> None:
+    """What was read of the others is kept, and read anew for a name that was not there."""
+    assert not registry.known("outside")
+    request.getfixturevalue("package")
+    assert registry.get("outside").name == "outside"
+
+
 @pytest.mark.usefixtures("package")
 def test_an_entry_point_that_is_no_dialect_is_named() -> None:
     with pytest.raises(ConfigError) as caught:
