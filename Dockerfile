@@ -14,6 +14,9 @@ RUN python -m venv /app && /app/bin/pip install --no-cache-dir -c constraints.tx
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --no-create-home bridge \
     && mkdir /data /etc/dialect-bridge && chown bridge /data
+# The base image has no byte code of the standard library. Nothing writes any later, so that each start, and each health
+# check, would compile all that it imports.
+RUN python -c "import compileall, sysconfig; compileall.compile_dir(sysconfig.get_path('stdlib'), quiet=1)"
 COPY --from=build /app /app
 COPY deploy/container.yaml /etc/dialect-bridge/config.yaml
 ENV PATH=/app/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

@@ -12,6 +12,7 @@ usage; never by a figure.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import resource
 import signal
@@ -192,6 +193,14 @@ def open_files(chosen: list[Scenario]) -> list[Scenario]:
     return enough
 
 
+def compile_checkout() -> None:
+    """Byte code for what is started from this checkout, as pip makes it of what it installs. Where Python itself may
+    write none (PYTHONDONTWRITEBYTECODE), each start would compile all of it anew.
+    """
+    for folder in (HERE.parent / "bridge", HERE.parent / "adapters", HERE):
+        compileall.compile_dir(folder, quiet=1)
+
+
 def main() -> int:
     args = arguments()
     if why := procfs.missing():
@@ -200,6 +209,7 @@ def main() -> int:
     args.chosen = open_files(args.chosen)
     # A terminated runner must not leave its children behind: SystemExit runs the clean-up below.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    compile_checkout()
     try:
         grpc = any("{upstream_grpc}" in file.read_text() for file in args.targets if file.is_file())
         with Mock(grpc=grpc) as mock:

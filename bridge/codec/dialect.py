@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from bridge.codec.card import Card
 from bridge.codec.context import Context, StoredAnswer
-from bridge.codec.queued import QueuedRun
-from bridge.codec.session import CallerSession, Channel, Hub, Member, OwnAgent
 from bridge.codec.surface import Surface
 from bridge.codec.tools import OfferedTool
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse
@@ -24,6 +22,10 @@ from bridge.errors import Failure, Unsupported
 from bridge.model.events import Event
 from bridge.model.parts import Part
 from bridge.model.request import Request
+
+if TYPE_CHECKING:
+    from bridge.codec.queued import QueuedRun
+    from bridge.codec.session import CallerSession, Channel, Hub, Member, OwnAgent
 
 
 class Framing(StrEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
 from bridge.codec.dialect import Dialect
@@ -12,6 +12,8 @@ from bridge.errors import ConfigError
 GROUP = "bridge.dialects"
 
 _registered: dict[str, Dialect] = {}
+_installed: dict[str, EntryPoint] = {}
+"""The entry points that were read so far, by name."""
 
 
 def register(dialect: Dialect, name: str | None = None) -> None:
@@ -26,12 +28,25 @@ def unregister(name: str) -> None:
 
 def names() -> list[str]:
     """The names of all dialects that can be used, sorted. Loads none of them."""
-    return sorted({e.name for e in entry_points(group=GROUP)} | set(_registered))
+    _read_installed()
+    return sorted(_installed.keys() | _registered.keys())
 
 
 def known(name: str) -> bool:
-    """Whether there is a dialect `name`. Loads none, and reads what is installed only for one that nobody used yet."""
-    return name in _registered or bool(entry_points(group=GROUP, name=name))
+    """Whether there is a dialect `name`. Loads none."""
+    return name in _registered or _entry_point(name) is not None
+
+
+def _entry_point(name: str) -> EntryPoint | None:
+    """What is installed is read anew only for a name that was not there: that opens a file of every package."""
+    if name not in _installed:
+        _read_installed()
+    return _installed.get(name)
+
+
+def _read_installed() -> None:
+    for entry in entry_points(group=GROUP):
+        _installed.setdefault(entry.name, entry)
 
 
 def over_http() -> list[str]:
@@ -52,7 +67,8 @@ def get(name: str) -> Dialect:
     found = _registered.get(name)
     if found is not None:
         return found
-    for entry in entry_points(group=GROUP, name=name):
+    entry = _entry_point(name)
+    if entry is not None:
         try:
             dialect = entry.load()
         except Exception as error:

@@ -51,7 +51,9 @@ def is_loopback(host: str) -> bool:
 
 
 def dialect_of(name: str) -> Dialect | None:
-    """The registered dialect, or None when it is unknown or cannot be loaded."""
+    """The registered dialect, or None when it is built in, unknown, or cannot be loaded."""
+    if name in BUILT_IN:
+        return None
     try:
         return registry.get(name)
     except Exception:
@@ -66,7 +68,7 @@ def front_options(dialect: str) -> type[Options]:
 
 def back_options(dialect: str) -> type[Options]:
     """The model of a backend's `options`; that of no options for the built-in backends."""
-    found = None if dialect in BUILT_IN else dialect_of(dialect)
+    found = dialect_of(dialect)
     return found.back_options if found else Options
 
 

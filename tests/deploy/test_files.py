@@ -121,6 +121,13 @@ def test_the_image_copies_what_is_there_and_starts_what_there_is() -> None:
     assert "/healthz" in text
 
 
+def test_the_image_has_byte_code_of_the_standard_library() -> None:
+    """Its base has none, and no user of it may write any."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8").rpartition("\nFROM ")[2]
+    (line,) = re.findall(r"^RUN .*compile_dir\(sysconfig\.get_path\('stdlib'\).*$", text, re.MULTILINE)
+    assert text.index(line) < text.index("PYTHONDONTWRITEBYTECODE") < text.index("USER ")
+
+
 def test_compose_fits_its_specification() -> None:
     lint("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "deploy/compose.yaml")
     (compose,) = documents(DEPLOY / "compose.yaml")

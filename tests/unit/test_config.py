@@ -93,6 +93,7 @@ class ToyAgent(Dialect):
 def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Three dialects registered like a third party's; the installed ones are hidden, so that messages are exact."""
     monkeypatch.setattr(registry, "entry_points", lambda **_: ())
+    monkeypatch.setattr(registry, "_installed", {})
     monkeypatch.setattr(kinds, "available_timezones", lambda: {"UTC", "Europe/Berlin"})
     dialects = (ToyChat(), ToyMessages(), ToyAgent())
     before = dict(registry._registered)

@@ -28,6 +28,7 @@ class Inside(Dialect):
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry, "_installed", {})
 
 
 @pytest.fixture
@@ -78,6 +79,13 @@ def test_a_third_partys_package_is_found_by_its_entry_point() -> None:
     assert dialect.name == "outside"
     assert registry.get("outside") is dialect
     assert registry.names().count("outside") == 1
+
+
+def test_a_package_that_is_installed_later_is_found(request: pytest.FixtureRequest) -> None:
+    """What was read of the others is kept, and read anew for a name that was not there."""
+    assert not registry.known("outside")
+    request.getfixturevalue("package")
+    assert registry.get("outside").name == "outside"
 
 
 @pytest.mark.usefixtures("package")

@@ -99,7 +99,7 @@ class Page:
     async def _script(self, http: web.Request) -> web.StreamResponse:
         name = http.match_info["name"]
         try:
-            body = script_of(registry.get(name)) if name in registry.names() else None
+            body = script_of(registry.get(name)) if registry.known(name) else None
         except ConfigError:
             body = None
         if body is None:

@@ -352,6 +352,7 @@ def test_without_ag_ui_generation_2_is_refused_clearly(monkeypatch: pytest.Monke
     known.pop("ag-ui")
     monkeypatch.setattr(registry, "_registered", known)
     monkeypatch.setattr(registry, "entry_points", lambda **_: [])
+    monkeypatch.setattr(registry, "_installed", {})
     with pytest.raises(Unsupported, match="ag-ui") as caught:
         asked({"threadId": "t", "messages": []})
     assert dialect.encode_error(caught.value.failure).status == 422
