@@ -23,10 +23,10 @@ def descriptors() -> int:
 async def settled(count: int, before: set[asyncio.Task[object]]) -> tuple[int, set[asyncio.Task[object]]]:
     """The open descriptors and the tasks that were not there `before`, once these are back to `count` and none.
 
-    What is closing may end a little later: after five seconds what there is.
+    What is closing may end a little later: after 15 seconds what there is.
     """
     loop = asyncio.get_running_loop()
-    end = loop.time() + 5
+    end = loop.time() + 15
     while ((now := descriptors()) > count or _new(before)) and loop.time() < end:
         gc.collect()
         await asyncio.sleep(0.02)

@@ -150,7 +150,7 @@ LEAVES: dict[str, Leave] = {AIP: ends_call, QUEUED: cancels}
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("front", FRONTS)
-async def test_a_backend_of_any_dialect_is_left_within_a_second(front: str, moment: str) -> None:
+async def test_a_backend_of_any_dialect_is_left(front: str, moment: str) -> None:
     async with world(front, moment) as (where, behind):
         for back, each in behind.items():
             async with asyncio.timeout(20):

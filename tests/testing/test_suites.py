@@ -65,7 +65,7 @@ def package(tmp_path: Path) -> Iterator[Path]:
 def tried(package: Path, *more: str) -> tuple[int, str]:
     """Exit code and report of `pytest` in the package, as its owner would call it."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more]
-    done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=300, check=False)
     return done.returncode, done.stdout
 
 
