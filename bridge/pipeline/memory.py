@@ -33,7 +33,7 @@ from bridge.pipeline.talk import (
     unknown,
     up_to_last_answer,
 )
-from bridge.stores.base import Conversation, History
+from bridge.stores.base import Conversation, Held, History
 
 log = logging.getLogger("bridge.memory")
 
@@ -84,7 +84,8 @@ class Turn:
         self._front = front
         self._wants_whole = whole
         self._keeper = keeper
-        self._held = AsyncExitStack()
+        self._exits = AsyncExitStack()
+        self._held: Held | None = None
         self._talk = Conversation("")
 
     async def begin(self, run_id: str) -> None:
@@ -109,12 +110,13 @@ class Turn:
 
     async def close(self) -> None:
         """Lets the next request of this conversation go on."""
-        await self._held.aclose()
+        await self._exits.aclose()
 
     async def _enter(self, thread: str) -> None:
         """Waits for earlier requests of this conversation, then loads it."""
-        await self._held.enter_async_context(self._history.turn(self._owner, self._scope, thread))
-        await self._load(thread)
+        turn = self._history.turn(self._owner, self._scope, thread)
+        self._held = await self._exits.enter_async_context(turn)
+        self._talk = self._held.talk
 
     async def _load(self, thread: str) -> None:
         self._talk = await self._history.load(self._owner, self._scope, thread) or Conversation(thread)
@@ -125,7 +127,11 @@ class Turn:
         return await self._history.find(self._owner, self._scope, digest(answered)) if answered else None
 
     async def _commit(self, new: list[Message], *, keep: int | None = None, name: str | None = None) -> None:
-        await self._history.commit(self._owner, self._scope, self._talk, new, keep=keep, digest=name)
+        """Keeps the talk. The next request of this conversation may go on from now."""
+        if self._held is not None:
+            await self._held.commit(new, keep=keep, digest=name)
+        else:
+            await self._history.commit(self._owner, self._scope, self._talk, new, keep=keep, digest=name)
 
     def _settle(self, new: list[Message]) -> Settled:
         """What the client said, apart from its answers to interrupts."""

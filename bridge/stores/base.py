@@ -71,6 +71,20 @@ class StoreConflict(BridgeError):
     default = ErrorCode.CONFLICT
 
 
+class Held(Protocol):
+    """A conversation in its turn."""
+
+    @property
+    def talk(self) -> Conversation:
+        """As it was when the turn began; a new one when there was none."""
+
+    async def commit(self, new: list[Message], *, keep: int | None = None, digest: str | None = None) -> None:
+        """Commits `talk` as `History.commit` does and gives the turn back, both in one transaction.
+
+        When it raises, the turn is still held, until it is left. A commit that comes after it is without a turn.
+        """
+
+
 class History(Protocol):
     """Conversations, each under (owner, scope, thread id).
 
@@ -122,7 +136,7 @@ class History(Protocol):
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
         """The thread id of the conversation whose latest state has this digest; of several, the last committed.
 
-        It may move on before a turn of it is entered: compare `Conversation.digest` after `load` inside the turn.
+        It may move on before a turn of it is entered: compare `Conversation.digest` inside the turn.
         """
 
     async def latest(self, owner: str, scope: str) -> str | None:
@@ -131,8 +145,8 @@ class History(Protocol):
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
         """Forgets a conversation; False when there was none."""
 
-    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[None]:
-        """Holds the conversation, which need not exist, for one run: `async with history.turn(...)`.
+    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[Held]:
+        """Holds the conversation, which need not exist, for one run: `async with history.turn(...) as held`.
 
         One holder at a time in all processes that share the store, in order of arrival; different conversations do
         not wait for each other. Waiting may be cancelled and leaves nothing behind. Entering twice from one

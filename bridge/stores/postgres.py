@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bridge.errors import ConfigError
 from bridge.model.parts import Message
 from bridge.stores import rows, schema
-from bridge.stores.base import LEASE, Bounds, Conversation, conflict, key, plain_id, stored_id, unavailable
-from bridge.stores.turns import Key, Turns
+from bridge.stores.base import LEASE, Bounds, Conversation, Held, conflict, key, plain_id, stored_id, unavailable
+from bridge.stores.turns import Key, Read, Turns
 
 try:
     import asyncpg
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _BATCH = 100
-_MANY = 50
-"""From so many messages on, JSON is read and written beside the event loop."""
 
 _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
@@ -57,12 +56,14 @@ _EVICT = f"""DELETE FROM history_conversations WHERE id IN (SELECT id FROM histo
     ORDER BY updated_at DESC, id DESC OFFSET $2)) AND NOT {_LIVE} FOR UPDATE SKIP LOCKED)"""
 
 _LOCK = f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY} FOR UPDATE"
-_CREATE = f"""INSERT INTO history_conversations (owner, scope, thread_id, version, updated_at, dropped, next_seq,
-    messages, size, beside) VALUES ($1, $2, $3, 0, {_NOW}, 0, 0, 0, 0, '') ON CONFLICT DO NOTHING RETURNING id"""
+_CREATE = f"""INSERT INTO history_conversations (version, digest, dropped, next_seq, messages, size, tools, beside,
+    owner, scope, thread_id, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, {_NOW})
+    ON CONFLICT DO NOTHING RETURNING id, updated_at"""
+_UPDATE = f"""UPDATE history_conversations SET version = $1, digest = $2, dropped = $3, next_seq = $4, messages = $5,
+    size = $6, tools = $7, beside = $8, updated_at = {_NOW} WHERE id = $9 RETURNING id, updated_at"""
 _APPEND = """INSERT INTO history_messages (conversation, commit_version, seq, role, size, links, body)
     SELECT $1, $2, * FROM unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[])"""
-_UPDATE = f"""UPDATE history_conversations SET version = $2, digest = $3, dropped = $4, next_seq = $5, messages = $6,
-    size = $7, tools = $8, beside = $9, updated_at = {_NOW} WHERE id = $1 RETURNING updated_at"""
+_SHRINK = "UPDATE history_conversations SET dropped = $2, messages = $3, size = $4 WHERE id = $1"
 _CUT = """WITH gone AS (DELETE FROM history_messages WHERE conversation = $1 AND seq >= (SELECT seq
     FROM history_messages WHERE conversation = $1 ORDER BY seq LIMIT 1 OFFSET $2) RETURNING size)
     SELECT count(*), coalesce(sum(size), 0)::bigint FROM gone"""
@@ -70,20 +71,20 @@ _ENTRIES = """SELECT seq, role, size, commit_version, links FROM history_message
     WHERE conversation = $1 ORDER BY seq"""
 _DROP = "DELETE FROM history_messages WHERE conversation = $1 AND seq = ANY($2::bigint[])"
 
-# What a crash of the server loses of the turns are leases, and they are lost by a crash anyhow.
+# What a crash of the server loses of the turns are leases, and they are lost by a crash anyhow: where nothing else is
+# changed ($2), nobody waits for the disk.
 _LINE = """SELECT pg_advisory_xact_lock(hashtextextended('bridge history ' || $1, 0)),
-    set_config('synchronous_commit', 'off', true)"""
+    CASE WHEN $2 THEN set_config('synchronous_commit', 'off', true) END"""
 # Whoever locks several tickets does so in the order of their numbers: no deadlocks.
 _CLEAN = f"""WITH line AS (SELECT ticket, expires FROM history_turns WHERE {_KEY} ORDER BY ticket FOR UPDATE),
     renewed AS (UPDATE history_turns t SET expires = {_NOW} + $5 FROM line
-        WHERE t.ticket = line.ticket AND t.ticket = ANY($4::bigint[]))
-    DELETE FROM history_turns t USING line
-    WHERE t.ticket = line.ticket AND line.expires <= {_NOW} AND t.ticket <> ALL($4::bigint[])"""
-_ENTER = f"""WITH entered AS (INSERT INTO history_turns (owner, scope, thread_id, expires)
-    VALUES ($1, $2, $3, {_NOW} + $4) RETURNING ticket)
-    SELECT ticket, NOT EXISTS (SELECT 1 FROM history_turns WHERE {_KEY}) FROM entered"""
-_LEAVE = "DELETE FROM history_turns WHERE ticket = $1"
-_FIRST = f"SELECT min(ticket) FROM history_turns WHERE {_KEY}"
+        WHERE t.ticket = line.ticket AND t.ticket = ANY($4::bigint[])),
+    gone AS (DELETE FROM history_turns t USING line WHERE t.ticket = line.ticket
+        AND (t.ticket = $6 OR line.expires <= {_NOW} AND t.ticket <> ALL($4::bigint[])) RETURNING t.ticket)
+    SELECT min(ticket) FROM line WHERE ticket NOT IN (SELECT ticket FROM gone)"""
+_ENTER = (
+    f"INSERT INTO history_turns (owner, scope, thread_id, expires) VALUES ($1, $2, $3, {_NOW} + $4) RETURNING ticket"
+)
 _DUE = f"""SELECT t.ticket FROM history_turns t WHERE t.ticket = ANY($1::bigint[]) AND NOT EXISTS (
     SELECT 1 FROM history_turns o WHERE o.owner = t.owner AND o.scope = t.scope AND o.thread_id = t.thread_id
     AND o.ticket < t.ticket AND o.expires > {_NOW})"""
@@ -125,11 +126,7 @@ class PostgresHistory:
 
     async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
         where = key(owner, scope, thread_id)
-        found = await self._run(lambda db: db.fetchrow(_LOAD, *where))
-        if found is None:
-            return None
-        *head, bodies = found
-        return await _beside_loop(len(bodies), lambda: rows.to_conversation(head, bodies))
+        return await _loaded(await self._run(lambda db: db.fetchrow(_LOAD, *where)))
 
     async def commit(
         self,
@@ -142,14 +139,13 @@ class PostgresHistory:
         digest: str | None = None,
     ) -> None:
         where = key(owner, scope, conversation.thread_id)
-        name = None if digest is None else stored_id(digest, "digest")
-        added = await _beside_loop(len(new), lambda: rows.to_rows(new))
+        change = await rows.change(conversation, new, keep, digest)
 
         async def work(db: _Connection) -> rows.Outcome:
             async with db.transaction():
-                return await _commit(db, where, conversation, added, keep, name, self._bounds)
+                return await _commit(db, where, change, self._bounds)
 
-        rows.settle(conversation, keep, new, digest, await self._run(work))
+        change.settle(await self._run(work))
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
         where = key(owner, scope, digest)
@@ -174,11 +170,11 @@ class PostgresHistory:
             if count < _BATCH:
                 return total
 
-    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[None]:
+    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[Held]:
         if self._closed:
             raise unavailable("postgresql", "closed")
         if self._turns is None:
-            self._turns = Turns(_Tickets(self, self._lease), "postgresql", self._lease)
+            self._turns = Turns(_Tickets(self, self._lease, self._bounds), "postgresql", self._lease)
         return self._turns.turn(key(owner, scope, thread_id))
 
     # -------------------------------------------------------------------- the pool
@@ -211,54 +207,54 @@ class PostgresHistory:
     async def _make_pool(self) -> asyncpg.Pool[asyncpg.Record]:
         try:
             return await asyncpg.create_pool(
-                self._url, min_size=1, max_size=self._connections, timeout=10, command_timeout=30
+                self._url,
+                min_size=1,
+                max_size=self._connections,
+                timeout=10,
+                command_timeout=30,
+                reset=_nothing,  # all that is set or locked ends with its transaction
             )
         except (asyncpg.ClientConfigurationError, ValueError):
             pass
         raise ConfigError("expected postgresql://user:password@host:port/database for the history store")
 
 
-async def _commit(
-    db: _Connection,
-    where: Key,
-    conversation: Conversation,
-    added: list[rows.Row],
-    keep: int | None,
-    digest: str | None,
-    bounds: Bounds,
-) -> rows.Outcome:
+async def _commit(db: _Connection, where: Key, change: rows.Change, bounds: Bounds) -> rows.Outcome:
     found = await db.fetchrow(_LOCK, *where)
-    if (found[0] if found else 0) != conversation.version:
+    version, place, dropped, seq, count, size = found or (0, None, 0, 0, 0, 0)
+    if version != change.conversation.version:
         raise conflict()
-    version, dropped, seq, count, size = conversation.version + 1, 0, 0, 0, 0
-    if found is None:
-        place = await db.fetchval(_CREATE, *where)
-        if place is None:
-            raise conflict()  # somebody else has just made it
-    else:
-        _, place, dropped, seq, count, size = found
-        if keep is not None:
-            cut = await db.fetchrow(_CUT, place, keep)
-            assert cut is not None
-            count, size, dropped = count - cut[0], size - cut[1], dropped if keep else 0
+    if place is not None and change.keep is not None:
+        cut = await db.fetchrow(_CUT, place, change.keep)
+        assert cut is not None
+        count, size, dropped = count - cut[0], size - cut[1], dropped if change.keep else 0
+    added = change.rows
+    count, size = count + len(added), size + change.size
+    state = (version + 1, change.name, dropped, seq + len(added), count, size, change.tools, change.beside)
+    written = await (db.fetchrow(_CREATE, *state, *where) if place is None else db.fetchrow(_UPDATE, *state, place))
+    if written is None:
+        raise conflict()  # somebody else has just made it
+    place, now = written
     if added:
         columns = [list(column) for column in zip(*((r.role, r.size, r.links, r.body) for r in added), strict=True)]
-        await db.execute(_APPEND, place, version, list(range(seq, seq + len(added))), *columns)
-    count, size = count + len(added), size + sum(row.size for row in added)
+        await db.execute(_APPEND, place, version + 1, list(range(seq, seq + len(added))), *columns)
     gone: list[int] = []
     if rows.over(count, size, bounds):
         entries = [tuple(row) for row in await db.fetch(_ENTRIES, place)]
         gone, seqs = rows.too_many(entries, bounds)
         await db.execute(_DROP, place, seqs)
-        count, size = count - len(gone), size - sum(entries[n][2] for n in gone)
         dropped += len(gone)
-    tools, beside = rows.beside(conversation)
-    now: float = await db.fetchval(
-        _UPDATE, place, version, digest, dropped, seq + len(added), count, size, tools, beside
-    )
-    if found is None and bounds.evicts_at(place):
+        await db.execute(_SHRINK, place, dropped, count - len(gone), size - sum(entries[n][2] for n in gone))
+    if version == 0 and bounds.evicts_at(place):
         await db.execute(_EVICT, where[0], bounds.conversations)
-    return rows.Outcome(version, dropped, now, gone)
+    return rows.Outcome(version + 1, dropped, now, gone)
+
+
+async def _loaded(found: asyncpg.Record | None) -> Conversation | None:
+    if found is None:
+        return None
+    *head, bodies = found
+    return await rows.loaded(head, bodies)
 
 
 async def _migrate(db: _Connection) -> None:
@@ -281,27 +277,42 @@ async def _migrate(db: _Connection) -> None:
 class _Tickets:
     """The tickets of `bridge.stores.turns` in the same database."""
 
-    def __init__(self, history: PostgresHistory, lease: float) -> None:
+    def __init__(self, history: PostgresHistory, lease: float, bounds: Bounds) -> None:
         self._history = history
         self._lease = lease
+        self._bounds = bounds
 
-    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, bool]:
-        async def work(db: _Connection) -> tuple[int, bool]:
-            found = await db.fetchrow(_ENTER, *key, self._lease)
-            assert found is not None
-            return found[0], found[1]
+    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, Read | None]:
+        async def work(db: _Connection) -> tuple[int, Read | None]:
+            async with db.transaction():
+                first = await self._clean(db, key, mine)
+                ticket: int = await db.fetchval(_ENTER, *key, self._lease)
+                return ticket, partial(_talk, key, await db.fetchrow(_LOAD, *key)) if first is None else None
 
-        return await self._in_line(key, mine, work)
+        return await self._history._run(work)
+
+    async def load(self, key: Key) -> Conversation:
+        return await _talk(key, await self._history._run(lambda db: db.fetchrow(_LOAD, *key)))
 
     async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
         async def work(db: _Connection) -> int | None:
-            await db.execute(_LEAVE, ticket)
-            return await _first(db, key)
+            async with db.transaction():
+                return await self._clean(db, key, mine, ticket)
 
-        return await self._in_line(key, mine, work)
+        return await self._history._run(work)
+
+    async def commit(self, key: Key, ticket: int, mine: Sequence[int], change: rows.Change) -> int | None:
+        async def work(db: _Connection) -> tuple[rows.Outcome, int | None]:
+            async with db.transaction():
+                outcome = await _commit(db, key, change, self._bounds)
+                return outcome, await self._clean(db, key, mine, ticket, lasting=True)
+
+        outcome, first = await self._history._run(work)
+        change.settle(outcome)
+        return first
 
     async def first(self, key: Key, mine: Sequence[int]) -> int | None:
-        return await self._in_line(key, mine, lambda db: _first(db, key))
+        return await self.leave(key, 0, mine)
 
     async def due(self, tickets: Sequence[int]) -> list[int]:
         return [found[0] for found in await self._history._run(lambda db: db.fetch(_DUE, list(tickets)))]
@@ -310,27 +321,23 @@ class _Tickets:
         found = await self._history._run(lambda db: db.fetch(_RENEW, list(tickets), self._lease))
         return [row[0] for row in found]
 
-    async def _in_line(self, key: Key, mine: Sequence[int], work: Callable[[_Connection], Awaitable[_T]]) -> _T:
-        async def locked(db: _Connection) -> _T:
-            async with db.transaction():
-                await db.execute(_LINE, "\t".join(key))
-                await db.execute(_CLEAN, *key, list(mine), self._lease)
-                return await work(db)
-
-        return await self._history._run(locked)
-
-
-async def _first(db: _Connection, key: Key) -> int | None:
-    found: int | None = await db.fetchval(_FIRST, *key)
-    return found
+    async def _clean(
+        self, db: _Connection, key: Key, mine: Sequence[int], ticket: int = 0, *, lasting: bool = False
+    ) -> int | None:
+        """Takes away `ticket` and the expired ones of the line, but not `mine`; the first that is left. Nobody else
+        changes the line before the transaction is over. `lasting`: no crash of the server may undo it.
+        """
+        await db.execute(_LINE, "\t".join(key), not lasting)
+        first: int | None = await db.fetchval(_CLEAN, *key, list(mine), self._lease, ticket)
+        return first
 
 
-async def _nothing(db: _Connection) -> None:
+async def _talk(key: Key, found: asyncpg.Record | None) -> Conversation:
+    return await _loaded(found) or Conversation(plain_id(key[2]))
+
+
+async def _nothing(db: object) -> None:
     pass
-
-
-async def _beside_loop(count: int, work: Callable[[], _T]) -> _T:
-    return await asyncio.to_thread(work) if count >= _MANY else work()
 
 
 def _count(status: Any) -> int:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from bridge.model.dump import dump, dump_message, dump_tool, load, load_message, load_tool
 from bridge.model.events import Interrupted
 from bridge.model.parts import Message
-from bridge.stores.base import Bounds, Conversation, plain_id
+from bridge.stores.base import Bounds, Conversation, plain_id, stored_id
 from bridge.stores.bounds import Entry, links, surplus
+
+_T = TypeVar("_T")
+_MANY = 50
+"""From so many messages on, JSON is read and written beside the event loop."""
 
 
 @dataclass(slots=True)
@@ -29,11 +34,8 @@ class Row:
 def to_row(message: Message) -> Row:
     body = write(dump_message(message))
     linked = links(message)
-    return Row(message.role, len(body.encode()), write(linked) if any(linked) else None, body)
-
-
-def to_rows(messages: Iterable[Message]) -> list[Row]:
-    return [to_row(message) for message in messages]
+    size = len(body) if body.isascii() else len(body.encode())
+    return Row(message.role, size, write(linked) if any(linked) else None, body)
 
 
 def from_bodies(bodies: Iterable[str]) -> list[Message]:
@@ -73,6 +75,49 @@ def to_conversation(row: Sequence[Any], bodies: Iterable[str]) -> Conversation:
     )
 
 
+async def loaded(row: Sequence[Any], bodies: Sequence[str]) -> Conversation:
+    """`to_conversation` for an event loop."""
+    return await _beside_loop(len(bodies), lambda: to_conversation(row, bodies))
+
+
+class Change:
+    """What a commit is to store, in texts: whoever writes them into a database shall be quick.
+
+    Raises `RequestError` for a digest that is too long.
+    """
+
+    def __init__(
+        self, conversation: Conversation, new: list[Message], keep: int | None = None, digest: str | None = None
+    ) -> None:
+        self.conversation = conversation
+        self.new = new
+        self.keep = keep
+        self.digest = digest
+        self.name = None if digest is None else stored_id(digest, "digest")
+        self.rows = [to_row(message) for message in new]
+        self.size = sum(row.size for row in self.rows)
+        self.tools, self.beside = beside(conversation)
+
+    def settle(self, outcome: Outcome) -> None:
+        """Makes the caller's conversation what is stored now."""
+        conversation, gone = self.conversation, set(outcome.gone)
+        messages = [*conversation.messages[: self.keep], *self.new]
+        conversation.messages = [m for place, m in enumerate(messages) if place not in gone] if gone else messages
+        conversation.version, conversation.dropped = outcome.version, outcome.dropped
+        conversation.digest, conversation.updated_at = self.digest, outcome.updated_at
+
+
+async def change(
+    conversation: Conversation, new: list[Message], keep: int | None = None, digest: str | None = None
+) -> Change:
+    """A `Change` for an event loop."""
+    return await _beside_loop(len(new), lambda: Change(conversation, new, keep, digest))
+
+
+async def _beside_loop(count: int, work: Callable[[], _T]) -> _T:
+    return await asyncio.to_thread(work) if count >= _MANY else work()
+
+
 @dataclass(slots=True)
 class Outcome:
     """What a commit did. `gone` are the places of the messages that the bounds took, in old and new together."""
@@ -81,17 +126,6 @@ class Outcome:
     dropped: int
     updated_at: float
     gone: list[int]
-
-
-def settle(
-    conversation: Conversation, keep: int | None, new: list[Message], digest: str | None, outcome: Outcome
-) -> None:
-    """Makes the caller's conversation what is stored now."""
-    gone = set(outcome.gone)
-    messages = [*conversation.messages[:keep], *new]
-    conversation.messages = [m for place, m in enumerate(messages) if place not in gone] if gone else messages
-    conversation.version, conversation.dropped = outcome.version, outcome.dropped
-    conversation.digest, conversation.updated_at = digest, outcome.updated_at
 
 
 def over(count: int, size: int, bounds: Bounds) -> bool:

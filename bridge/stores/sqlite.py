@@ -6,18 +6,39 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, TypeAlias
 
 from bridge.model.parts import Message
 from bridge.stores import rows, schema
-from bridge.stores.base import LEASE, Bounds, Conversation, conflict, key, plain_id, stored_id
+from bridge.stores.base import LEASE, Bounds, Conversation, Held, conflict, key, plain_id, stored_id
 from bridge.stores.sqlite_file import SQLiteFile
-from bridge.stores.turns import Key, Turns
+from bridge.stores.turns import Key, Read, Turns
+
+_Stored: TypeAlias = tuple[tuple[Any, ...], list[str]]
+"""A conversation's row and its messages' bodies, as `rows.to_conversation` takes them."""
 
 _BATCH = 100
 
 _KEY = "owner = ? AND scope = ? AND thread_id = ?"
 _LIVE = """EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.scope = c.scope
     AND t.thread_id = c.thread_id AND t.expires > ?)"""
+
+_ROW = f"SELECT id, {rows.COLUMNS} FROM history_conversations WHERE {_KEY}"
+_STATE = f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY}"
+_CREATE = """INSERT INTO history_conversations (version, updated_at, digest, dropped, next_seq, messages, size, tools,
+    beside, owner, scope, thread_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_UPDATE = """UPDATE history_conversations SET version = ?, updated_at = ?, digest = ?, dropped = ?, next_seq = ?,
+    messages = ?, size = ?, tools = ?, beside = ? WHERE id = ?"""
+_APPEND = """INSERT INTO history_messages (conversation, seq, role, size, commit_version, links, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+_SHRINK = "UPDATE history_conversations SET dropped = ?, messages = ?, size = ? WHERE id = ?"
+_EVICT = f"""DELETE FROM history_conversations AS c WHERE id IN (SELECT id FROM history_conversations WHERE owner = ?
+    ORDER BY updated_at DESC, id DESC LIMIT -1 OFFSET ?) AND NOT {_LIVE}"""
+_ENTER = "INSERT INTO history_turns (owner, scope, thread_id, expires) VALUES (?, ?, ?, ?)"
+_LEAVE = "DELETE FROM history_turns WHERE ticket = ?"
+_FIRST = f"SELECT ticket, expires FROM history_turns WHERE {_KEY} ORDER BY ticket LIMIT 1"
+_RENEW = "UPDATE history_turns SET expires = ? WHERE ticket = ?"
 
 
 class SQLiteHistory:
@@ -45,7 +66,8 @@ class SQLiteHistory:
 
     async def load(self, owner: str, scope: str, thread_id: str) -> Conversation | None:
         where = key(owner, scope, thread_id)
-        return await self._file.read(lambda db: load(db, where))
+        found = await self._file.read(lambda db: _fetch(db, where))
+        return await rows.loaded(*found) if found is not None else None
 
     async def commit(
         self,
@@ -58,12 +80,8 @@ class SQLiteHistory:
         digest: str | None = None,
     ) -> None:
         where = key(owner, scope, conversation.thread_id)
-        name = None if digest is None else stored_id(digest, "digest")
-
-        def work(db: sqlite3.Connection) -> rows.Outcome:
-            return commit(db, where, conversation, new, keep, name, self._bounds)
-
-        rows.settle(conversation, keep, new, digest, await self._file.write(work))
+        change = await rows.change(conversation, new, keep, digest)
+        change.settle(await self._file.write(lambda db: commit(db, where, change, self._bounds)))
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
         where = key(owner, scope, digest)
@@ -114,82 +132,68 @@ class SQLiteHistory:
             if count < _BATCH:
                 return total
 
-    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[None]:
+    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[Held]:
         self._file.check_open()
         if self._turns is None:
-            self._turns = Turns(_Tickets(self._file, self._lease), "sqlite", self._lease)
+            self._turns = Turns(_Tickets(self._file, self._lease, self._bounds), "sqlite", self._lease)
         return self._turns.turn(key(owner, scope, thread_id))
 
 
-def head(db: sqlite3.Connection, where: Key) -> tuple[int, Conversation] | None:
-    """Its row and the conversation without its messages; None when there is none."""
-    found = db.execute(f"SELECT id, {rows.COLUMNS} FROM history_conversations WHERE {_KEY}", where).fetchone()
-    return (found[0], rows.to_conversation(found[1:], ())) if found is not None else None
+def head(db: sqlite3.Connection, where: Key) -> Conversation | None:
+    """The conversation without its messages; None when there is none."""
+    found = _row(db, where)
+    return rows.to_conversation(found[1:], ()) if found is not None else None
 
 
 def load(db: sqlite3.Connection, where: Key) -> Conversation | None:
     """The whole of it; None when there is none."""
-    found = head(db, where)
+    found = _fetch(db, where)
+    return rows.to_conversation(*found) if found is not None else None
+
+
+def _row(db: sqlite3.Connection, where: Key) -> tuple[Any, ...] | None:
+    found: tuple[Any, ...] | None = db.execute(_ROW, where).fetchone()
+    return found
+
+
+def _fetch(db: sqlite3.Connection, where: Key) -> _Stored | None:
+    """Texts, since reading them is not worth keeping a transaction open."""
+    found = _row(db, where)
     if found is None:
         return None
-    place, conversation = found
+    place, *row = found
     bodies = db.execute("SELECT body FROM history_messages WHERE conversation = ? ORDER BY seq", (place,))
-    conversation.messages = rows.from_bodies(body for (body,) in bodies)
-    return conversation
+    return tuple(row), [body for (body,) in bodies]
 
 
-def commit(
-    db: sqlite3.Connection,
-    where: Key,
-    conversation: Conversation,
-    new: list[Message],
-    keep: int | None,
-    digest: str | None,
-    bounds: Bounds,
-) -> rows.Outcome:
-    """See `History.commit`; `rows.settle` tells the conversation of the outcome. Raises `StoreConflict`."""
+def commit(db: sqlite3.Connection, where: Key, change: rows.Change, bounds: Bounds) -> rows.Outcome:
+    """See `History.commit`; `change.settle` is to be told of the outcome. Raises `StoreConflict`."""
     now = time.time()
-    found = db.execute(
-        f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY}", where
-    ).fetchone()
-    if (found[0] if found else 0) != conversation.version:
+    version, place, dropped, seq, count, size = db.execute(_STATE, where).fetchone() or (0, None, 0, 0, 0, 0)
+    if version != change.conversation.version:
         raise conflict()
-    version, dropped, seq, count, size = conversation.version + 1, 0, 0, 0, 0
-    tools, beside = rows.beside(conversation)
-    if found is None:
-        place = db.execute(
-            "INSERT INTO history_conversations (owner, scope, thread_id, version, updated_at, dropped, next_seq,"
-            " messages, size, beside) VALUES (?, ?, ?, 0, ?, 0, 0, 0, 0, '')",
-            (*where, now),
-        ).lastrowid
+    if place is not None and change.keep is not None:
+        cut_count, cut_size = _cut(db, place, change.keep)
+        count, size, dropped = count - cut_count, size - cut_size, dropped if change.keep else 0
+    added = change.rows
+    count, size = count + len(added), size + change.size
+    state = (version + 1, now, change.name, dropped, seq + len(added), count, size, change.tools, change.beside)
+    if place is None:
+        place = db.execute(_CREATE, (*state, *where)).lastrowid
     else:
-        _, place, dropped, seq, count, size = found
-        if keep is not None:
-            cut_count, cut_size = _cut(db, place, keep)
-            count, size, dropped = count - cut_count, size - cut_size, dropped if keep else 0
-    added = rows.to_rows(new)
+        db.execute(_UPDATE, (*state, place))
     db.executemany(
-        "INSERT INTO history_messages (conversation, seq, role, size, commit_version, links, body)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        ((place, seq + n, row.role, row.size, version, row.links, row.body) for n, row in enumerate(added)),
+        _APPEND,
+        ((place, seq + n, row.role, row.size, version + 1, row.links, row.body) for n, row in enumerate(added)),
     )
-    count, size = count + len(added), size + sum(row.size for row in added)
     gone: list[int] = []
     if rows.over(count, size, bounds):
         gone, cut_size = _drop(db, place, bounds)
-        count, size, dropped = count - len(gone), size - cut_size, dropped + len(gone)
-    db.execute(
-        "UPDATE history_conversations SET version = ?, updated_at = ?, digest = ?, dropped = ?, next_seq = ?,"
-        " messages = ?, size = ?, tools = ?, beside = ? WHERE id = ?",
-        (version, now, digest, dropped, seq + len(added), count, size, tools, beside, place),
-    )
-    if found is None and place is not None and bounds.evicts_at(place):
-        db.execute(
-            "DELETE FROM history_conversations AS c WHERE id IN (SELECT id FROM history_conversations WHERE owner = ?"
-            f" ORDER BY updated_at DESC, id DESC LIMIT -1 OFFSET ?) AND NOT {_LIVE}",
-            (where[0], bounds.conversations, now),
-        )
-    return rows.Outcome(version, dropped, now, gone)
+        dropped += len(gone)
+        db.execute(_SHRINK, (dropped, count - len(gone), size - cut_size, place))
+    if version == 0 and place is not None and bounds.evicts_at(place):
+        db.execute(_EVICT, (where[0], bounds.conversations, now))
+    return rows.Outcome(version + 1, dropped, now, gone)
 
 
 def _cut(db: sqlite3.Connection, place: int, keep: int) -> tuple[int, int]:
@@ -221,31 +225,36 @@ def _drop(db: sqlite3.Connection, place: int | None, bounds: Bounds) -> tuple[li
 class _Tickets:
     """The tickets of `bridge.stores.turns` in the same file."""
 
-    def __init__(self, file: SQLiteFile, lease: float) -> None:
+    def __init__(self, file: SQLiteFile, lease: float, bounds: Bounds) -> None:
         self._file = file
         self._lease = lease
+        self._bounds = bounds
 
-    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, bool]:
-        def work(db: sqlite3.Connection) -> tuple[int, bool]:
-            first = self._clean(db, key, mine)
-            ticket = db.execute(
-                "INSERT INTO history_turns (owner, scope, thread_id, expires) VALUES (?, ?, ?, ?)",
-                (*key, time.time() + self._lease),
-            ).lastrowid
+    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, Read | None]:
+        def work(db: sqlite3.Connection) -> tuple[int, Read | None]:
+            first = self._first(db, key, mine)
+            ticket = db.execute(_ENTER, (*key, time.time() + self._lease)).lastrowid
             assert ticket is not None
-            return ticket, first is None
+            return ticket, partial(_talk, key, _fetch(db, key)) if first is None else None
 
         return await self._file.write(work)
+
+    async def load(self, key: Key) -> Conversation:
+        return await _talk(key, await self._file.read(lambda db: _fetch(db, key)))
 
     async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
-        def work(db: sqlite3.Connection) -> int | None:
-            db.execute("DELETE FROM history_turns WHERE ticket = ?", (ticket,))
-            return self._clean(db, key, mine)
+        return await self._file.write(lambda db: self._leave(db, key, ticket, mine))
 
-        return await self._file.write(work)
+    async def commit(self, key: Key, ticket: int, mine: Sequence[int], change: rows.Change) -> int | None:
+        def work(db: sqlite3.Connection) -> tuple[rows.Outcome, int | None]:
+            return commit(db, key, change, self._bounds), self._leave(db, key, ticket, mine)
+
+        outcome, first = await self._file.write(work)
+        change.settle(outcome)
+        return first
 
     async def first(self, key: Key, mine: Sequence[int]) -> int | None:
-        return await self._file.write(lambda db: self._clean(db, key, mine))
+        return await self._file.write(lambda db: self._first(db, key, mine))
 
     async def due(self, tickets: Sequence[int]) -> list[int]:
         def work(db: sqlite3.Connection) -> list[int]:
@@ -271,13 +280,21 @@ class _Tickets:
         return await self._file.write(work)
 
     def _renew(self, db: sqlite3.Connection, ticket: int) -> bool:
-        until = time.time() + self._lease
-        return db.execute("UPDATE history_turns SET expires = ? WHERE ticket = ?", (until, ticket)).rowcount > 0
+        return db.execute(_RENEW, (time.time() + self._lease, ticket)).rowcount > 0
 
-    def _clean(self, db: sqlite3.Connection, key: Key, mine: Sequence[int]) -> int | None:
-        """Takes away expired tickets of the line, but not `mine`; the first that is left."""
+    def _leave(self, db: sqlite3.Connection, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
+        db.execute(_LEAVE, (ticket,))
+        return self._first(db, key, mine) if mine else None
+
+    def _first(self, db: sqlite3.Connection, key: Key, mine: Sequence[int]) -> int | None:
+        """The first ticket of the line, after the expired ones before it are taken away."""
         for ticket in mine:
             self._renew(db, ticket)
-        db.execute(f"DELETE FROM history_turns WHERE {_KEY} AND expires <= ?", (*key, time.time()))
-        found: int | None = db.execute(f"SELECT min(ticket) FROM history_turns WHERE {_KEY}", key).fetchone()[0]
-        return found
+        now = time.time()
+        while (found := db.execute(_FIRST, key).fetchone()) is not None and found[1] <= now:
+            db.execute(_LEAVE, found[:1])
+        return found[0] if found is not None else None
+
+
+async def _talk(key: Key, found: _Stored | None) -> Conversation:
+    return await rows.loaded(*found) if found is not None else Conversation(plain_id(key[2]))

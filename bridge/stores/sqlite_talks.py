@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bridge.model.parts import Message
-from bridge.stores import schema
+from bridge.stores import rows, schema
 from bridge.stores.base import Bounds, Conversation, key, plain_id, stored_id
 from bridge.stores.sqlite import commit, head, load
 from bridge.stores.sqlite_file import Connection
@@ -67,9 +67,9 @@ class SQLiteTalks:
 
         def work(db: sqlite3.Connection) -> bool:
             found = head(db, where)
-            new = wanted(found and found[1])
+            new = wanted(found)
             if new is not None:
-                commit(db, where, found[1] if found else Conversation(thread_id), new, keep, None, _ALL)
+                commit(db, where, rows.Change(found or Conversation(thread_id), new, keep), _ALL)
             return new is not None
 
         return self._do(work)

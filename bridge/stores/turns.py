@@ -13,33 +13,47 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from bridge.errors import BridgeError
-from bridge.stores.base import unavailable
+from bridge.model.parts import Message
+from bridge.stores import rows
+from bridge.stores.base import Conversation, Held, unavailable
 
 _log = logging.getLogger(__name__)
 
 Key: TypeAlias = tuple[str, str, str]
+
+Read: TypeAlias = Callable[[], Awaitable[Conversation]]
+"""Makes a conversation of what an engine found."""
 
 POLL = 0.05
 """Seconds between two looks at lines that other processes hold."""
 
 
 class Tickets(Protocol):
-    """The tickets as an engine keeps them. Each method is one transaction.
+    """The tickets as an engine keeps them, beside the talks. Each method is one transaction.
 
-    `mine` are tickets of this process in the same line: they are renewed before expired ones are taken away.
+    `mine` are other tickets of this process in the same line: they are renewed before expired ones are taken away.
     """
 
-    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, bool]:
-        """A new ticket at the end of the line, and whether it is the first; expired ones are taken away."""
+    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, Read | None]:
+        """A new ticket at the end of the line; when it is the first, with the talk. Expired ones are taken away."""
+
+    async def load(self, key: Key) -> Conversation:
+        """The conversation as the last commit left it; a new one when there is none."""
 
     async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
-        """Gives a ticket back and says which is the first now; expired ones are taken away."""
+        """Gives a ticket back and says which is the first now, if it matters to one of `mine`; expired ones are taken
+        away.
+        """
+
+    async def commit(self, key: Key, ticket: int, mine: Sequence[int], change: rows.Change) -> int | None:
+        """`History.commit` and `leave` at once."""
 
     async def first(self, key: Key, mine: Sequence[int]) -> int | None:
         """The first ticket of the line; expired ones are taken away."""
@@ -53,12 +67,16 @@ class Tickets(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """Somebody of this process in a line. `let_in` is done when the turn is his."""
+    """Somebody of this process in a line. `let_in` is done when the turn is his, with what reads the talk.
+
+    `leaving`: he gives his ticket back, so that nobody need wonder where it is.
+    """
 
     key: Key
-    let_in: asyncio.Future[None]
+    let_in: asyncio.Future[Read]
     ticket: int | None = None
     holds: bool = False
+    leaving: bool = False
 
 
 @dataclass(slots=True)
@@ -87,21 +105,21 @@ class Turns:
         self._failing_since: float | None = None
 
     @asynccontextmanager
-    async def turn(self, key: Key) -> AsyncIterator[None]:
+    async def turn(self, key: Key) -> AsyncIterator[Held]:
         """Waits for the turn and holds it. However it ends, the ticket is given back."""
         place = _Place(key, asyncio.get_running_loop().create_future())
         # Dealings with the database are tasks of their own: a cancelled caller must not leave a ticket behind.
-        entering = self._spawn(self._enter(place))
+        self._spawn(self._enter(place))
         try:
-            await asyncio.shield(entering)
-            await place.let_in
+            talk = await (await place.let_in)()
         except BaseException:
-            self._spawn(self._give_up(place, entering))
+            self._spawn(self._leave(place))
             raise
         try:
-            yield
+            yield _Held(self, place, talk)
         finally:
-            await asyncio.shield(self._spawn(self._leave(place)))
+            if place.ticket is not None:
+                await asyncio.shield(self._spawn(self._leave(place)))
 
     async def close(self) -> None:
         """Gives back every ticket; who still waits gets an error."""
@@ -135,20 +153,35 @@ class Turns:
                 self._lines.pop(key, None)
 
     async def _enter(self, place: _Place) -> None:
-        async with self._line(place.key) as line:
-            place.ticket, first = await self._tickets.enter(place.key, list(line.places))
-            line.places[place.ticket] = place
-            if first:
-                self._let_in(place)
+        try:
+            async with self._line(place.key) as line:
+                if place.let_in.done():
+                    return  # cancelled meanwhile
+                place.ticket, read = await self._tickets.enter(place.key, list(line.places))
+                line.places[place.ticket] = place
+                if read is not None:
+                    self._let_in(place, read)
+        except Exception as error:
+            self._refuse(place, error)
+            return
         if self._keeper is None and not self._closed:
             self._keeper = asyncio.create_task(self._keep(), name="history-turns")
-        if self._idle or not first:
+        if self._idle or read is None:
             self._kick.set()
 
-    async def _give_up(self, place: _Place, entering: asyncio.Task[None]) -> None:
-        with suppress(BridgeError):
-            await entering
-            await self._leave(place)
+    async def commit(self, place: _Place, change: rows.Change) -> None:
+        """Stores the change and gives the ticket back. Who is cancelled in it, or gets an error, still has to leave."""
+        async with self._line(place.key) as line:
+            ticket, place.leaving = place.ticket or 0, True
+            try:
+                others = [other for other in line.places if other != ticket]
+                first = await self._tickets.commit(place.key, ticket, others, change)
+            except Exception:
+                place.leaving = False
+                raise
+            line.places.pop(ticket, None)
+            place.ticket = None
+            self._moved_up(line, first)
 
     async def _leave(self, place: _Place) -> None:
         async with self._line(place.key) as line:
@@ -162,16 +195,20 @@ class Turns:
                 self._left.append((place.key, ticket))
                 self._kick.set()
                 return
-            self._let_in(line.places.get(first or 0))
-            if line.places and first not in line.places:
-                self._kick.set()  # another process is next
+            self._moved_up(line, first)
 
-    def _let_in(self, place: _Place | None) -> None:
+    def _moved_up(self, line: _Line, first: int | None) -> None:
+        """Who is first in the line now goes in, if he is one of ours."""
+        self._let_in(line.places.get(first or 0))
+        if line.places and first not in line.places:
+            self._kick.set()  # another process is next
+
+    def _let_in(self, place: _Place | None, read: Read | None = None) -> None:
         if place is not None and not place.let_in.done():
             place.holds = True
-            place.let_in.set_result(None)
+            place.let_in.set_result(read or partial(self._tickets.load, place.key))
 
-    def _refuse(self, place: _Place, error: BridgeError) -> None:
+    def _refuse(self, place: _Place, error: Exception) -> None:
         if not place.let_in.done():
             place.let_in.set_exception(error)
 
@@ -215,20 +252,14 @@ class Turns:
         there = set(await self._tickets.renew([p.ticket for p in places if p.ticket is not None]) if places else ())
         for place in places:
             known = self._lines[place.key].places if place.key in self._lines else {}
-            if place.ticket in there or known.get(place.ticket or 0) is not place:
+            if place.ticket in there or place.leaving or known.get(place.ticket or 0) is not place:
                 continue
             del known[place.ticket or 0]
             if place.holds:
                 _log.warning("a turn was lost: this process stood still for longer than %g s", self._lease)
             else:
                 place.ticket = None
-                self._spawn(self._enter_again(place))
-
-    async def _enter_again(self, place: _Place) -> None:
-        try:
-            await self._enter(place)
-        except BridgeError as error:
-            self._refuse(place, error)
+                self._spawn(self._enter(place))
 
     async def _look(self) -> None:
         waiting = self._elsewhere()
@@ -265,3 +296,15 @@ class Turns:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+class _Held:
+    """See `bridge.stores.base.Held`."""
+
+    def __init__(self, turns: Turns, place: _Place, talk: Conversation) -> None:
+        self._turns = turns
+        self._place = place
+        self.talk = talk
+
+    async def commit(self, new: list[Message], *, keep: int | None = None, digest: str | None = None) -> None:
+        await self._turns.commit(self._place, await rows.change(self.talk, new, keep, digest))

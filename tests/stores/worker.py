@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from bridge.model import Message, Text
-from bridge.stores import Conversation, History, open_history
+from bridge.stores import History, open_history
 
 
 def say(word: str) -> None:
@@ -20,11 +20,10 @@ def say(word: str) -> None:
 async def append(history: History, name: str, count: int) -> None:
     """Each turn is two commits with a look at the loop between them: whoever came between them would be seen."""
     for n in range(count):
-        async with history.turn("o", "s", "shared"):
-            talk = await history.load("o", "s", "shared") or Conversation("shared")
-            await history.commit("o", "s", talk, [Message("user", [Text(f"{name} {n}")])])
+        async with history.turn("o", "s", "shared") as held:
+            await history.commit("o", "s", held.talk, [Message("user", [Text(f"{name} {n}")])])
             await asyncio.sleep(0)
-            await history.commit("o", "s", talk, [Message("assistant", [Text(f"{name} {n}")])])
+            await held.commit([Message("assistant", [Text(f"{name} {n}")])])
 
 
 async def main() -> None:

@@ -1,0 +1,194 @@
+"""One suite for every engine: a turn begins with its talk, and its commit gives it back in the same transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from bridge.errors import BridgeError, ErrorCode
+from bridge.model import Message, Text
+from bridge.stores import Conversation, History, StoreConflict
+from tests.stores.conftest import Engine
+from tests.stores.test_turns import Visitor, process, tickets
+
+
+def says(text: str) -> Message:
+    return Message("user", [Text(text)])
+
+
+@pytest.fixture
+def history(engine: Engine) -> History:
+    """Its lease is long: nobody may wait for its renewal."""
+    return engine.history(lease=100)
+
+
+@pytest.fixture(params=["the same store", "another store"])
+def other(request: pytest.FixtureRequest, engine: Engine, history: History) -> History:
+    """Who waits for the turns of `history`."""
+    return history if request.param == "the same store" else engine.history(lease=100)
+
+
+async def test_a_turn_begins_with_its_talk(history: History) -> None:
+    async with history.turn("o", "s", "%\0t") as held:
+        assert held.talk == Conversation("%\0t")
+        held.talk.extra["seen"] = True
+        await held.commit([says("1"), says("2")], digest="d")
+        assert held.talk == await history.load("o", "s", "%\0t")
+    async with history.turn("o", "s", "%\0t") as held:
+        assert held.talk == await history.load("o", "s", "%\0t")
+        assert (held.talk.version, held.talk.digest, held.talk.extra) == (1, "d", {"seen": True})
+        await held.commit([says("3")], keep=1)
+        assert held.talk.messages == [says("1"), says("3")]
+        assert held.talk == await history.load("o", "s", "%\0t")
+
+
+async def test_a_long_talk_is_read_whole(history: History) -> None:
+    async with history.turn("o", "s", "t") as held:
+        await held.commit([says(str(n)) for n in range(120)])
+    async with history.turn("o", "s", "t") as held:
+        assert held.talk.messages == [says(str(n)) for n in range(120)]
+
+
+async def test_who_waited_gets_what_was_committed_meanwhile(history: History, other: History, engine: Engine) -> None:
+    async def say(text: str) -> None:
+        async with other.turn("o", "s", "t") as held:
+            await held.commit([says(text)])
+
+    async with history.turn("o", "s", "t") as held:
+        waiting = [asyncio.create_task(say("2"))]
+        await tickets(engine, 2)
+        waiting.append(asyncio.create_task(say("3")))
+        await tickets(engine, 3)
+        await held.commit([says("1")])
+        async with asyncio.timeout(10):
+            await asyncio.gather(*waiting)
+    talk = await history.load("o", "s", "t")
+    assert talk is not None
+    assert talk.messages == [says("1"), says("2"), says("3")]
+    await tickets(engine, 0)
+
+
+async def test_a_commit_lets_the_next_one_in(history: History, other: History, engine: Engine) -> None:
+    entered: list[str] = []
+    async with history.turn("o", "s", "t") as held:
+        visitor = Visitor(other, "next", entered)
+        await tickets(engine, 2)
+        await history.commit("o", "s", held.talk, [says("1")])
+        assert await engine.execute("SELECT count(*) FROM history_turns") == 2, "only the turn's own commit ends it"
+        await held.commit([says("2")])
+        async with asyncio.timeout(10):
+            await visitor.inside.wait()
+        await held.commit([says("3")])
+    await tickets(engine, 1)
+    await visitor.go()
+    await tickets(engine, 0)
+    talk = await history.load("o", "s", "t")
+    assert talk is not None
+    assert talk.messages == [says("1"), says("2"), says("3")]
+
+
+async def test_a_refused_commit_keeps_the_turn(history: History, engine: Engine) -> None:
+    entered: list[str] = []
+    async with history.turn("o", "s", "t") as held:
+        visitor = Visitor(history, "next", entered)
+        await tickets(engine, 2)
+        await history.commit("o", "s", Conversation("t"), [says("theirs")])
+        with pytest.raises(StoreConflict):
+            await held.commit([says("ours")])
+        assert await engine.execute("SELECT count(*) FROM history_turns") == 2
+        assert entered == []
+    await visitor.inside.wait()
+    await visitor.go()
+    talk = await history.load("o", "s", "t")
+    assert talk is not None
+    assert talk.messages == [says("theirs")]
+
+
+async def test_neither_without_the_other(history: History, engine: Engine) -> None:
+    """The talk cannot be kept when the turn cannot be given back."""
+    async with history.turn("o", "s", "t") as held:
+        await engine.execute("ALTER TABLE history_turns RENAME TO away")
+        with pytest.raises(BridgeError) as caught:
+            await held.commit([says("1")])
+        assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
+        assert held.talk == Conversation("t")
+        assert await history.load("o", "s", "t") is None
+        await engine.execute("ALTER TABLE away RENAME TO history_turns")
+        await tickets(engine, 1)
+        await held.commit([says("2")])
+        await tickets(engine, 0)
+    assert await history.load("o", "s", "t") == held.talk
+
+
+async def test_a_commit_that_is_cancelled_at_any_moment(history: History, engine: Engine) -> None:
+    outcomes = set()
+    for moment in range(40):
+        began = asyncio.Event()
+        thread = f"t{moment}"
+
+        async def run(thread: str = thread, began: asyncio.Event = began) -> None:
+            async with history.turn("o", "s", thread) as held:
+                began.set()
+                await held.commit([says("1"), says("2")])
+
+        task = asyncio.create_task(run())
+        await began.wait()
+        for _ in range(moment):
+            await asyncio.sleep(0.0002 if moment % 2 else 0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        async with asyncio.timeout(10), history.turn("o", "s", thread) as held:
+            assert held.talk.messages in ([], [says("1"), says("2")])
+            outcomes.add(bool(held.talk.messages))
+    assert outcomes == {False, True}
+    await tickets(engine, 0)
+
+
+async def test_a_turn_in_its_commit_is_not_lost(
+    engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ticket is gone in the database before this process knows that."""
+    history: Any = engine.history(lease=0.6)
+    async with history.turn("o", "s", "t") as held:
+        table = history._turns._tickets
+        commit, renew, renewed = table.commit, table.renew, asyncio.Event()
+
+        async def seen(mine: list[int]) -> list[int]:
+            out: list[int] = await renew(mine)
+            renewed.set()
+            return out
+
+        async def slow(*change: Any) -> Any:
+            out = await commit(*change)
+            renewed.clear()
+            await renewed.wait()
+            return out
+
+        monkeypatch.setattr(table, "commit", slow)
+        monkeypatch.setattr(table, "renew", seen)
+        with caplog.at_level(logging.WARNING, "bridge.stores"):
+            async with asyncio.timeout(10):
+                await held.commit([says("1")])
+            await asyncio.sleep(0)
+        assert caplog.text == ""
+    await tickets(engine, 0)
+
+
+async def test_a_process_that_is_killed_while_it_commits(engine: Engine) -> None:
+    history = engine.history(lease=0.8)
+    async with process(engine, 0.8, "append", "a", "1000000") as worker:
+        assert worker.stdin
+        worker.stdin.write(b"go\n")
+        async with asyncio.timeout(20):
+            while (talk := await history.load("o", "s", "shared")) is None or talk.version < 20:
+                await asyncio.sleep(0.005)
+        worker.kill()
+    async with asyncio.timeout(10), history.turn("o", "s", "shared") as held:
+        roles = [message.role for message in held.talk.messages]
+        assert roles == [("user", "assistant")[n % 2] for n in range(len(roles))]
+        assert held.talk.version == len(roles)
+        await held.commit([says("on it goes")])
+    await tickets(engine, 0)
