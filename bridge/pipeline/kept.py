@@ -88,9 +88,15 @@ class Talks:
         """The thread of this owner in which something was said last."""
         return await self._history.latest(owner, scope)
 
-    async def say(self, owner: str, scope: str, request: Request, run: str) -> None:
-        """Keeps what is new in a request. Raises `RequestError` for a result without a call."""
-        thread = request.thread_id or run
+    async def say(
+        self, owner: str, scope: str, request: Request, run: str, talk: Conversation | None = None
+    ) -> Conversation:
+        """Keeps what is new in a request; `talk` is its talk, when it is loaded already. Gives the talk as it is then.
+
+        Raises `RequestError` for a result without a call.
+        """
+        if talk is None:
+            talk = await self._talk(owner, scope, request.thread_id or run)
 
         def new(talk: Conversation) -> list[Message]:
             fresh = _news(talk.messages, request.messages)
@@ -105,19 +111,22 @@ class Talks:
                 *(_stamped(m, run, f"{run}-{n}") for n, m in enumerate(fresh)),
             ]
 
-        await self.append(owner, scope, thread, new)
+        return await self.append(owner, scope, talk, new)
 
     async def append(
-        self, owner: str, scope: str, thread: str, new: Callable[[Conversation], list[Message]]
+        self, owner: str, scope: str, talk: Conversation, new: Callable[[Conversation], list[Message]]
     ) -> Conversation:
         """Appends what `new` says to the talk as it is then; it is asked again when somebody else was faster."""
         while True:
-            talk = await self._history.load(owner, scope, thread) or Conversation(thread)
             try:
                 await self._history.commit(owner, scope, talk, new(talk))
             except StoreConflict:
+                talk = await self._talk(owner, scope, talk.thread_id)
                 continue
             return talk
+
+    async def _talk(self, owner: str, scope: str, thread: str) -> Conversation:
+        return await self.load(owner, scope, thread) or Conversation(thread)
 
 
 def _news(stored: list[Message], messages: list[Message]) -> list[Message]:
@@ -148,10 +157,8 @@ class KeptTurn(Expand):
     async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
         self._run = self.request.run_id or run_id
         thread = self.request.thread_id or self._run
-        if self._alone:
-            await self._enter(thread)
-        await self._talks.say(self._owner, self._scope, self.request, self._run)
-        await self._load(thread)
+        await (self._enter(thread) if self._alone else self._load(thread))
+        self._talk = await self._talks.say(self._owner, self._scope, self.request, self._run, self._talk)
         self._taken = frozenset(message.id for message in self._talk.messages)
         return _by_run(self._talk.messages, self._run, self.request)
 
@@ -181,7 +188,10 @@ class KeptTurn(Expand):
             talk.open_interrupts = list(answer.interrupts)
             return spoken
 
-        await self._talks.append(self._owner, self._scope, self._talk.thread_id, new)
+        try:
+            await self._commit(new(self._talk))
+        except StoreConflict:  # another run of this thread spoke meanwhile
+            await self._talks.append(self._owner, self._scope, self._talk, new)
 
 
 def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list[Message], list[Message]]:
