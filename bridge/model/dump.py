@@ -7,10 +7,10 @@ Codes are part of stored data: add, never renumber.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, fields
 from enum import StrEnum
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeAlias, TypeVar, cast, get_args
 
 from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
@@ -28,6 +28,7 @@ from bridge.model.request import (
 )
 
 _T = TypeVar("_T")
+_Turn: TypeAlias = Callable[[Any], Any]
 
 _CODES: dict[str, type] = {
     "r": ev.RunStarted,
@@ -69,7 +70,6 @@ _CODES: dict[str, type] = {
     "B": ResponseFormat,
     "V": Resume,
 }
-_BY_TYPE = {kind: code for code, kind in _CODES.items()}
 _EVENTS: frozenset[type] = frozenset(get_args(Event))
 # Fields whose values are ours and nested; every other field holds plain JSON that must come back untouched.
 _NESTED = {
@@ -88,34 +88,35 @@ _ENUMS: dict[tuple[str, str], type[StrEnum]] = {
     ("Q", "history"): HistoryMode,
     ("H", "mode"): ToolMode,
 }
-_FIELDS = {code: [f.name for f in fields(kind)] for code, kind in _CODES.items()}
-_DEFAULTS = {
-    code: [
-        f.default if f.default is not MISSING else f.default_factory() if f.default_factory is not MISSING else MISSING
-        for f in fields(kind)
-    ]
-    for code, kind in _CODES.items()
-}
+
+
+class _Shape:
+    """How values of one of our types are written and read, looked up once."""
+
+    def __init__(self, code: str, kind: type) -> None:
+        self.code = code
+        self.kind = kind
+        self.names = [field.name for field in fields(kind)]
+        self.defaults = [f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(kind)]
+        nested = [place for place, name in enumerate(self.names) if name in _NESTED]
+        enums = {place: _ENUMS[code, name] for place, name in enumerate(self.names) if (code, name) in _ENUMS}
+        self.write: list[tuple[int, _Turn]] = [*((p, _dump_value) for p in nested), *((p, str) for p in enums)]
+        self.read: list[tuple[int, _Turn]] = [*((p, _load_value) for p in nested), *enums.items()]
 
 
 def _dump_value(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_dump_value(v) for v in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return _dump(value)
-    return value
+    return [_dump(v) for v in value] if isinstance(value, list) else _dump(value)
 
 
 def _dump(value: Any) -> list[Any]:
-    code = _BY_TYPE[type(value)]
-    out: list[Any] = [code]
-    for name in _FIELDS[code]:
-        item = getattr(value, name)
-        out.append(_dump_value(item) if name in _NESTED else str(item) if isinstance(item, StrEnum) else item)
-    defaults = _DEFAULTS[code]
-    while len(out) > 1 and defaults[len(out) - 2] is not MISSING and out[-1] == defaults[len(out) - 2]:
+    shape = _BY_TYPE[type(value)]
+    out = [getattr(value, name) for name in shape.names]
+    for place, write in shape.write:
+        if out[place] is not None:
+            out[place] = write(out[place])
+    while out and out[-1] == shape.defaults[len(out) - 1]:
         out.pop()
-    return out
+    return [shape.code, *out]
 
 
 def dump(event: Event) -> list[Any]:
@@ -147,16 +148,16 @@ def _load_value(value: Any) -> Any:
 
 
 def _load(array: list[Any]) -> Any:
-    code = array[0]
-    kwargs: dict[str, Any] = {}
-    for name, item in zip(_FIELDS[code], array[1:], strict=False):
-        if name in _NESTED:
-            kwargs[name] = _load_value(item)
-        elif item is not None and (code, name) in _ENUMS:
-            kwargs[name] = _ENUMS[code, name](item)
-        else:
-            kwargs[name] = item
-    return _CODES[code](**kwargs)
+    shape = _BY_CODE[array[0]]
+    values = array[1 : len(shape.names) + 1]
+    for place, read in shape.read:
+        if place < len(values) and values[place] is not None:
+            values[place] = read(values[place])
+    return shape.kind(*values)
+
+
+_BY_CODE = {code: _Shape(code, kind) for code, kind in _CODES.items()}
+_BY_TYPE = {shape.kind: shape for shape in _BY_CODE.values()}
 
 
 def load(array: list[Any]) -> Event:
