@@ -6,6 +6,7 @@ round. A store keeps and finds; comparing, expanding and trimming a talk is a st
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -14,6 +15,8 @@ from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model.events import Interrupted
 from bridge.model.parts import Message
 from bridge.model.request import Tool
+
+_REFUSED = re.compile("[%\x00\ud800-\udfff]")
 
 MAX_KEY = 512
 """Longest owner, scope, thread id and digest, in bytes of UTF-8: they stand in indexes."""
@@ -180,8 +183,7 @@ def key(owner: str, scope: str, thread_id: str) -> tuple[str, str, str]:
 
 def stored_id(text: str, what: str) -> str:
     """Clients invent ids: what databases refuse in a text (NUL, lone surrogates) is written as `%` and hex digits."""
-    if not text.isalnum():
-        text = "".join(f"%{ord(c):04X}" if c in "%\x00" or "\ud800" <= c <= "\udfff" else c for c in text)
+    text = _REFUSED.sub(lambda found: f"%{ord(found[0]):04X}", text)
     if len(text.encode()) > MAX_KEY:
         raise RequestError(f"expected a {what} of at most {MAX_KEY} bytes")
     return text

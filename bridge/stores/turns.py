@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -79,13 +79,31 @@ class _Place:
     leaving: bool = False
 
 
-@dataclass(slots=True)
 class _Line:
-    """What this process knows of one conversation's line. The lock keeps its dealings with the database in order."""
+    """What this process knows of one conversation's line: `async with line` keeps its dealings with the database in
+    order. It is forgotten when nobody has to do with it any more.
+    """
 
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    places: dict[int, _Place] = field(default_factory=dict)
-    users: int = 0
+    def __init__(self, forget: Callable[[], object]) -> None:
+        self.places: dict[int, _Place] = {}
+        self._forget = forget
+        self._lock = asyncio.Lock()
+        self._users = 0
+
+    async def __aenter__(self) -> _Line:
+        self._users += 1
+        try:
+            await self._lock.acquire()
+        except BaseException:
+            self._users -= 1
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+        self._users -= 1
+        if not self._users and not self.places:
+            self._forget()
 
 
 class Turns:
@@ -104,22 +122,9 @@ class Turns:
         self._closed = False
         self._failing_since: float | None = None
 
-    @asynccontextmanager
-    async def turn(self, key: Key) -> AsyncIterator[Held]:
+    def turn(self, key: Key) -> _Held:
         """Waits for the turn and holds it. However it ends, the ticket is given back."""
-        place = _Place(key, asyncio.get_running_loop().create_future())
-        # Dealings with the database are tasks of their own: a cancelled caller must not leave a ticket behind.
-        self._spawn(self._enter(place))
-        try:
-            talk = await (await place.let_in)()
-        except BaseException:
-            self._spawn(self._leave(place))
-            raise
-        try:
-            yield _Held(self, place, talk)
-        finally:
-            if place.ticket is not None:
-                await asyncio.shield(self._spawn(self._leave(place)))
+        return _Held(self, _Place(key, asyncio.get_running_loop().create_future()))
 
     async def close(self) -> None:
         """Gives back every ticket; who still waits gets an error."""
@@ -140,17 +145,21 @@ class Turns:
 
     # -------------------------------------------------------------------- one place
 
-    @asynccontextmanager
-    async def _line(self, key: Key) -> AsyncIterator[_Line]:
-        line = self._lines.setdefault(key, _Line())
-        line.users += 1
+    def _line(self, key: Key) -> _Line:
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line(partial(self._lines.pop, key))
+        return line
+
+    async def wait(self, place: _Place) -> Conversation:
+        """The talk, once the turn is his."""
+        # Dealings with the database are tasks of their own: a cancelled caller must not leave a ticket behind.
+        self._spawn(self._enter(place))
         try:
-            async with line.lock:
-                yield line
-        finally:
-            line.users -= 1
-            if not line.users and not line.places:
-                self._lines.pop(key, None)
+            return await (await place.let_in)()
+        except BaseException:
+            self._spawn(self._leave(place))
+            raise
 
     async def _enter(self, place: _Place) -> None:
         try:
@@ -182,6 +191,11 @@ class Turns:
             line.places.pop(ticket, None)
             place.ticket = None
             self._moved_up(line, first)
+
+    async def leave(self, place: _Place) -> None:
+        """Gives the ticket back, unless a commit did."""
+        if place.ticket is not None:
+            await asyncio.shield(self._spawn(self._leave(place)))
 
     async def _leave(self, place: _Place) -> None:
         async with self._line(place.key) as line:
@@ -301,10 +315,18 @@ class Turns:
 class _Held:
     """See `bridge.stores.base.Held`."""
 
-    def __init__(self, turns: Turns, place: _Place, talk: Conversation) -> None:
+    talk: Conversation
+
+    def __init__(self, turns: Turns, place: _Place) -> None:
         self._turns = turns
         self._place = place
-        self.talk = talk
+
+    async def __aenter__(self) -> Held:
+        self.talk = await self._turns.wait(self._place)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._turns.leave(self._place)
 
     async def commit(self, new: list[Message], *, keep: int | None = None, digest: str | None = None) -> None:
         await self._turns.commit(self._place, await rows.change(self.talk, new, keep, digest))
