@@ -7,6 +7,9 @@ tickets before him: so that at most one ticket holds a line at any time, whateve
 
 Within a process a leaving holder lets in the next one directly. Only for lines that another process holds the
 database is asked again and again, with one query for all of them.
+
+What a turn needs of the talk goes with its ticket: who is first at once is given the talk by the transaction that makes
+the ticket, and the turn's commit takes it away.
 """
 
 from __future__ import annotations
