@@ -111,12 +111,16 @@ class Node:
 
     def objects(self, name: str) -> Iterator[Node]:
         """The objects of a list, each with its own path; nothing when the list is absent."""
+        path = self.at(name)
         for place, value in enumerate(self.array(name) or ()):
-            yield Node.of(value, f"{self.at(name)}[{place}]")
+            yield Node.of(value, f"{path}[{place}]")
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
-        value = self.string(name)
-        if value is not None and value not in allowed:
+        return None if self.value.get(name) is None else self.need_one_of(name, allowed)
+
+    def need_one_of(self, name: str, allowed: Collection[str]) -> str:
+        value = self.need_string(name)
+        if value not in allowed:
             wrong(self.at(name), "one of " + ", ".join(sorted(allowed)), value)
         return value
 
