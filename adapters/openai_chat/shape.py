@@ -9,6 +9,7 @@ from bridge.codec import Context, Feature
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Inline, Media, MediaKind, RunStarted
 
+_CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
 """What a canceled run is told as: the wire has no word for it, and a finish of `stop` would be a lie."""
 
@@ -40,7 +41,7 @@ def id_of(started: RunStarted) -> str:
 
 def finish_word(reason: FinishReason | None, has_calls: bool) -> str:
     """The wire's word: one of its four, never null. A run that waits for a person ends as after its calls."""
-    if reason in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER):
+    if reason is not None and reason in _CUT:
         return str(reason)
     return "tool_calls" if has_calls else "stop"
 
