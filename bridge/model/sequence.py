@@ -44,7 +44,7 @@ class Sequencer:
         if self._open is not None:
             return False
         begins, kinds = ev.PartStarted, self._kinds
-        for event in events:  # a generator would cost as much again, in every run
+        for event in events:  # noqa: SIM110 - a generator would cost as much again, in every run
             if type(event) is begins and event.kind in kinds:
                 return False
         return True
