@@ -7,7 +7,7 @@ from typing import Any
 from adapters.openai_chat.wire import NAME, own
 from bridge.codec import Context, Feature
 from bridge.errors import ErrorCode, Failure
-from bridge.model import FinishReason, Inline, Media, MediaKind, RunStarted
+from bridge.model import Answer, FinishReason, Inline, Media, MediaKind, RunStarted
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
@@ -27,13 +27,13 @@ def wants_usage(context: Context) -> bool:
     return isinstance(options, dict) and bool(options.get("include_usage"))
 
 
-def model_of(started: RunStarted, context: Context) -> str:
+def model_of(started: RunStarted | Answer, context: Context) -> str:
     """The model a client is shown: never null, the SDK's type says so."""
     asked = context.request.model if context.request else None
     return started.model or context.model or asked or ""
 
 
-def id_of(started: RunStarted) -> str:
+def id_of(started: RunStarted | Answer) -> str:
     """The backend's id, so that its operators find the answer again; else one made of the run's."""
     known = own(started.extras).get("id")
     return known if isinstance(known, str) and known else f"chatcmpl-{started.run_id}"
