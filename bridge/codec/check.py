@@ -59,6 +59,8 @@ class Node:
     def number(self, name: str, *, convert: bool = False) -> float | None:
         """A number; with `convert` also a string that holds one."""
         value = self.value.get(name)
+        if value is None:
+            return None
         if convert and isinstance(value, str):
             try:
                 said = float(value)
@@ -67,7 +69,7 @@ class Node:
             if not isfinite(said):  # "nan" and "inf" are numbers to Python, not to JSON
                 wrong(self.at(name), "a number", value)
             return said
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             wrong(self.at(name), "a number", value)
         return value
 
