@@ -32,8 +32,7 @@ def decode_request(value: dict[str, Any]) -> Request:
 
 def _message(node: Node) -> Message:
     """One message; a parts array is refused, since generation 1 has no multimodal input."""
-    role = node.need_string("role")
-    node.one_of("role", _ROLES)
+    role = node.need_one_of("role", _ROLES)
     if role == "assistant":
         return _assistant(node)
     content = node.need_string("content")

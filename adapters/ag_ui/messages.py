@@ -35,8 +35,7 @@ class MessageReader:
         body.need_array("messages")
         for found in body.objects("messages"):
             node = Node(camel(found.value), found.path)
-            node.need_string("role")
-            role = node.one_of("role", ROLES) or ""
+            role = node.need_one_of("role", ROLES)
             if role == "activity":
                 self.aside.append({"after": len(self.messages), "message": node.value})
             else:

@@ -52,6 +52,9 @@ _FIELDS = frozenset(
         "presence_penalty", "max_tokens", "stop", "n", "seed", "tools", "session_id", "user_id",
     }
 )  # fmt: skip
+_SAMPLING = frozenset(
+    {"top_p", "temperature", "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed"}
+)
 _PAYLOADS = ("text", "refusal", "image_url", "video_url", "file_url", "file_id", "file_data", "filename", "file_name")
 
 
@@ -97,6 +100,8 @@ class _Spelled(Node):
 
 
 def _sampling(body: Node) -> Sampling:
+    if _SAMPLING.isdisjoint(body.value):
+        return Sampling()
     return Sampling(
         temperature=body.number("temperature", convert=True),
         top_p=body.number("top_p", convert=True),
@@ -306,7 +311,8 @@ def _content(said: Node, java: bool) -> Node:
         content.value = unwrapped(content.value)
     content.one_of("type", CONTENT_TYPES)
     for name in _PAYLOADS:
-        content.string(name)
+        if name in content.value:
+            content.string(name)
     if content.value["type"] == "audio":
         content.string("data")
         content.string("format")

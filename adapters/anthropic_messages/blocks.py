@@ -49,8 +49,7 @@ class MessageReader:
 
     def read(self, node: Node) -> list[Message]:
         """One message of the wire: a message for each tool result in it, then one for all else."""
-        node.need_string("role")
-        role = node.one_of("role", ROLES) or ""
+        role = node.need_one_of("role", ROLES)
         parts: list[Part] = []
         asides: list[list[Any]] = []
         results: list[Message] = []

@@ -29,7 +29,6 @@ from bridge.model import (
     Raw,
     Reasoning,
     Refusal,
-    RunStarted,
     StateChanged,
     StepEnded,
     StepStarted,
@@ -48,6 +47,8 @@ _LOST: dict[type, Feature] = {
     Custom: Feature.CUSTOM,
     Raw: Feature.RAW,
 }
+
+_COLLECTED: frozenset[type] = frozenset({MessageStarted, PartStarted, TextDelta, *_LOST})
 
 # ------------------------------------------------------------------ towards clients
 
@@ -96,14 +97,11 @@ class _Assembler:
 
     def completion(self) -> dict[str, Any]:
         answer = self._answer
-        started = RunStarted(
-            answer.run_id, answer.thread_id, answer.model, answer.created_at, answer.metadata, answer.extras
-        )
         out: dict[str, Any] = {
-            "id": id_of(started),
+            "id": id_of(answer),
             "object": "chat.completion",
             "created": int(answer.created_at),
-            "model": model_of(started, self._context),
+            "model": model_of(answer, self._context),
             "choices": [self._wire(self._choices[index]) for index in sorted(self._choices)],
         }
         if answer.usage is not None:
@@ -113,7 +111,10 @@ class _Assembler:
         return out
 
     def _choice(self, index: int) -> _Choice:
-        return self._choices.setdefault(index, _Choice(index))
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = _Choice(index)
+        return choice
 
     def _message(self, message: Message) -> None:
         if message.role == "tool":
@@ -192,28 +193,26 @@ class _Assembler:
         messages: dict[str, int] = {}
         parts: dict[str, int] = {}
         for event in events:
+            if type(event) not in _COLLECTED:
+                continue
             match event:
                 case MessageStarted():
                     messages[event.message_id] = event.choice
                 case PartStarted():
                     parts[event.part_id] = messages[event.message_id]
-                case TextDelta() if event.extras:
-                    merge(self._choice(parts[event.part_id]).beside, own(event.extras))
+                case TextDelta():
+                    if event.extras:
+                        merge(self._choice(parts[event.part_id]).beside, own(event.extras))
                 case Raw() if event.dialect == NAME and isinstance(event.value, dict):
                     self._raw(event.value)
                 case _:
-                    self._lose(event)
+                    self._context.lost.add(_LOST[type(event)])
 
     def _raw(self, value: dict[str, Any]) -> None:
         choice = self._choice(value.get("index", 0))
         merge(choice.more, value.get("delta") or {})
         merge(choice.beside, value.get("choice") or {})
         merge(self._top, value.get("chunk") or {})
-
-    def _lose(self, event: Event) -> None:
-        feature = _LOST.get(type(event))
-        if feature is not None:
-            self._context.lost.add(feature)
 
     def _wire(self, choice: _Choice) -> dict[str, Any]:
         content = "".join(choice.texts)

@@ -12,10 +12,10 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.openai import SHARED, fits_metadata, from_sibling
 from bridge.codec.tools import sayable
 from bridge.errors import Unsupported
-from bridge.model import Request, ResponseFormat, Tool, ToolChoice, ToolMode
+from bridge.model import Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
 SIBLING = "openai-responses"
-_HELD = ("context", "state")
+_UNSAID = Sampling()
 
 
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
@@ -34,10 +34,10 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     if request.stream and options.include_usage:
         asked = stream_options if isinstance(stream_options, dict) else {}
         body["stream_options"] = {**asked, "include_usage": True}
-    sibling = request.extra(SIBLING)
-    text = sibling.get("text")
-    # The other API says the verbosity inside of `text`
-    body.update(from_sibling({**sibling, **(text if isinstance(text, dict) else {})}))
+    if sibling := request.extra(SIBLING):
+        text = sibling.get("text")
+        # The other API says the verbosity inside of `text`
+        body.update(from_sibling({**sibling, **(text if isinstance(text, dict) else {})}))
     _record_losses(request, context)
     body.update(extras)
     accept = "text/event-stream" if request.stream else "application/json"
@@ -47,25 +47,32 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
 
 def _set(body: dict[str, Any], request: Request, options: BackOptions) -> None:
     """The fields that the request says something about; nothing is invented for the others."""
-    sampling, tools = request.sampling, sayable(request.tools, NAME)
-    fields = {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "n": sampling.n,
-        "seed": sampling.seed,
-        "stop": sampling.stop,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
-        options.max_tokens_field: sampling.max_tokens,
-        # An empty list is refused by OpenAI, and so are the two fields about tools without any.
-        "tools": [_tool(t) for t in tools] or None,
-        "tool_choice": _tool_choice(request.tool_choice, tools) if tools else None,
-        "parallel_tool_calls": request.parallel_tool_calls if tools else None,
-        "response_format": _response_format(request.response_format),
-        "reasoning_effort": request.reasoning_effort,
-        "user": request.user_id,
-    }
-    body.update((name, value) for name, value in fields.items() if value is not None)
+    if request.sampling != _UNSAID:
+        sampling = request.sampling
+        said = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "n": sampling.n,
+            "seed": sampling.seed,
+            "stop": sampling.stop,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            options.max_tokens_field: sampling.max_tokens,
+        }
+        body.update({name: value for name, value in said.items() if value is not None})
+    # An empty list is refused by OpenAI, and so are the two fields about tools without any.
+    if tools := sayable(request.tools, NAME):
+        body["tools"] = [_tool(t) for t in tools]
+        if request.tool_choice is not None:
+            body["tool_choice"] = _tool_choice(request.tool_choice, tools)
+        if request.parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = request.parallel_tool_calls
+    if request.response_format is not None:
+        body["response_format"] = _response_format(request.response_format)
+    if request.reasoning_effort is not None:
+        body["reasoning_effort"] = request.reasoning_effort
+    if request.user_id is not None:
+        body["user"] = request.user_id
 
 
 def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> None:
@@ -80,9 +87,10 @@ def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> N
 
 
 def _record_losses(request: Request, context: Context) -> None:
-    for name in _HELD:
-        if getattr(request, name):
-            context.lost.add(Feature(name))
+    if request.context:
+        context.lost.add(Feature.CONTEXT)
+    if request.state:
+        context.lost.add(Feature.STATE)
     if request.thread_id is not None and request.thread_id not in request.metadata.values():
         context.lost.add(Feature.THREAD_ID)
     if any(name != NAME and not SHARED.issuperset(fields) for name, fields in (request.extras or {}).items()):
@@ -112,9 +120,7 @@ def _named(name: str, tools: list[Tool]) -> dict[str, Any]:
     return {"type": kind, kind: {"name": name}} if kind in ("function", "custom") else {"type": kind}
 
 
-def _tool_choice(choice: ToolChoice | None, tools: list[Tool]) -> str | dict[str, Any] | None:
-    if choice is None:
-        return None
+def _tool_choice(choice: ToolChoice, tools: list[Tool]) -> str | dict[str, Any]:
     if not choice.names or choice.mode is ToolMode.NONE:
         return str(choice.mode)
     if choice.mode is ToolMode.REQUIRED and len(choice.names) == 1:
@@ -123,9 +129,7 @@ def _tool_choice(choice: ToolChoice | None, tools: list[Tool]) -> str | dict[str
     return {"type": "allowed_tools", "allowed_tools": allowed}
 
 
-def _response_format(wanted: ResponseFormat | None) -> dict[str, Any] | None:
-    if wanted is None:
-        return None
+def _response_format(wanted: ResponseFormat) -> dict[str, Any]:
     if wanted.kind != "json_schema":
         return {"type": "json_object" if wanted.kind == "json" else "text"}
     # The wire requires a name; dialects without one mean "whatever you call it"

@@ -30,6 +30,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
 
 _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
+_TOLD_KEYS = _CHUNK_KEYS | {"error"}
 # The same on every chunk of OpenAI: read once, at the head.
 _USUAL_KEYS = _CHUNK_KEYS | {"system_fingerprint", "service_tier"}
 _CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason"})
@@ -191,13 +192,12 @@ class ChatDecoder:
     def _head(self, chunk: dict[str, Any]) -> None:
         """Id, model and time from the first chunk that has them: Azure's first has none (capture azure-empty-first)."""
         known = self._known
-        for name in ("id", "model"):
-            value = chunk.get(name)
-            if name not in known and isinstance(value, str) and value:
-                known[name] = value
-        created = chunk.get("created")
-        if "created" not in known and is_number(created) and created > 0:
-            known["created"] = float(created)
+        if "id" not in known and isinstance(value := chunk.get("id"), str) and value:
+            known["id"] = value
+        if "model" not in known and isinstance(value := chunk.get("model"), str) and value:
+            known["model"] = value
+        if "created" not in known and is_number(value := chunk.get("created")) and value > 0:
+            known["created"] = float(value)
         if "choices" in chunk:
             self._beside.update(_unknown(chunk))
 
@@ -242,13 +242,14 @@ class ChatDecoder:
         if type(delta) is dict:
             content = delta.get("content")
             plain = len(delta) == 1 or _PLAIN.issuperset(delta)
-            if type(content) is str and content and plain and not self._split_think:
-                lane = self._lanes.get(index) or self._open(index)
-                if lane.calls.open:
-                    lane.calls.settle()
-                self._put(index, _TEXT, content, extras)
-                self._plain = extras is None
-                extras = None
+            if type(content) is str and plain and not self._split_think:
+                if content:  # the first one says the role and nothing else
+                    lane = self._lanes.get(index) or self._open(index)
+                    if lane.calls.open:
+                        lane.calls.settle()
+                    self._put(index, _TEXT, content, extras)
+                    self._plain = extras is None
+                    extras = None
             elif delta:
                 extras = self._delta(index, delta, extras)
         if extras is not None:
@@ -413,7 +414,7 @@ class ChatDecoder:
 def _unknown(chunk: dict[str, Any]) -> dict[str, Any]:
     if _CHUNK_KEYS.issuperset(chunk):
         return {}
-    return without_empty({k: v for k, v in chunk.items() if k not in _CHUNK_KEYS and k != "error"})
+    return without_empty({k: v for k, v in chunk.items() if k not in _TOLD_KEYS})
 
 
 def _choice_extras(choice: dict[str, Any]) -> Extras | None:

@@ -55,6 +55,9 @@ from bridge.model import (
     interrupt_text,
 )
 
+# Reading a member off its enumeration costs as much as making half an event.
+_TEXT, _REASONING, _TOOL_CALL = PartKind.TEXT, PartKind.REASONING, PartKind.TOOL_CALL
+_IN_ORDER = frozenset({_TOOL_CALL})
 _FIELDS = {PartKind.TEXT: "content", PartKind.REFUSAL: "refusal"}
 _LOST: dict[type, Feature] = {
     ToolResulted: Feature.TOOL_RESULT,
@@ -64,6 +67,9 @@ _LOST: dict[type, Feature] = {
     Custom: Feature.CUSTOM,
 }
 _CONSTANT = ("system_fingerprint", "service_tier")
+_OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "error", *_CONSTANT})
+_ROLE = {content: dumps({"role": "assistant", "content": content})[1:-1].decode() for content in ("", None)}
+"""The first delta of a choice, by its content."""
 
 
 @dataclass(slots=True)
@@ -99,7 +105,7 @@ class ChatEncoder:
         self._options = options
         self._usage: UsageReported | None = None
         self._asked: list[Interrupted] = []
-        self._sequencer = Sequencer({PartKind.TOOL_CALL})
+        self._sequencer = Sequencer(_IN_ORDER)
         self._head = b""
         self._first: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
@@ -167,8 +173,7 @@ class ChatEncoder:
             return known
         if choice != 0 and 0 not in self._choices:
             self._open(0, out)
-        first = dumps({"role": "assistant", "content": content})[1:-1]
-        before, after = self._around(choice, first.decode())
+        before, after = self._around(choice, _ROLE[content])
         if self._first:
             after = after[:-1] + b"," + dumps(self._first)[1:]
             self._first = {}
@@ -179,17 +184,18 @@ class ChatEncoder:
     # -------------------------------------------------------------- run and messages
 
     def _run_started(self, event: RunStarted, out: list[FrameLike]) -> None:
-        extras = dict(own(event.extras))
-        extras.pop("id", None)
+        extras = own(event.extras)
         head: dict[str, Any] = {
             "id": id_of(event),
             "object": "chat.completion.chunk",
             "created": int(event.created_at),
             "model": model_of(event, self._context),
         }
-        head.update((name, extras.pop(name)) for name in _CONSTANT if name in extras)
+        for name in _CONSTANT:
+            if name in extras:
+                head[name] = extras[name]
         self._head = dumps(head)[:-1] + b","
-        self._first = {k: v for k, v in extras.items() if k not in (*head, "choices", "usage", "error")}
+        self._first = {k: v for k, v in extras.items() if k not in _OURS}
 
     def _message_started(self, event: MessageStarted, out: list[FrameLike]) -> None:
         self._messages[event.message_id] = event.choice
@@ -202,14 +208,14 @@ class ChatEncoder:
 
     def _part_started(self, event: PartStarted, out: list[FrameLike]) -> None:
         index = self._messages[event.message_id]
-        if event.kind is PartKind.TOOL_CALL:
+        if event.kind is _TOOL_CALL:
             self._call_started(event, index, out)
             return
         choice = self._open(index, out)
-        if event.kind is PartKind.REASONING:
+        if event.kind is _REASONING:
             self._parts[event.part_id] = self._reasoning(index)
             return
-        if event.kind is PartKind.TEXT:
+        if event.kind is _TEXT:
             self._separate(choice, index, event.message_id, out)
         before, after = self._around(index, f'"{_FIELDS[event.kind]}":')
         self._parts[event.part_id] = _Part(index, before, after)

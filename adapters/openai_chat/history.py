@@ -67,6 +67,10 @@ class MessageWriter:
 
     def _message(self, message: Message, path: str) -> list[Wire]:
         """One message; results inside it become messages of their own, after the calls and before a user's words."""
+        if message.role != "tool" and len(message.parts) == 1 and (text := _plain(message.parts[0])):
+            wire = self._head(message, self._role(message))  # as most are
+            wire["content"] = text
+            return [wire]
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
         others: list[tuple[int, Part]] = [(n, p) for n, p in enumerate(message.parts) if not isinstance(p, ToolResult)]
         if message.role == "tool":
@@ -81,6 +85,10 @@ class MessageWriter:
             return results
         return [*results, self._other(message, others, path)]
 
+    def _role(self, message: Message) -> str:
+        role = message.role
+        return "system" if role == "developer" and self._options.developer_role == "system" else role
+
     def _head(self, message: Message, role: str) -> Wire:
         head: Wire = {"role": role, "content": None}
         if message.name:
@@ -89,9 +97,7 @@ class MessageWriter:
         return head
 
     def _other(self, message: Message, parts: list[tuple[int, Part]], path: str) -> Wire:
-        role = message.role
-        if role == "developer" and self._options.developer_role == "system":
-            role = "system"
+        role = self._role(message)
         written = [self._part(part, role, f"{path}.content[{place}]") for place, part in parts]
         wire = self._head(message, role)
         wire["content"] = _shortest([w for w in written if w is not None]) or ""
@@ -251,6 +257,11 @@ def _parts_of(content: str | list[Wire]) -> list[Wire]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return content
+
+
+def _plain(part: Part) -> str:
+    """The words of a text without fields of its own; empty for anything else."""
+    return part.text if type(part) is Text and not own(part.extras) else ""
 
 
 def _shortest(parts: list[Wire]) -> str | list[Wire] | None:

@@ -38,8 +38,7 @@ class MessageReader:
         self._old_call: str | None = None
 
     def read(self, node: Node) -> Message:
-        node.need_string("role")
-        role = node.one_of("role", ROLES) or ""
+        role = node.need_one_of("role", ROLES)
         if role == "assistant":
             return self._assistant(node)
         if role in ("tool", "function"):

@@ -41,56 +41,7 @@ KNOWN = frozenset(
         "max_completion_tokens",
     }
 )
-
-
-def decode_request(wire: WireRequest, context: Context) -> Request:
-    """The request of a client. Raises `RequestError`."""
-    need_json(wire, status=415)
-    body = Node(read_body(wire.body))
-    model = body.need_string("model")
-    places = body.need_array("messages")
-    if not places:
-        wrong("messages", "at least one message", places)
-    reader = MessageReader(context.make_id)
-    extras = body.rest(KNOWN)
-    tools = _tools(body)
-    _check_stream_options(body)
-    return Request(
-        messages=[reader.read(node) for node in body.objects("messages")],
-        tools=tools,
-        tool_choice=_tool_choice(body, tools or []),
-        parallel_tool_calls=body.boolean("parallel_tool_calls"),
-        model=model,
-        thread_id=_thread_id(body, wire),
-        user_id=body.string("user"),
-        stream=body.boolean("stream") or False,
-        history=HistoryMode.FULL,
-        sampling=_sampling(body),
-        response_format=_response_format(body, extras),
-        reasoning_effort=body.string("reasoning_effort"),
-        metadata=dict(metadata.value) if (metadata := body.object("metadata")) else {},
-        extras={NAME: extras},
-    )
-
-
-def _check_stream_options(body: Node) -> None:
-    """Our own encoder reads this one, so it is checked although it travels as an extra."""
-    options = body.object("stream_options")
-    if options is not None:
-        options.boolean("include_usage")
-
-
-def _thread_id(body: Node, wire: WireRequest) -> str | None:
-    """The wire has no threads; clients that have them put one into the metadata or a header."""
-    metadata = body.get("metadata")
-    if isinstance(metadata, dict):
-        for name in ("session_id", "thread_id"):
-            value = metadata.get(name)
-            if isinstance(value, str) and value:
-                return value
-    return wire.headers.get("x-session-id") or None
-
-
+_TOOLING = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
 _SAMPLING = frozenset(
     {
         "max_completion_tokens",
@@ -106,9 +57,57 @@ _SAMPLING = frozenset(
 )
 
 
+def decode_request(wire: WireRequest, context: Context) -> Request:
+    """The request of a client. Raises `RequestError`."""
+    need_json(wire, status=415)
+    body = Node(read_body(wire.body))
+    model = body.need_string("model")
+    places = body.need_array("messages")
+    if not places:
+        wrong("messages", "at least one message", places)
+    reader = MessageReader(context.make_id)
+    extras = body.rest(KNOWN)
+    metadata = body.object("metadata")
+    _check_stream_options(body)
+    request = Request(
+        messages=[reader.read(node) for node in body.objects("messages")],
+        model=model,
+        thread_id=_thread_id(metadata, wire),
+        user_id=body.string("user"),
+        stream=body.boolean("stream") or False,
+        history=HistoryMode.FULL,
+        response_format=_response_format(body, extras),
+        reasoning_effort=body.string("reasoning_effort"),
+        metadata=dict(metadata.value) if metadata else {},
+        extras={NAME: extras},
+    )
+    if not _TOOLING.isdisjoint(body.value):
+        request.tools = _tools(body)
+        request.tool_choice = _tool_choice(body, request.tools or [])
+        request.parallel_tool_calls = body.boolean("parallel_tool_calls")
+    if not _SAMPLING.isdisjoint(body.value):
+        request.sampling = _sampling(body)
+    return request
+
+
+def _check_stream_options(body: Node) -> None:
+    """Our own encoder reads this one, so it is checked although it travels as an extra."""
+    options = body.object("stream_options")
+    if options is not None:
+        options.boolean("include_usage")
+
+
+def _thread_id(metadata: Node | None, wire: WireRequest) -> str | None:
+    """The wire has no threads; clients that have them put one into the metadata or a header."""
+    if metadata is not None:
+        for name in ("session_id", "thread_id"):
+            value = metadata.get(name)
+            if isinstance(value, str) and value:
+                return value
+    return wire.headers.get("x-session-id") or None
+
+
 def _sampling(body: Node) -> Sampling:
-    if _SAMPLING.isdisjoint(body.value):
-        return Sampling()
     longest = body.integer("max_completion_tokens")
     older = body.integer("max_tokens")
     return Sampling(

@@ -7,8 +7,9 @@ from typing import Any
 from adapters.openai_chat.wire import NAME, own
 from bridge.codec import Context, Feature
 from bridge.errors import ErrorCode, Failure
-from bridge.model import FinishReason, Inline, Media, MediaKind, RunStarted
+from bridge.model import Answer, FinishReason, Inline, Media, MediaKind, RunStarted
 
+_CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
 """What a canceled run is told as: the wire has no word for it, and a finish of `stop` would be a lie."""
 
@@ -26,13 +27,13 @@ def wants_usage(context: Context) -> bool:
     return isinstance(options, dict) and bool(options.get("include_usage"))
 
 
-def model_of(started: RunStarted, context: Context) -> str:
+def model_of(started: RunStarted | Answer, context: Context) -> str:
     """The model a client is shown: never null, the SDK's type says so."""
     asked = context.request.model if context.request else None
     return started.model or context.model or asked or ""
 
 
-def id_of(started: RunStarted) -> str:
+def id_of(started: RunStarted | Answer) -> str:
     """The backend's id, so that its operators find the answer again; else one made of the run's."""
     known = own(started.extras).get("id")
     return known if isinstance(known, str) and known else f"chatcmpl-{started.run_id}"
@@ -40,7 +41,7 @@ def id_of(started: RunStarted) -> str:
 
 def finish_word(reason: FinishReason | None, has_calls: bool) -> str:
     """The wire's word: one of its four, never null. A run that waits for a person ends as after its calls."""
-    if reason in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER):
+    if reason is not None and reason in _CUT:
         return str(reason)
     return "tool_calls" if has_calls else "stop"
 

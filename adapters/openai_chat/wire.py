@@ -35,17 +35,13 @@ def noted(values: dict[str, Any]) -> Extras | None:
 
 def without_empty(values: dict[str, Any]) -> dict[str, Any]:
     """The fields that say something: null, empty strings, lists and objects are left out, 0 and false are kept."""
-    return {k: v for k, v in values.items() if v is not None and v != "" and v != [] and v != {}}
+    return {k: v for k, v in values.items() if v or v == 0}
 
 
 # ------------------------------------------------------------------ usage
 
 
-_DETAILS = (
-    ("input", "prompt_tokens"),
-    ("output", "completion_tokens"),
-    ("total", "total_tokens"),
-)
+_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 
 
 def read_usage(value: dict[str, Any]) -> UsageReported | None:
@@ -53,17 +49,19 @@ def read_usage(value: dict[str, Any]) -> UsageReported | None:
 
     What has no field of ours (audio tokens, cost, ...) is noted, so that a chat client gets it back.
     """
-    counts = {ours: _count(value, theirs) for ours, theirs in _DETAILS}
-    if not any(c is not None for c in counts.values()):
+    taken, given = _count(value, "prompt_tokens"), _count(value, "completion_tokens")
+    total = _count(value, "total_tokens")
+    if taken is None and given is None and total is None:
         return None
-    cached = _count(value.get("prompt_tokens_details"), "cached_tokens")
-    if cached is None:
-        cached = _count(value, "prompt_cache_hit_tokens")  # DeepSeek, capture deepseek-reasoning
-    reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
-    rest = without_empty(value)
-    for _, theirs in _DETAILS:
-        rest.pop(theirs, None)
-    return UsageReported(**counts, cached=cached, reasoning=reasoning, extras=noted(rest))
+    rest: dict[str, Any] = {}
+    cached = reasoning = None
+    if not _COUNTS.issuperset(value):
+        cached = _count(value.get("prompt_tokens_details"), "cached_tokens")
+        if cached is None:
+            cached = _count(value, "prompt_cache_hit_tokens")  # DeepSeek, capture deepseek-reasoning
+        reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
+        rest = without_empty({k: v for k, v in value.items() if k not in _COUNTS})
+    return UsageReported(taken, given, total, cached, reasoning, noted(rest))
 
 
 def _count(value: Any, name: str) -> int | None:

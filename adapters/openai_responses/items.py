@@ -88,8 +88,7 @@ class ItemReader:
         return Message(role, [Data(node.value, noted(whole=True))])
 
     def _message(self, node: Node) -> Message:
-        node.need_string("role")
-        role = node.one_of("role", ROLES) or ""
+        role = node.need_one_of("role", ROLES)
         if node.get("content") is None:
             wrong(node.at("content"), "a string or a list of parts", None, missing="content" not in node.value)
         item_id = node.string("id")

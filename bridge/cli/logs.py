@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+from functools import lru_cache
 
 
 class _Stamp:
@@ -23,6 +24,12 @@ class _Stamp:
         return f"{self._text}.{int((moment - second) * 1000):03d}"
 
 
+@lru_cache(maxsize=256)
+def _places(names: tuple[str, ...]) -> str:
+    """Where the values of these facts go. Most lines have the same few: filling them in takes half the time."""
+    return " ".join(f"{name.replace('%', '%%')}=%s" for name in names)
+
+
 class TextFormatter(logging.Formatter):
     """`time level message key=value ...`; a record's facts are its attribute `facts`, a mapping."""
 
@@ -34,7 +41,7 @@ class TextFormatter(logging.Formatter):
         line = f"{self._stamp.of(record.created)} {record.levelname} {record.getMessage()}"
         facts: dict[str, object] = record.__dict__.get("facts") or {}
         if facts:
-            line = f"{line} {' '.join([f'{k}={v}' for k, v in facts.items()])}"
+            line = f"{line} {_places(tuple(facts)) % tuple(facts.values())}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return line

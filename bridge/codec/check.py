@@ -59,6 +59,8 @@ class Node:
     def number(self, name: str, *, convert: bool = False) -> float | None:
         """A number; with `convert` also a string that holds one."""
         value = self.value.get(name)
+        if value is None:
+            return None
         if convert and isinstance(value, str):
             try:
                 said = float(value)
@@ -67,7 +69,7 @@ class Node:
             if not isfinite(said):  # "nan" and "inf" are numbers to Python, not to JSON
                 wrong(self.at(name), "a number", value)
             return said
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             wrong(self.at(name), "a number", value)
         return value
 
@@ -111,12 +113,16 @@ class Node:
 
     def objects(self, name: str) -> Iterator[Node]:
         """The objects of a list, each with its own path; nothing when the list is absent."""
+        path = self.at(name)
         for place, value in enumerate(self.array(name) or ()):
-            yield Node.of(value, f"{self.at(name)}[{place}]")
+            yield Node.of(value, f"{path}[{place}]")
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
-        value = self.string(name)
-        if value is not None and value not in allowed:
+        return None if self.value.get(name) is None else self.need_one_of(name, allowed)
+
+    def need_one_of(self, name: str, allowed: Collection[str]) -> str:
+        value = self.need_string(name)
+        if value not in allowed:
             wrong(self.at(name), "one of " + ", ".join(sorted(allowed)), value)
         return value
 

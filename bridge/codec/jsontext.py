@@ -84,9 +84,12 @@ def read_json(body: bytes) -> Any:
     return None if may_nest(body) and deeper_than(value, MAX_DEPTH) else value
 
 
+_NUMBERS = frozenset({int, float})  # true and false are none
+
+
 def is_number(value: Any) -> TypeGuard[int | float]:
     """Whether this JSON value is a number that arithmetic can be trusted with."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
+    return type(value) in _NUMBERS and abs(value) < 1e15
 
 
 def dumps(value: Any) -> bytes:

@@ -19,6 +19,8 @@ from bridge.model.events import Event
 T = TypeVar("T")
 
 DELTAS: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
+_BORDERS: frozenset[type] = frozenset({ev.MessageStarted, ev.PartStarted, ev.PartEnded})
+"""By these it is known what is open and what is left out."""
 
 
 class FirstChoice:
@@ -34,11 +36,13 @@ class FirstChoice:
         return bool(self._dropped)
 
     def drops(self, event: Event) -> bool:
+        if isinstance(event, ev.MessageStarted) and event.choice > 0:
+            self._dropped.add(event.message_id)
+            self._lost.add(Feature.CHOICES)
+            return True
+        if not self._dropped:
+            return False
         match event:
-            case ev.MessageStarted() if event.choice > 0:
-                self._dropped.add(event.message_id)
-                self._lost.add(Feature.CHOICES)
-                return True
             case ev.PartStarted() if event.message_id in self._dropped:
                 self._dropped.add(event.part_id)
                 return True
@@ -84,7 +88,7 @@ class Order:
         """
         for event in events:
             kind = type(event)
-            if kind in DELTAS and not self.busy:
+            if not self.busy and (kind in DELTAS or (kind not in _BORDERS and self._passes(kind))):
                 handlers[kind](encoder, event)
                 continue
             for placed in self.feed(event):

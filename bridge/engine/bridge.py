@@ -206,7 +206,7 @@ class Bridge:
         asked = _Asked(route, request, card or LIBRARY, caller, run_id, created_at or time.time(), lost)
         group = route.group_for(request)
         first, *others = asked.order(group)
-        before = lost.copy()
+        before = lost.copy() if others else lost
 
         def on(backend: Backend) -> NextWay:
             async def prepare(begun: str) -> Way:
@@ -408,7 +408,7 @@ class Bridge:
         return folder.answer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Asked:
     """One request as it came, whatever backend is to answer it."""
 

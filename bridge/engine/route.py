@@ -17,7 +17,6 @@ from bridge.codec import (
     Options,
     Surface,
     entries,
-    offers,
     served,
 )
 from bridge.codec.naming import is_pattern, pick
@@ -61,13 +60,18 @@ class Route:
     mid_stream_fallback: Literal["repeat", "continue"] | None = None
     surface: Surface = field(init=False)
     """The endpoints of the dialect that this route has."""
+    keeps_answers: bool = field(init=False)
+    """Whether its clients may name earlier answers, where there is a store for them."""
+    _operations: frozenset[Operation] = field(init=False)
 
     def __post_init__(self) -> None:
         self.surface = served(self.dialect.surface, self.durable)
+        self.keeps_answers = not (self.passthrough or self.durable) and self.dialect.keeps_answers(self.options)
+        self._operations = frozenset(endpoint.operation for endpoint in self.surface)
 
     def serves(self, operation: Operation) -> bool:
         """Whether one of its endpoints is for this."""
-        return offers(self.surface, operation)
+        return operation in self._operations
 
     def group_for(self, request: Request) -> Group:
         """The backends for a request. Raises `RequestError` (not_found) for a model that the route does not list."""
@@ -102,11 +106,6 @@ class Route:
     def opened(self) -> list[Backend]:
         """Everything of it that has to be opened and closed."""
         return self.backends if self.tools_at is None else [*self.backends, self.tools_at]
-
-    @property
-    def keeps_answers(self) -> bool:
-        """Whether its clients may name earlier answers, where there is a store for them."""
-        return not (self.passthrough or self.durable) and self.dialect.keeps_answers(self.options)
 
     @property
     def in_background(self) -> bool:

@@ -22,6 +22,17 @@ from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
 from bridge.model.open_part import OpenMessage, OpenPart
 from bridge.model.parts import Extras, Origin, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
+# Reading a member off its enumeration costs as much as making half an event.
+_TOOL_CALL = PartKind.TOOL_CALL
+_STOP, _TOOL_CALLS, _INTERRUPTED = FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.INTERRUPTED
+_LOOSE = frozenset({_STOP, _TOOL_CALLS, _INTERRUPTED})
+"""Reasons that backends confuse: what was seen decides."""
+_COMPLETED = MessageStatus.COMPLETED
+_STATUSES: dict[FinishReason | None, MessageStatus] = {
+    FinishReason.LENGTH: MessageStatus.INCOMPLETE,
+    FinishReason.CANCELED: MessageStatus.CANCELED,
+}
+
 
 class _Closed(list[Event]):
     """Takes the place of the output once the run is over: whatever still comes is forgotten, at no cost before."""
@@ -73,7 +84,8 @@ class Builder:
         head.model = model or head.model
         head.created_at = created_at or head.created_at
         head.thread_id = head.thread_id or thread_id
-        head.metadata = {**head.metadata, **(metadata or {})}
+        if metadata:
+            head.metadata = {**head.metadata, **metadata}
         if extras:
             head.extras = {**(head.extras or {}), **extras}
 
@@ -315,13 +327,9 @@ class Builder:
         if self._reason is None and self._failure is None:
             self._failure = Failure(ErrorCode.TRUNCATED_STREAM, "The backend's answer ended before it was complete.")
         self.start()
-        status = MessageStatus.COMPLETED
+        status = _STATUSES.get(self._reason, _COMPLETED)
         if self._failure is not None:
             status = MessageStatus.CANCELED if self._failure.code is ErrorCode.CANCELED else MessageStatus.FAILED
-        elif self._reason is FinishReason.LENGTH:
-            status = MessageStatus.INCOMPLETE
-        elif self._reason is FinishReason.CANCELED:
-            status = MessageStatus.CANCELED
         for key, message in list(self._messages.items()):
             if not message.ended:
                 self.end_message(key, status, self._settle(message.reason, message.choice))
@@ -330,7 +338,7 @@ class Builder:
         if self._failure is not None:
             self._out.append(ev.RunFailed(self._failure, None, self._end_extras))
         else:
-            reason = self._settle(self._reason, 0) or FinishReason.STOP
+            reason = self._settle(self._reason, 0) or _STOP
             self._out.append(ev.RunFinished(reason, None, self._end_extras))
         self.done = True
         self._last, self._out = self._out, _Closed()
@@ -347,12 +355,11 @@ class Builder:
 
     def _settle(self, reason: FinishReason | None, choice: int) -> FinishReason | None:
         """The finish word that fits what was seen: backends say `stop` after calls and `tool_calls` without any."""
-        if reason in (FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.INTERRUPTED):
-            if self._interrupted:
-                return FinishReason.INTERRUPTED
-            calls = any(pending == choice for pending, _ in self._pending)
-            return FinishReason.TOOL_CALLS if calls else FinishReason.STOP
-        return reason
+        if reason not in _LOOSE:
+            return reason
+        if self._interrupted:
+            return _INTERRUPTED
+        return _TOOL_CALLS if self._pending and any(of == choice for of, _ in self._pending) else _STOP
 
     # ------------------------------------------------------------------ inside
 
@@ -367,9 +374,12 @@ class Builder:
         server_label: str | None = None,
         extras: Extras | None = None,
     ) -> OpenPart:
-        self.message(message_key)
-        self.end_flow(message_key)
-        message = self._messages[message_key]
+        message = self._messages.get(message_key)
+        if message is None or message.ended:
+            self.message(message_key)
+            message = self._messages[message_key]
+        elif message_key in self._flows:
+            self.end_flow(message_key)
         chosen = part_id if part_id and part_id not in self._ids else f"{message.id}-{message.parts}"
         while chosen in self._ids:
             # The wire itself used a name that is made here, such as `m-1` for the first part of `m`.
@@ -377,7 +387,7 @@ class Builder:
             chosen = f"{message.id}-{message.parts}"
         self._ids.add(chosen)
         message.parts += 1
-        if kind is PartKind.TOOL_CALL:
+        if kind is _TOOL_CALL:
             call_id = call_id or self._make_id("call")
             name = name or ""
             self._pending[message.choice, call_id] = None
@@ -386,9 +396,7 @@ class Builder:
         return part
 
     def _switch(self, message: Hashable, kind: PartKind) -> OpenPart:
-        self.end_flow(message)
-        part = self._new_part(message, kind)
-        self._flows[message] = part
+        part = self._flows[message] = self._new_part(message, kind)
         return part
 
     def _whole(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None) -> None:

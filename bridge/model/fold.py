@@ -7,7 +7,7 @@ model can say but where the deltas were cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,12 +124,15 @@ class Folder:
     def feed(self, events: Iterable[Event]) -> None:
         parts = self._parts
         for event in events:
-            if isinstance(event, (ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta)):
-                open_part = parts.get(event.part_id)
+            kind = type(event)  # looked up: a `match` over twenty classes costs a multiple
+            if kind in _DELTAS:
+                open_part = parts.get(event.part_id)  # type: ignore[union-attr]
                 if open_part is not None:
-                    open_part.pieces.append(event.text)
+                    open_part.pieces.append(event.text)  # type: ignore[union-attr]
+            elif kind in _HANDLERS:
+                _HANDLERS[kind](self, event)
             else:
-                self._rare(event)
+                self.answer.events.append(event)
 
     def cut(self) -> None:
         """The stream broke off without its end: what had come of open parts becomes their content."""
@@ -137,48 +140,75 @@ class Folder:
             part.message.parts[part.place] = _finished(part, ev.PartEnded(part_id))
         self._parts.clear()
 
-    def _rare(self, event: Event) -> None:
+    def _run_started(self, event: ev.RunStarted) -> None:
         answer = self.answer
-        match event:
-            case ev.RunStarted():
-                answer.run_id, answer.thread_id = event.run_id, event.thread_id
-                answer.model, answer.created_at = event.model, event.created_at
-                answer.metadata, answer.extras = event.metadata, event.extras
-            case ev.MessageStarted():
-                message = Message(event.role, [], event.message_id, event.name, {}, event.extras)
-                self._messages[event.message_id] = message
-                answer.messages.append(message)
-                answer.endings[event.message_id] = Ending(event.choice)
-            case ev.PartStarted():
-                owner = self._messages[event.message_id]
-                self._parts[event.part_id] = _Part(event, owner, len(owner.parts))
-                owner.parts.append(Text(""))  # keeps the place; replaced when the part ends
-            case ev.PartEnded():
-                part = self._parts.pop(event.part_id)
-                part.message.parts[part.place] = _finished(part, event)
-            case ev.ContentAdded():
-                self._messages[event.message_id].parts.append(event.part)
-            case ev.ToolResulted():
-                result = ToolResult(event.call_id, event.parts, event.name, event.is_error, event.extras)
-                answer.messages.append(Message("tool", [result], event.message_id, event.name))
-            case ev.MessageEnded():
-                ending = answer.endings[event.message_id]
-                ending.status, ending.reason = event.status, event.reason
-                if event.extras:
-                    message = self._messages[event.message_id]
-                    message.extras = {**(message.extras or {}), **event.extras}
-            case ev.UsageReported():
-                answer.usage = event
-            case ev.Interrupted():
-                answer.interrupts.append(event)
-            case ev.RunFinished():
-                answer.reason, answer.ended_at, answer.end_extras = event.reason, event.ended_at, event.extras
-            case ev.RunFailed():
-                answer.failure, answer.ended_at, answer.end_extras = event.error, event.ended_at, event.extras
-            case ev.Heartbeat():
-                pass
-            case _:
-                answer.events.append(event)
+        answer.run_id, answer.thread_id = event.run_id, event.thread_id
+        answer.model, answer.created_at = event.model, event.created_at
+        answer.metadata, answer.extras = event.metadata, event.extras
+
+    def _message_started(self, event: ev.MessageStarted) -> None:
+        message = Message(event.role, [], event.message_id, event.name, {}, event.extras)
+        self._messages[event.message_id] = message
+        self.answer.messages.append(message)
+        self.answer.endings[event.message_id] = Ending(event.choice)
+
+    def _part_started(self, event: ev.PartStarted) -> None:
+        owner = self._messages[event.message_id]
+        self._parts[event.part_id] = _Part(event, owner, len(owner.parts))
+        owner.parts.append(Text(""))  # keeps the place; replaced when the part ends
+
+    def _part_ended(self, event: ev.PartEnded) -> None:
+        part = self._parts.pop(event.part_id)
+        part.message.parts[part.place] = _finished(part, event)
+
+    def _content(self, event: ev.ContentAdded) -> None:
+        self._messages[event.message_id].parts.append(event.part)
+
+    def _result(self, event: ev.ToolResulted) -> None:
+        result = ToolResult(event.call_id, event.parts, event.name, event.is_error, event.extras)
+        self.answer.messages.append(Message("tool", [result], event.message_id, event.name))
+
+    def _message_ended(self, event: ev.MessageEnded) -> None:
+        ending = self.answer.endings[event.message_id]
+        ending.status, ending.reason = event.status, event.reason
+        if event.extras:
+            message = self._messages[event.message_id]
+            message.extras = {**(message.extras or {}), **event.extras}
+
+    def _usage(self, event: ev.UsageReported) -> None:
+        self.answer.usage = event
+
+    def _interrupted(self, event: ev.Interrupted) -> None:
+        self.answer.interrupts.append(event)
+
+    def _run_finished(self, event: ev.RunFinished) -> None:
+        answer = self.answer
+        answer.reason, answer.ended_at, answer.end_extras = event.reason, event.ended_at, event.extras
+
+    def _run_failed(self, event: ev.RunFailed) -> None:
+        answer = self.answer
+        answer.failure, answer.ended_at, answer.end_extras = event.error, event.ended_at, event.extras
+
+    def _nothing(self, event: ev.Heartbeat) -> None:
+        pass
+
+
+_DELTAS: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
+# Functions, not methods bound to each folder: those would tie it to itself.
+_HANDLERS: dict[type, Callable[[Folder, Any], None]] = {
+    ev.RunStarted: Folder._run_started,
+    ev.MessageStarted: Folder._message_started,
+    ev.PartStarted: Folder._part_started,
+    ev.PartEnded: Folder._part_ended,
+    ev.ContentAdded: Folder._content,
+    ev.ToolResulted: Folder._result,
+    ev.MessageEnded: Folder._message_ended,
+    ev.UsageReported: Folder._usage,
+    ev.Interrupted: Folder._interrupted,
+    ev.RunFinished: Folder._run_finished,
+    ev.RunFailed: Folder._run_failed,
+    ev.Heartbeat: Folder._nothing,
+}
 
 
 def _finished(part: _Part, ended: ev.PartEnded) -> Part:

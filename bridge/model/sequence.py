@@ -41,8 +41,13 @@ class Sequencer:
 
     def _is_free(self, events: list[Event]) -> bool:
         """Whether none of the parts that are put in order is open, or begins."""
-        kinds = self._kinds
-        return self._open is None and not any(type(e) is ev.PartStarted and e.kind in kinds for e in events)
+        if self._open is not None:
+            return False
+        begins, kinds = ev.PartStarted, self._kinds
+        for event in events:  # noqa: SIM110 - a generator would cost as much again, in every run
+            if type(event) is begins and event.kind in kinds:
+                return False
+        return True
 
     def _one(self, event: Event, out: list[Event]) -> None:
         match event:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
+from multidict import CIMultiDict
 
 from bridge.codec import Context, Dialect, Endpoint, KeptDialect, ModelInfo, Operation
 from bridge.engine import Bridge, Caller, Route
@@ -119,10 +121,10 @@ def make_app(bridge: Bridge) -> web.Application:
     identity = Identity.of(server.auth, key_of(bridge))
     page = Page(bridge, identity) if server.has_page else None
     state = State(bridge, identity, Limits.of(bridge.config), frozenset(origins), page)
-    app = web.Application(client_max_size=server.max_body, middlewares=[_shape_errors])
+    app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])
     app[STATE] = state
     app[CANCELS] = False
-    app.on_response_prepare.append(_common_headers)
+    app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if page is not None:
         page.mount(app)
@@ -310,14 +312,18 @@ def _share_models(one: Route, other: Route) -> bool:
 def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
     """Lets in whoever may, and answers what is refused in the dialect's own shape."""
     in_query = endpoint.query_token is not None and bool(getattr(route.options, endpoint.query_token, False))
+    # Most servers leave one or both of these out; asking costs a part in a hundred of a request.
+    is_asked = not (endpoint.public or state.identity.is_open)
+    is_counted = state.limits.has_rates and not endpoint.public
 
     async def handle(http: web.Request) -> web.StreamResponse:
         http[DIALECT] = route.dialect
         http[WHERE] = {"operation": endpoint.operation, "path": http.path}
         try:
-            http[USER] = "" if endpoint.public else await state.identity.user(visit_of(http, in_query), route.path)
-            if not endpoint.public:
-                await state.limits.asked(http[USER])
+            user = await state.identity.user(visit_of(http, in_query), route.path) if is_asked else ""
+            http[USER] = user
+            if is_counted:
+                await state.limits.asked(user)
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]
@@ -330,24 +336,27 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
 # ---------------------------------------------------------------------- around every request
 
 
-@web.middleware
-async def _shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+def _shaping_errors(state: State) -> Middleware:
     """CORS preflights; and what aiohttp itself refuses, in the shape of the nearest dialect."""
-    heads = request.app[STATE].heads
-    if heads is not None:
-        heads.served.add(request.protocol)
-    if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
-        return web.Response(status=200)
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        if error.status < 400:
-            raise
-        return _refused(request, error)
-    except Exception as error:
-        trouble.report(log, f"request {request_id(request)} broke", error)
-        failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
-        return error_of(_nearest(request), failure)
+
+    @web.middleware
+    async def shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if state.heads is not None:
+            state.heads.served.add(request.protocol)
+        if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
+            return web.Response(status=200)
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            return _refused(request, error)
+        except Exception as error:
+            trouble.report(log, f"request {request_id(request)} broke", error)
+            failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
+            return error_of(_nearest(request), failure)
+
+    return shape_errors
 
 
 def _nearest(http: web.Request) -> Dialect | None:
@@ -386,24 +395,28 @@ def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
     return error_of(_nearest(http), failure)
 
 
-async def _common_headers(http: web.Request, response: web.StreamResponse) -> None:
+def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     """The headers of every response: request id and CORS."""
-    headers = response.headers
-    headers["x-request-id"] = request_id(http)
-    dialect = http.get(DIALECT)
-    if dialect is not None and dialect.request_id_header:
-        headers[dialect.request_id_header] = headers["x-request-id"]
-    headers["server"] = "dialect-bridge"
-    state = http.app[STATE]
-    if state.draining or state.retired:
-        headers["connection"] = "close"
-        response.force_close()
-    origin = http.headers.get("origin")
-    if origin is None or OWN_PAGE in http:
-        return
-    origins = http.app[STATE].origins
-    if "*" not in origins and origin not in origins:
-        return
+
+    async def add_headers(http: web.Request, response: web.StreamResponse) -> None:
+        headers = response.headers
+        headers["x-request-id"] = known = request_id(http)
+        dialect = http.get(DIALECT)
+        if dialect is not None and dialect.request_id_header:
+            headers[dialect.request_id_header] = known
+        headers["server"] = "dialect-bridge"
+        if state.draining or state.retired:
+            headers["connection"] = "close"
+            response.force_close()
+        origin = http.headers.get("origin")
+        if origin is not None and OWN_PAGE not in http and not state.origins.isdisjoint(("*", origin)):
+            _allow(headers, origin, http)
+
+    return add_headers
+
+
+def _allow(headers: CIMultiDict[str], origin: str, http: web.Request) -> None:
+    """CORS: a page of this origin may read the response."""
     headers["access-control-allow-origin"] = origin
     headers["access-control-allow-credentials"] = "true"
     headers["access-control-expose-headers"] = _EXPOSED

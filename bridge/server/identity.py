@@ -115,6 +115,11 @@ class Identity:
         proxy = Proxy(auth.trusted_header, auth.trusted_proxies) if auth.trusted_header else None
         return cls(keys, tokens=_tokens(auth.jwt) if auth.jwt else None, proxy=proxy)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may come in, as the same user."""
+        return self._open
+
     async def user(self, visit: Visit, *mounts: str) -> str:
         """The user who asks for something on the route at `mounts`, or on any of several; empty where everybody may.
 

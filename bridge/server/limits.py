@@ -106,6 +106,11 @@ class Limits:
         """How many requests wait for a place, at the limit of the server, a route or a user."""
         return sum(gate.waiting for gate in (*self._gates, *self._users.values()))
 
+    @property
+    def has_rates(self) -> bool:
+        """Whether requests are counted at all."""
+        return self._rates is not None
+
     async def asked(self, user: str) -> None:
         """Counts a request of this user. Raises `BackendError` (rate_limited) when it came too soon."""
         if self._rates is None:

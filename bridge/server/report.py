@@ -92,7 +92,10 @@ class Report:
             facts["trace_id"] = self.trace_id
         if self.lost:
             facts["lost"] = ",".join(self.lost)
-        access.info("run", extra={"facts": facts})
+        # As `access.info` does, without looking for the caller, who is always this one.
+        access.handle(
+            access.makeRecord(access.name, logging.INFO, __file__, 0, "run", (), None, extra={"facts": facts})
+        )
 
     def _count(self, metrics: Metrics) -> None:
         if self.streaming:
