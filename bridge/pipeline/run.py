@@ -247,11 +247,9 @@ class Run:
             return events
         if self._open.started and type(events[0]) is RunStarted:
             events = events[1:]
+        self._open.feed(events)
         if events and type(events[-1]) in TERMINAL:
-            self._open.ended = True  # whatever else is in the batch: nothing has to be closed any more
             self._end(events)
-        else:
-            self._open.feed(events)
         return events
 
     def _end(self, events: list[Event]) -> None:
