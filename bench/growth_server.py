@@ -236,22 +236,27 @@ def start() -> dict[str, float]:
     return min(found, key=lambda f: f["cpu_s"])
 
 
+_PLAIN = "not-kept"
+
+
 def durable() -> dict[str, float]:
     """How many times as dear as a plain event, at the pace of a model, one is that is kept; disk bytes of it."""
     with tempfile.TemporaryDirectory(prefix="growth-") as folder:
-        asked = ["--reference", "plain", "--scenarios", "stream-paced-c32", "--repeats", "3", "--out", f"{folder}/out"]
+        asked = ["--reference", _PLAIN, "--scenarios", "stream-paced-c32", "--repeats", "3", "--out", folder]
         subprocess.run([sys.executable, str(HERE / "run.py"), str(HERE / "durable.json"), *asked], check=True)
-        found = json.loads((Path(folder) / "out.json").read_text())["results"]
+        return kept(json.loads((Path(folder) / "bench.json").read_text()))
+
+
+def kept(results: list[dict[str, Any]]) -> dict[str, float]:
+    """The same of what `run.py` has written of the targets in durable.json."""
+    found = {r["target"]: r["runs"] for r in results if r["case"] == "ag-ui -> openai-chat"}
+
+    def median(target: str, figure: str) -> float:
+        return statistics.median(run[figure] for run in found[target])
+
     out: dict[str, float] = {}
-    plain = 0.0
-    for result in found:
-        runs = result["runs"]
-        us = statistics.median(run["cpu_us_per_event"] for run in runs)
-        if result["target"] == "plain":
-            plain = us
-        elif result["front"] == "ag-ui":
-            out[result["target"]] = round(us / plain, 2)
-            out[f"{result['target']}_disk_bytes"] = round(
-                statistics.median(run["disk_bytes_per_event"] for run in runs)
-            )
+    for engine in ("sqlite", "redis"):
+        target = f"kept-{engine}"
+        out[engine] = round(median(target, "cpu_us_per_event") / median(_PLAIN, "cpu_us_per_event"), 2)
+        out[f"{engine}_disk_bytes"] = round(median(target, "disk_bytes_per_event"))
     return out
