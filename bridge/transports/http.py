@@ -11,7 +11,6 @@ import logging
 import re
 import time
 from collections.abc import Coroutine, Mapping
-from contextvars import ContextVar
 from functools import cached_property, partial
 from typing import Any
 
@@ -48,7 +47,8 @@ from bridge.transports.answers import (
     looks_like_stream,
     unread,
 )
-from bridge.transports.inlet import Handler, Inlet, some
+from bridge.transports.connections import Connector, reused
+from bridge.transports.inlet import Inlet, some
 
 log = logging.getLogger("bridge.http")
 
@@ -63,31 +63,6 @@ _NOT_THERE = frozenset({404, 405, 501})
 _SHUT = frozenset({401, 403, 407})
 """Statuses of a server that does not take our key."""
 _FEW = 64  # paths of a dialect; those with ids in them are not worth remembering
-
-
-_reused: ContextVar[bool] = ContextVar("reused")
-_USED = "dialect_bridge_used"
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Notes whether the connection it hands out was used before, and makes those of `inlet.Handler`.
-
-    aiohttp's own way to learn that, a trace configuration, costs 13 us for every request (measured), a fifth of it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(limit=0, keepalive_timeout=60)
-        if hasattr(self, "_factory"):
-            self._factory = partial(Handler, loop=self._loop)  # type: ignore[assignment]
-
-    async def connect(self, *args: Any, **more: Any) -> Any:
-        connection = await super().connect(*args, **more)
-        marks = vars(connection.protocol)
-        if _USED in marks:
-            _reused.set(True)
-        else:
-            marks[_USED] = True
-        return connection
 
 
 class HttpBackend:
@@ -139,7 +114,7 @@ class HttpBackend:
     async def start(self) -> None:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=_Connector(),
+                connector=Connector(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
@@ -292,7 +267,7 @@ class HttpBackend:
         is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
         """
         while True:
-            _reused.set(False)
+            reused.set(False)
             try:
                 return await self.session.request(
                     wire.method,
@@ -303,7 +278,7 @@ class HttpBackend:
                     allow_redirects=False,
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
-                if not _reused.get():
+                if not reused.get():
                     raise
 
     def hide(self, events: list[Event]) -> list[Event]:

@@ -12,20 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.streams import StreamReader
 
 _NAMES = frozenset({"_waiter", "_wait", "_buffer", "_size", "_cursor", "_http_chunk_splits", "_protocol"})
 _KNOWN = _NAMES.issubset(dir(StreamReader))
 """Whether this aiohttp calls the parts of its reader as those do that this was written for; else all goes its way."""
-
-
-class Handler(ResponseHandler):
-    """aiohttp asks for more after each read, for which it parses nothing once again; only a paused one has to."""
-
-    def resume_reading(self, *args: Any, **options: Any) -> None:  # its versions differ in what they take
-        if self._reading_paused:
-            super().resume_reading(*args, **options)
 
 
 async def some(content: Any) -> bytes:
