@@ -18,7 +18,7 @@ from tests.faults.faults import Fault, Said
 from tests.faults.wire import SPEAKING, Read, ask, read
 from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
 
-SOON = 5.0
+SOON = 10.0
 """Seconds within which a backend must have learned that nobody waits any more. On an idle machine it is a small part of
 the second that we promise; machines that run tests are busy.
 """
