@@ -33,8 +33,8 @@ STREAM_HEADERS = {
 class EventStream(web.StreamResponse):
     """A stream of events. Its head goes out with its first bytes, in one write: each one costs a call of the kernel.
 
-    Behind these, `put` writes to the connection itself, which costs half of what aiohttp's `write` does per event; that
-    keeps for itself only how much was written.
+    Behind these, `put` writes to the connection itself, for a third of the bytecodes of aiohttp's `write` (53 of 173,
+    counted), which keeps for itself only how much was written.
     """
 
     _send_headers_immediately = False  # aiohttp's own switch, as for its `Response`; unknown to it, two writes again

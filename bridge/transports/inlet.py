@@ -19,16 +19,20 @@ _KNOWN = _NAMES.issubset(dir(StreamReader))
 """Whether this aiohttp calls the parts of its reader as those do that this was written for; else all goes its way."""
 
 
+def _usual(content: Any) -> bool:
+    """Whether it is a reader whose parts may be used, not a derived one, nor one of another aiohttp."""
+    return _KNOWN and type(content) is StreamReader
+
+
 async def some(content: Any) -> bytes:
     """What has come, waiting for it when there is nothing; empty at the end. aiohttp's `readany`, for fewer books."""
-    if not _KNOWN or type(content) is not StreamReader:
+    if not _usual(content):
         return bytes(await content.readany())
     if (error := content.exception()) is not None:
         raise error
-    reader: Any = content
-    while not reader._buffer and not reader.is_eof():
-        await reader._wait("some")
-    return _all(reader) if reader._buffer else b""
+    while not content._buffer and not content.is_eof():
+        await content._wait("some")
+    return _all(content) if content._buffer else b""
 
 
 def _all(content: Any) -> bytes:
@@ -41,7 +45,7 @@ def _all(content: Any) -> bytes:
     content._size = 0
     if content._http_chunk_splits:
         content._http_chunk_splits.clear()
-    # The last time there was too much of it.
+    # Too much at once had stopped the connection.
     content._protocol.resume_reading()
     return data
 
@@ -63,7 +67,7 @@ class Inlet:
     def open(self) -> bool:
         """False when the answer is to be read as usual: something came already, or this is another kind of reader."""
         content = self._content
-        if not _KNOWN or type(content) is not StreamReader:
+        if not _usual(content):
             return False
         return not (content._waiter or content._buffer or content.is_eof() or content.exception() is not None)
 

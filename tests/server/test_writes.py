@@ -93,8 +93,8 @@ async def test_a_stream_that_comes_in_one_read_goes_out_in_one_write(writes: lis
     assert whole.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
 
 
-async def test_every_read_is_one_write(writes: list[bytes]) -> None:
-    """A token that comes alone goes out at once and alone; the end of the body goes with the last event."""
+async def word_by_word() -> None:
+    """A stream whose every word is sent when the client has the one before."""
     came: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def arrived(word: str) -> None:
@@ -110,6 +110,11 @@ async def test_every_read_is_one_write(writes: list[bytes]) -> None:
         async with session.post(f"{base}/v1/chat/completions", json=ASK) as response:
             async for piece in response.content.iter_any():
                 came.put_nowait(piece)
+
+
+async def test_every_read_is_one_write(writes: list[bytes]) -> None:
+    """A token that comes alone goes out at once and alone; the end of the body goes with the last event."""
+    await word_by_word()
     assert [word for word in WORDS for data in writes if word.encode() in data] == WORDS
     assert len(writes) == len(WORDS) + 1
     assert writes[-1].endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
@@ -148,21 +153,7 @@ async def test_tokens_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         return events
 
     monkeypatch.setattr(Run, "read", counted)
-    came: asyncio.Queue[bytes] = asyncio.Queue()
-
-    async def arrived(word: str) -> None:
-        while word.encode() not in await came.get():
-            pass
-
-    async with (
-        fake_backend() as backend,
-        serving(config(backend.url)) as base,
-        aiohttp.ClientSession() as session,
-    ):
-        backend.plays(one_by_one(arrived))
-        async with session.post(f"{base}/v1/chat/completions", json=ASK) as response:
-            async for piece in response.content.iter_any():
-                came.put_nowait(piece)
+    await word_by_word()
     assert len(reads) == 2
     assert reads[0][0] == "RunStarted"
     assert reads[1][-1] == "RunFinished"
