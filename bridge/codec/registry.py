@@ -13,7 +13,7 @@ GROUP = "bridge.dialects"
 
 _registered: dict[str, Dialect] = {}
 _installed: dict[str, EntryPoint] = {}
-"""The entry points that were read so far, by name."""
+"""The entry points as they were read last, by name."""
 
 
 def register(dialect: Dialect, name: str | None = None) -> None:
@@ -22,8 +22,9 @@ def register(dialect: Dialect, name: str | None = None) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forgets a dialect that `register` made known."""
+    """Forgets a dialect that `register` made known. One that is installed is found again."""
     _registered.pop(name, None)
+    _installed.pop(name, None)
 
 
 def names() -> list[str]:
@@ -45,8 +46,9 @@ def _entry_point(name: str) -> EntryPoint | None:
 
 
 def _read_installed() -> None:
-    for entry in entry_points(group=GROUP):
-        _installed.setdefault(entry.name, entry)
+    global _installed
+    # Reversed, for the first of a name to win: that is the one which is imported, too.
+    _installed = {entry.name: entry for entry in reversed(tuple(entry_points(group=GROUP)))}
 
 
 def over_http() -> list[str]:

@@ -88,6 +88,15 @@ def test_a_package_that_is_installed_later_is_found(request: pytest.FixtureReque
     assert registry.get("outside").name == "outside"
 
 
+def test_a_package_that_is_removed_is_not_listed_any_more(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    before = registry.names()
+    request.getfixturevalue("package")
+    assert "outside" in registry.names()
+    (tmp_path / "outside_package-1.0.dist-info" / "entry_points.txt").unlink()
+    assert registry.names() == before
+    assert not registry.known("outside")
+
+
 @pytest.mark.usefixtures("package")
 def test_an_entry_point_that_is_no_dialect_is_named() -> None:
     with pytest.raises(ConfigError) as caught:
