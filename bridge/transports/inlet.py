@@ -1,8 +1,9 @@
 """What a backend sends is taken where it arrives, without waking the task that waits for the answer.
 
 A task that is woken for every token pays for a future, a turn of the event loop and a walk through each coroutine
-between the socket and the pump: with aiohttp's own books a third of the bytecodes of a paced token. An `Inlet` stands
-where aiohttp's stream reader keeps the future of whoever waits, so that the bytes of one network read come as a call.
+between the socket and the pump, and aiohttp's stream reader keeps books on every HTTP chunk for readers of other kinds:
+together half of the bytecodes of a paced token. While an `Inlet` is open, the reader notes what comes and no more, and
+the connection calls the inlet once for what one network read brought.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from typing import Any
 import aiohttp
 from aiohttp.streams import StreamReader
 
-_NAMES = frozenset({"_waiter", "_wait", "_buffer", "_size", "_cursor", "_http_chunk_splits", "_protocol"})
+from bridge.transports.connections import Handler
+
+_NAMES = frozenset(
+    {"_waiter", "_wait", "_buffer", "_size", "_cursor", "_http_chunk_splits", "_protocol", "_high_water"}
+)
 _KNOWN = _NAMES.issubset(dir(StreamReader))
 """Whether this aiohttp calls the parts of its reader as those do that this was written for; else all goes its way."""
 
@@ -36,18 +41,45 @@ async def some(content: Any) -> bytes:
 
 
 def _all(content: Any) -> bytes:
-    """All that has come. Keeps aiohttp's books, as its own reading does with thrice the work."""
+    """All that has come; a connection that was stopped for there was too much of it goes on."""
+    data = _taken(content)
+    if content._http_chunk_splits:
+        content._http_chunk_splits.clear()
+    content._protocol.resume_reading()
+    return data
+
+
+def _taken(content: Any) -> bytes:
+    """Keeps aiohttp's books on what is read, as its own reading does with thrice the work."""
     buffer = content._buffer
-    data: bytes = buffer.popleft() if len(buffer) == 1 else b"".join(buffer)
-    if buffer:
+    data: bytes
+    if len(buffer) == 1:
+        data = buffer.popleft()
+    else:
+        data = b"".join(buffer)
         buffer.clear()
     content._cursor += len(data)
     content._size = 0
-    if content._http_chunk_splits:
-        content._http_chunk_splits.clear()
-    # Too much at once had stopped the connection.
-    content._protocol.resume_reading()
     return data
+
+
+class _Straight(StreamReader):
+    """aiohttp's reader while an inlet is open: nobody waits for it, and nobody asks where an HTTP chunk ended."""
+
+    __slots__ = ()
+
+    def feed_data(self, data: bytes, size: int = 0) -> bool:
+        if not data:  # which read as usual would be the end
+            return False
+        self._buffer.append(data)
+        self._size += len(data)
+        self.total_bytes += len(data)
+        if self._size > self._high_water:
+            self._protocol.pause_reading()  # few bytes may be packed megabytes
+        return False
+
+    def end_http_chunk_receiving(self) -> None:
+        pass
 
 
 class Inlet:
@@ -56,31 +88,34 @@ class Inlet:
     `open` tells whether this aiohttp lets it, and whether there is anything to wait for; then await `closed`.
     """
 
-    __slots__ = ("_content", "_future", "_loop", "_take")
+    __slots__ = ("_connection", "_content", "_future", "_loop", "_take")
 
     def __init__(self, response: aiohttp.ClientResponse, take: Callable[[bytes], bool]) -> None:
         self._content: Any = response.content
         self._take = take
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
+        self._connection: Handler | None = None
 
     def open(self) -> bool:
         """False when the answer is to be read as usual: something came already, or this is another kind of reader."""
         content = self._content
-        if not _usual(content):
+        if not _usual(content) or not isinstance(content._protocol, Handler):
             return False
+        self._connection = content._protocol
         return not (content._waiter or content._buffer or content.is_eof() or content.exception() is not None)
 
     async def closed(self) -> None:
         """Until `take` has had enough, the answer has ended or its connection has broken."""
+        assert self._connection is not None, "closed() before open()"
         self._future = self._loop.create_future()
+        self._content.__class__ = _Straight
         self._content._waiter = self
+        self._connection.has_read = self._has_read
         try:
             await self._future
         finally:
-            self._future = None
-            if self._content._waiter is self:
-                self._content._waiter = None
+            self._close()
 
     # What aiohttp calls of a future.
 
@@ -88,26 +123,39 @@ class Inlet:
         return False
 
     def set_result(self, _: None) -> None:
-        # The rest of the same network read is still to come: HTTP chunks come one by one.
-        self._loop.call_soon(self._arrived)
+        # The end of an answer. What came before it, in the same network read, is still to be taken.
+        self._loop.call_soon(self._has_read)
 
     def set_exception(self, error: BaseException) -> None:
         # Whoever reads next is told.
         self._close()
 
-    def _arrived(self) -> None:
-        content = self._content
-        if self._future is None or self._future.done():
+    def _has_read(self) -> None:
+        """The connection has passed on all of one network read."""
+        content, connection = self._content, self._connection
+        if connection is None:
             return
-        if content.exception() is None:
-            content._waiter = self
-            data = _all(content)
-            if (not data or self._take(data)) and not content.is_eof():
+        if content._buffer:
+            enough = not self._take(_taken(content))
+            if connection.paused:
+                # Not from here: what is unpacked next would come before this has returned.
+                self._loop.call_soon(connection.resume_reading)
+            if enough:
+                self._close()
                 return
-            if content._waiter is self:
-                content._waiter = None
-        self._close()
+        if content.is_eof():
+            self._close()
 
     def _close(self) -> None:
+        """From here on aiohttp's reader is as it was. Called as often as wanted."""
+        content, connection, self._connection = self._content, self._connection, None
+        if connection is None:
+            return
+        content.__class__ = StreamReader
+        if content._waiter is self:
+            content._waiter = None
+        # An answer that has ended may have given its connection to the next one.
+        if connection.has_read == self._has_read:
+            connection.has_read = None
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
