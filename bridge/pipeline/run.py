@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from asyncio import current_task
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import trouble
 from bridge.pipeline.backend import Backend, Call, Sink
 from bridge.pipeline.breaker import Pass
+from bridge.pipeline.clock import Clock
 from bridge.pipeline.pace import Pace
 from bridge.pipeline.seam import Differs, Seam
 from bridge.pipeline.stages import through
@@ -49,28 +49,19 @@ class Run:
     Attributes for whoever reports on it: `reason` or `failure` after the end, `usage`, `lost`, `tried` (names of the
     backends that were asked, in order), `retries` (tries at a backend after its first), `joined` (how many characters
     the client had when another backend went on, for each time), `pace`, `started` and `first`, the monotonic times of
-    the start and of the first content, and `waiting`, since when the backend is waited for.
+    the start and of the first content.
     """
 
     __slots__ = (
-        "_asked",
         "_attempt",
-        "_began",
         "_broke",
-        "_expired",
+        "_clock",
         "_head",
-        "_looks_at",
-        "_loop",
         "_open",
-        "_opened",
         "_others",
         "_outlet",
         "_pass",
-        "_reader",
-        "_refused",
         "_seam",
-        "_try_began",
-        "_watch",
         "_way",
         "done",
         "failure",
@@ -82,7 +73,6 @@ class Run:
         "started",
         "tried",
         "usage",
-        "waiting",
     )
 
     def __init__(self, way: Way, others: Sequence[NextWay] = (), seam: Seam | None = None) -> None:
@@ -97,17 +87,8 @@ class Run:
         self._broke: Failure | None = None
         self._attempt = 1
         self._pass: Pass | None = None
-        self._opened = False
-        self._refused: Failure | None = None
-        self._loop = asyncio.get_running_loop()
-        self._watch: asyncio.TimerHandle | None = None
-        self._looks_at = 0.0
-        self._reader: asyncio.Task[object] | None = None
-        self._asked = 0
         self._outlet: Outlet | None = None
-        self.waiting: float | None = None
         self.pace = Pace()
-        self._expired: Failure | None = None
         self.tried = [way.backend.name]
         self.retries = 0
         self.joined: list[int] = []
@@ -117,8 +98,7 @@ class Run:
         self.failure: Failure | None = None
         self.started = time.monotonic()
         self.first: float | None = None
-        self._began = self.started
-        self._try_began: float | None = self.started
+        self._clock = Clock(way.backend.timeouts, self.started)
 
     @property
     def backend(self) -> Backend:
@@ -139,6 +119,11 @@ class Run:
     def lost(self) -> Losses:
         return self._way.lost
 
+    @property
+    def waiting(self) -> float | None:
+        """Since when the backend is waited for, in monotonic seconds; None while it is not."""
+        return self._clock.waiting
+
     # ------------------------------------------------------------------ reading
 
     def head(self) -> list[Event]:
@@ -154,31 +139,30 @@ class Run:
         """
         if self.done:
             return []
+        clock = self._clock
         pour: Sink | None = None
-        if outlet is not None and self._opened and self._seam is None:
+        if outlet is not None and clock.opened and self._seam is None:
             self._outlet, pour = outlet, self._pour
-        # With its loop named, the task is one look into a dictionary; without, Python 3.11 asks the kernel who we are.
-        self._reader = reader = current_task(self._loop)
-        self._asked = reader.cancelling() if reader is not None else 0
-        self.waiting = time.monotonic()
+        clock.enter()
         try:
-            if self._opened:
+            if clock.opened:
                 events = await self._way.call.read(pour)
-                self.pace.add(time.monotonic() - self.waiting)
+                self.pace.add(time.monotonic() - (clock.waiting or 0.0))
             else:
                 events = await self._first_read()
-            if self._expired is not None and (late := self._ours()) is not None:
+            if (late := clock.late()) is not None:
                 # An agent may swallow its cancellation; its time is over all the same.
                 events = self._late(late)
         except asyncio.CancelledError:
-            late = self._ours()
+            late = clock.late()
             if late is None:
                 raise
             events = self._late(late)
         except Exception as error:
             return await self._ended(self._broken(error))
         finally:
-            self._reader = self.waiting = self._outlet = None
+            clock.leave()
+            self._outlet = None
         if self._passes(events):
             return events
         try:
@@ -202,7 +186,6 @@ class Run:
         """A batch in the middle of a read, on its way to the outlet."""
         outlet = self._outlet
         assert outlet is not None
-        assert self.waiting is not None
         if not outlet.ready:
             return False
         if not self._passes(events):
@@ -212,8 +195,9 @@ class Run:
         if events:
             outlet.take(events)
         now = time.monotonic()
-        self.pace.add(now - self.waiting)
-        self.waiting = now
+        clock = self._clock
+        self.pace.add(now - (clock.waiting or now))
+        clock.waiting = now
         return True
 
     async def _ended(self, events: list[Event]) -> list[Event]:
@@ -254,7 +238,7 @@ class Run:
 
     def _end(self, events: list[Event]) -> None:
         self.done = True
-        self._stop_watch()
+        self._clock.stop()
         last = events[-1]
         self._report(last.error if isinstance(last, RunFailed) else None)
         for event in events[-3:]:
@@ -288,7 +272,7 @@ class Run:
         First at the same backend, as its `retry` says, then at the others.
         """
         self._first_call()
-        self._set_watch()
+        self._clock.watch()
         while True:
             events = await self._try()
             failure = failed_at_once(events)
@@ -298,10 +282,10 @@ class Run:
             self.first = self.first or time.monotonic()
             if self._pass is not None:
                 self._pass.answered()
-        self._opened = True
+        self._clock.opened = True
         if type(events[-1]) not in TERMINAL:
             # From now on the idle limit counts, which may pass before the one that was watched so far.
-            self._set_watch()
+            self._clock.watch()
         return events
 
     async def _try(self) -> list[Event]:
@@ -320,7 +304,7 @@ class Run:
         except BridgeError as error:
             return [self._head, RunFailed(error.failure)]
         except asyncio.CancelledError:
-            late = self._ours()
+            late = self._clock.late()
             if late is None:
                 raise
             return [self._head, RunFailed(late)]
@@ -333,7 +317,7 @@ class Run:
         """Goes on to the next try, here or at another backend; False when there is none."""
         self._report(failure)
         pause = self._pause(failure)
-        self._refused, self._try_began = failure, None
+        self._clock.between_tries(failure)
         if pause is not None:
             await asyncio.sleep(pause)
             await self._way.again()
@@ -343,8 +327,7 @@ class Run:
             self._first_call()
         else:
             return False
-        self._try_began = self.waiting = time.monotonic()
-        self._set_watch()
+        self._clock.try_again()
         return True
 
     def _pause(self, failure: Failure) -> float | None:
@@ -367,7 +350,7 @@ class Run:
                 log.warning("run %s: the next backend cannot be asked: %s", self._way.info.run_id, error.message)
                 continue
             self._way, self._head, self._attempt = way, way.head, 1
-            self._began = time.monotonic()
+            self._clock.elsewhere(way.backend.timeouts)
             self.tried.append(way.backend.name)
             log.warning("run %s: %s failed (%s), now %s", way.info.run_id, failed, failure.code, way.backend.name)
             return True
@@ -391,13 +374,17 @@ class Run:
             self._report(end.error)
             if await self._fall_over(end.error):
                 seam.begin()
-                self._opened, self._refused, self._try_began = False, None, time.monotonic()
+                self._clock.close()
                 self.joined.append(len(seam.text))
                 return kept
         if not self.joined:
             return events
         self._open.feed(kept)
         return kept + self._open.fail(end.error, self._head)
+
+    def _late(self, failure: Failure) -> list[Event]:
+        """A limit has passed: the backend is given up."""
+        return self._way.call.fail(failure) if self._clock.opened else [self._head, RunFailed(failure)]
 
     def _report(self, failure: Failure | None) -> None:
         """Tells the backend's breaker how the call came out."""
@@ -411,75 +398,6 @@ class Run:
         if admitted is not None:
             admitted.dropped()
 
-    # ------------------------------------------------------------------ time
-
-    # `asyncio.timeout` around each read would cost 8-9 us per event. Reads only note the time, and one timer per run
-    # looks whether a limit has passed; when one has, it cancels the waiting read, which takes the cancellation back.
-
-    def _set_watch(self) -> None:
-        """Sees to it that somebody looks when the next limit passes; who comes before that sets it anew."""
-        due = self._due()
-        if due is None or (self._watch is not None and self._looks_at <= due):
-            return
-        self._stop_watch()
-        self._looks_at = due
-        self._watch = self._loop.call_later(max(0.02, due - time.monotonic()), self._look)
-
-    def _due(self) -> float | None:
-        """When the next limit passes, in monotonic seconds. Only waiting for the backend counts as its silence."""
-        limits = self.backend.timeouts
-        if self._opened:
-            wait, since = limits.idle, self.waiting or time.monotonic()
-        else:
-            wait, since = limits.first_event, self._try_began or time.monotonic()
-        if not limits.total:
-            return since + wait if wait else None
-        end = self._began + limits.total
-        return min(end, since + wait) if wait else end
-
-    def _look(self) -> None:
-        """The timer: gives the backend up when a limit has passed, else comes back when the next one does."""
-        due = self._due()
-        self._watch = None
-        if due is None or self.done:
-            return
-        if due > time.monotonic():
-            self._set_watch()
-            return
-        if self._reader is not None and self._expired is None:
-            self._expired = self._lateness(due)
-            self._reader.cancel()
-        # A busy reader, or an agent that does not let go, is looked at again.
-        self._looks_at = time.monotonic() + 1.0
-        self._watch = self._loop.call_later(1.0, self._look)
-
-    def _lateness(self, due: float) -> Failure:
-        limits = self.backend.timeouts
-        if limits.total and due == self._began + limits.total:
-            late = Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
-            # Between two tries the backend's own refusal says more than our clock.
-            return self._refused if self._refused is not None and self._try_began is None else late
-        if self._opened:
-            return Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend fell silent for {limits.idle:g} s.")
-        message = f"The backend sent no content within {limits.first_event:g} s."
-        return Failure(ErrorCode.BACKEND_TIMEOUT, message)
-
-    def _ours(self) -> Failure | None:
-        """The limit by which this read was cancelled; None when somebody else cancelled it (too)."""
-        late, self._expired = self._expired, None
-        if late is None or (self._reader is not None and self._reader.uncancel() > self._asked):
-            return None
-        return late
-
-    def _late(self, failure: Failure) -> list[Event]:
-        """A limit has passed: the backend is given up."""
-        return self._way.call.fail(failure) if self._opened else [self._head, RunFailed(failure)]
-
-    def _stop_watch(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-
     # ------------------------------------------------------------------ the end
 
     def cancel(self) -> list[Event]:
@@ -489,7 +407,7 @@ class Run:
         self._forgive()
         failure = Failure(ErrorCode.CANCELED, "The run was canceled.")
         try:
-            events = self._heard(self._way.call.fail(failure)) if self._opened and not self.joined else []
+            events = self._heard(self._way.call.fail(failure)) if self._clock.opened and not self.joined else []
         except Exception as error:
             return self._passed_on(self._broken(error))
         if not events or type(events[-1]) not in TERMINAL:
@@ -505,7 +423,7 @@ class Run:
 
     async def close(self) -> None:
         """Lets go of the backend; cancels its work when the run is not over. Never raises but `CancelledError`."""
-        self._stop_watch()
+        self._clock.stop()
         self._forgive()
         await self._way.call.close()
         turn, failure = self._way.turn, Failure(ErrorCode.CANCELED, "The run was canceled.")

@@ -36,7 +36,11 @@ from bridge.model.events import TERMINAL
 from bridge.pipeline.redirects import without_redirects
 
 Stage = Callable[[list[Event]], list[Event]]
-"""What happens to each batch of events between backend and client, in one run."""
+"""What happens to each batch of events between backend and client, in one run.
+
+One with an attribute `at_rest` that is true is not asked about batches of nothing but pieces of open parts (deltas),
+which most are: it would let them pass as they are.
+"""
 
 
 @dataclass(slots=True)
@@ -52,8 +56,6 @@ class StageContext:
 
 StageFactory = Callable[[StageContext], Stage | None]
 """Makes the stage of one run, or None when this run needs none."""
-
-_PLAIN: frozenset[type] = frozenset({TextDelta, ReasoningDelta})
 
 
 class WithholdServerTools:
@@ -74,9 +76,12 @@ class WithholdServerTools:
         self._unfinished: set[str] = set()
         self._shown = 0
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether no piece of an open part can be one of a call that is kept back, or was."""
+        return not (self._held or self._unfinished)
+
     def __call__(self, events: list[Event]) -> list[Event]:
-        if not self._held and _PLAIN.issuperset(map(type, events)):
-            return events
         out: list[Event] = []
         for event in events:
             self._one(event, out)

@@ -27,7 +27,6 @@ class Way:
         "info",
         "lost",
         "names",
-        "plain",
         "request",
         "said",
         "stages",
@@ -63,10 +62,16 @@ class Way:
         self.begun = Begun(begun) if begun else None
         self.turn = turn
         self.said = Folder() if turn is not None else None
-        # Pieces of open parts pass as they are: stages may hold them back, names stand in other events.
-        self.plain = not self.stages
         self.head = RunStarted(info.run_id, info.shown_thread or info.thread_id, None, info.created_at)
         self.call: Call = self._first_call()
+
+    @property
+    def plain(self) -> bool:
+        """Whether pieces of open parts pass as they are: stages may hold them back, names stand in other events."""
+        for stage in self.stages:  # noqa: SIM110 - a generator would cost thrice as much, for each token
+            if not getattr(stage, "at_rest", False):
+                return False
+        return True
 
     @property
     def asks_nobody(self) -> bool:

@@ -1,0 +1,147 @@
+"""How long a run waits for its backend: for its first content, between two reads, in all.
+
+`asyncio.timeout` around each read would cost 8-9 us per event. Reads only note the time, and one timer per run looks
+whether a limit has passed; when one has, it cancels the waiting read, which takes the cancellation back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import current_task
+
+from bridge.errors import ErrorCode, Failure
+from bridge.pipeline.backend import Timeouts
+
+
+class Clock:
+    """Watches the reads of one run. All times are monotonic seconds.
+
+    `waiting`: since when the backend is waited for, None while it is not. `opened`: whether its content has come, so
+    that its silence counts from now on. `refused`: what the try before this one failed with.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_began",
+        "_expired",
+        "_limits",
+        "_looks_at",
+        "_loop",
+        "_reader",
+        "_timer",
+        "_try_began",
+        "opened",
+        "refused",
+        "waiting",
+    )
+
+    def __init__(self, limits: Timeouts, now: float) -> None:
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
+        self._reader: asyncio.Task[object] | None = None
+        self._asked = 0
+        self._expired: Failure | None = None
+        self._began = now
+        self._try_began: float | None = now
+        self.opened = False
+        self.refused: Failure | None = None
+        self.waiting: float | None = None
+
+    # ------------------------------------------------------------------ a read
+
+    def enter(self) -> None:
+        """This task begins to wait for the backend."""
+        # With its loop named, the task is one look into a dictionary; without, Python 3.11 asks the kernel who we are.
+        self._reader = reader = current_task(self._loop)
+        self._asked = reader.cancelling() if reader is not None else 0
+        self.waiting = time.monotonic()
+
+    def leave(self) -> None:
+        """It waits no more."""
+        self._reader = self.waiting = None
+
+    def late(self) -> Failure | None:
+        """The limit by which this read was cancelled; None when none was, or somebody else cancelled it (too)."""
+        late, self._expired = self._expired, None
+        if late is None or (self._reader is not None and self._reader.uncancel() > self._asked):
+            return None
+        return late
+
+    # ------------------------------------------------------------------ the tries
+
+    def between_tries(self, refused: Failure) -> None:
+        """A try has failed so, and another may come."""
+        self.refused, self._try_began = refused, None
+
+    def try_again(self) -> None:
+        """Another try begins, of which content is awaited."""
+        self._try_began = self.waiting = time.monotonic()
+        self.watch()
+
+    def elsewhere(self, limits: Timeouts) -> None:
+        """Another backend is asked: its limits count, from now."""
+        self._limits = limits
+        self._began = time.monotonic()
+
+    def close(self) -> None:
+        """What another backend says behind the words of the one before is awaited as a first content."""
+        self.opened, self.refused, self._try_began = False, None, time.monotonic()
+
+    # ------------------------------------------------------------------ the timer
+
+    def watch(self) -> None:
+        """Sees to it that somebody looks when the next limit passes; who comes before that sets it anew."""
+        due = self._due()
+        if due is None or (self._timer is not None and self._looks_at <= due):
+            return
+        self.stop()
+        self._looks_at = due
+        self._timer = self._loop.call_later(max(0.02, due - time.monotonic()), self._look)
+
+    def stop(self) -> None:
+        """The run is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _due(self) -> float | None:
+        """When the next limit passes. Only waiting for the backend counts as its silence."""
+        limits = self._limits
+        if self.opened:
+            wait, since = limits.idle, self.waiting or time.monotonic()
+        else:
+            wait, since = limits.first_event, self._try_began or time.monotonic()
+        if not limits.total:
+            return since + wait if wait else None
+        end = self._began + limits.total
+        return min(end, since + wait) if wait else end
+
+    def _look(self) -> None:
+        """Gives the backend up when a limit has passed, else comes back when the next one does."""
+        due = self._due()
+        self._timer = None
+        if due is None:
+            return
+        if due > time.monotonic():
+            self.watch()
+            return
+        if self._reader is not None and self._expired is None:
+            self._expired = self._lateness(due)
+            self._reader.cancel()
+        # A busy reader, or an agent that does not let go, is looked at again.
+        self._looks_at = time.monotonic() + 1.0
+        self._timer = self._loop.call_later(1.0, self._look)
+
+    def _lateness(self, due: float) -> Failure:
+        limits = self._limits
+        if limits.total and due == self._began + limits.total:
+            late = Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
+            # Between two tries the backend's own refusal says more than our clock.
+            return self.refused if self.refused is not None and self._try_began is None else late
+        if self.opened:
+            return Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend fell silent for {limits.idle:g} s.")
+        message = f"The backend sent no content within {limits.first_event:g} s."
+        return Failure(ErrorCode.BACKEND_TIMEOUT, message)
