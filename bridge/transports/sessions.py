@@ -63,6 +63,7 @@ class Session:
         """Where the client's tools are."""
         self._backend = backend
         self._call: Duplex | None = None
+        self._sending: asyncio.Future[None] | None = None
         self._sizes: set[int] = set()
 
     @property
@@ -91,12 +92,17 @@ class Session:
         return self._backend.failure_of(*status)
 
     async def send(self, messages: list[bytes]) -> None:
-        """Sends these; the first ones open the call. A call that is over already is noticed where it is read."""
+        """Sends these; the first ones open the call. A call that is over already is noticed where it is read.
+
+        Who is cancelled leaves them to be sent: `grpc.aio` cancels a call whose write is cancelled, and with it an
+        agent that is to be told to stop.
+        """
         if self._call is None:
             call = self._backend.channel.stream_stream(self.machine.path)
             self._call = Duplex(call(metadata=self._metadata))
         self._sizes.update(map(len, messages))
-        await self._call.send(messages)
+        self._sending = asyncio.ensure_future(self._call.send(messages))
+        await asyncio.shield(self._sending)
 
     async def offer(self, tools: ClientTools | None) -> None:
         """Offers these from now on, and no others. Raises `BackendError`."""
@@ -138,6 +144,8 @@ class Session:
             self.desk.give_up()
         try:
             async with asyncio.timeout(grace):
+                if self._sending is not None:
+                    await asyncio.wait([self._sending])  # one write at a time is all that grpc takes
                 await self._call.send(self.machine.stop())
                 await self._call.finish()
                 while (messages := await self._call.batch(None)) is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
+from typing import Any, cast
 
 import pytest
 
@@ -167,6 +169,66 @@ async def test_a_canceled_turn_is_stopped_and_drained_not_canceled() -> None:
             await node.ended.wait()
         assert node.told == [(START, "Hello"), (STOP, "bye")]
         assert node.canceled == 0
+
+
+@asynccontextmanager
+async def slow(address: str) -> AsyncIterator[tuple[str, asyncio.Event, asyncio.Event]]:
+    """The way to `address` for one who waits: nothing passes before `free`. `reached`: somebody has connected."""
+    reached, free = asyncio.Event(), asyncio.Event()
+    host, port = address.split(":")
+    passed: set[asyncio.Task[Any]] = set()
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+
+    async def passing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passed.add(cast("asyncio.Task[Any]", asyncio.current_task()))
+        reached.set()
+        with suppress(asyncio.CancelledError), closing(writer):
+            await free.wait()
+            there, back = await asyncio.open_connection(host, int(port))
+            with closing(back):
+                await asyncio.gather(pipe(reader, back), pipe(there, writer))
+
+    own = free_port()
+    server = await asyncio.start_server(passing, "127.0.0.1", own)
+    try:
+        yield f"127.0.0.1:{own}", reached, free
+    finally:
+        server.close()
+        for each in passed:
+            each.cancel()
+        await asyncio.gather(*passed)
+
+
+async def test_a_turn_that_is_canceled_while_it_is_written_is_stopped_not_canceled() -> None:
+    async with agent() as node, slow(node.address) as (address, reached, free):
+        node.hold = asyncio.Event()
+        async with Bridge.from_config(config(address)) as bridge:
+            run = await bridge.run(bridge.route(), ask("Hello"))
+            waiting = asyncio.create_task(run.read())
+            await reached.wait()
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await run.close()
+            free.set()
+            await _until(lambda: bool(node.heard))
+            node.hold.set()
+            await node.ended.wait()
+        assert node.told == [(START, "Hello"), (STOP, "bye")]
+        assert node.canceled == 0
+
+
+async def test_a_turn_that_is_never_written_is_given_up_after_its_grace() -> None:
+    async with agent() as node, slow(node.address) as (address, reached, _):
+        async with Bridge.from_config(config(address, {"connect": "100ms"}, cancel_grace="50ms")) as bridge:
+            with pytest.raises(BridgeError) as caught:
+                await bridge.complete(ask("Hello"))
+            assert caught.value.code is ErrorCode.BACKEND_TIMEOUT
+        assert reached.is_set()
+        assert node.heard == []
 
 
 async def test_an_agent_that_does_not_stop_is_canceled_after_its_grace() -> None:
