@@ -202,16 +202,22 @@ def _plain(chunk: bytes) -> list[FrameLike] | None:
 def _named(chunk: bytes) -> list[FrameLike] | None:
     """Whole events of two lines each, a name or an id before the data; None when they are not."""
     out: list[FrameLike] = []
+    last, name, number = None, None, None
     for event in chunk[:-2].split(b"\n\n"):
         head, line, data = event.partition(b"\ndata: ")
-        if not line or _LF in head or _LF in data:
+        if not line or _LF in data:
             return None
-        if head[:7] == b"event: ":
-            out.append(Frame(data, head[7:].decode("utf-8", "replace") or None))
-        elif head[:4] == b"id: ":
-            out.append(Frame(data, None, head[4:].decode("utf-8", "replace")))
-        else:
-            return None
+        if head != last:  # most events of a read have the name of the one before
+            if _LF in head:
+                return None
+            if head[:7] == b"event: ":
+                name, number = head[7:].decode("utf-8", "replace") or None, None
+            elif head[:4] == b"id: ":
+                name, number = None, head[4:].decode("utf-8", "replace")
+            else:
+                return None
+            last = head
+        out.append(Frame(data, name, number))
     return out
 
 

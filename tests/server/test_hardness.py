@@ -59,6 +59,36 @@ async def test_a_stage_cannot_take_the_end_away(parts: types.ModuleType, stage: 
         assert (await ask("GET", f"{base}/healthz")).status == 200
 
 
+@pytest.mark.parametrize("rests", [True, False])
+async def test_a_stage_at_rest_is_not_asked_about_deltas(parts: types.ModuleType, rests: bool) -> None:
+    """One that says nothing of it is asked about everything."""
+    asked: list[str] = []
+
+    class Stage:
+        if rests:
+            at_rest = True
+
+        def __call__(self, events: list[Event]) -> list[Event]:
+            asked.extend(type(event).__name__ for event in events)
+            return events
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        for event in (SAID, SAID, SAID, END):
+            await exchange.send(event)
+            await asyncio.sleep(0.1)
+        await exchange.end()
+
+    parts.stage = lambda context: Stage()  # type: ignore[attr-defined]
+    async with fake_backend() as backend, serving(staged(backend.url)) as base:
+        backend.plays(script)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 5)
+    assert reply.body.count(b'"say"') == 3
+    # The first comes with the start of its message.
+    assert asked.count("TextDelta") == (1 if rests else 3)
+    assert asked[-1] == "RunFinished"
+
+
 @pytest.mark.parametrize("when", ["first", "later", "on a timeout"])
 @pytest.mark.parametrize("how", ["raises", "gives None"])
 async def test_a_stage_that_breaks_ends_the_run_well(parts: types.ModuleType, when: str, how: str) -> None:
