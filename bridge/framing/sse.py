@@ -210,8 +210,8 @@ def _named(chunk: bytes) -> list[FrameLike] | None:
         if head != last:  # most events of a read have the name of the one before
             if _LF in head:
                 return None
-            if head[:7] == b"event: ":
-                name, number = head[7:].decode("utf-8", "replace") or None, None
+            if head[:7] == b"event: " != head:
+                name, number = head[7:].decode("utf-8", "replace"), None
             elif head[:4] == b"id: ":
                 name, number = None, head[4:].decode("utf-8", "replace")
             else:

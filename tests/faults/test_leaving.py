@@ -156,7 +156,7 @@ LEAVES: dict[str, Leave] = {AIP: ends_call, QUEUED: cancels}
 async def test_a_backend_of_any_dialect_is_left(front: str, moment: str) -> None:
     async with world(front, moment) as (where, behind):
         for back, each in behind.items():
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(40):
                 await LEAVES.get(front, hangs_up)(front, where, back, each)
             try:
                 await soon(each.gone.is_set)

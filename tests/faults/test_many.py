@@ -80,7 +80,7 @@ async def test_a_reader_that_never_reads_costs_little_memory(front: str) -> None
             reader, writer = await connect(base)
             writer.write(raw(asking(registry.get(front)), "/it"))
             reader._limit = 1  # type: ignore[attr-defined]  # the test's own reader stops reading, too
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(40):
                 while not backend.seen:
                     await asyncio.sleep(0.01)
                 await backend.seen[0].gone.wait()

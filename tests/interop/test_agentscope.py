@@ -228,7 +228,7 @@ async def test_a_client_that_leaves_stops_the_agent(agent: Server, front: str) -
             assert response.status == 200
             await _until(response, b"waiting")
             response.close()
-        async with asyncio.timeout(20), http.get(f"{agent.url}/left/{session}") as left:
+        async with asyncio.timeout(40), http.get(f"{agent.url}/left/{session}") as left:
             assert await left.json() == {"left": True}
         # The session is free again: a run that went on would refuse a second one.
         seen = await CLIENTS[front](base, "hello", session)
@@ -352,7 +352,7 @@ async def test_the_real_server_is_told_to_stop(agent: Server, tmp_path: Path) ->
             assert (ours.status, ours.json) == (real.status, real.json)
             rest = await response.read()
         assert json.loads(rest.rstrip().rpartition(b"data: ")[2])["status"] == "canceled"
-        async with asyncio.timeout(20), http.get(f"{agent.url}/left/stop-me") as left:
+        async with asyncio.timeout(40), http.get(f"{agent.url}/left/stop-me") as left:
             assert await left.json() == {"left": True}
 
 

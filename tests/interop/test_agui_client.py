@@ -248,7 +248,7 @@ async def test_a_client_that_aborts_stops_the_backend(frontend: MakeFrontend, ag
         backend.plays(script)
         view = await client.say("Hi", abort_at="TEXT_MESSAGE_CONTENT", quiet=False)
         assert (view.text, view.last["code"]) == ("Half an answer", "abort")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await backend.seen[0].gone.wait()
         backend.streams(*agent.say("Here I am."))
         assert (await client.say("Still there?")).text == "Here I am."

@@ -130,7 +130,7 @@ async def test_an_error_in_the_middle(opened: Opened, front: str) -> None:
 async def test_a_client_that_leaves_stops_the_agent(opened: Opened, agent: Server, front: str) -> None:
     person = await opened(front)
     reading = asyncio.create_task(person.say("wait"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         await ask("GET", f"{agent.url}/waiting")
         await person.seen.started.wait()
         await leave(reading)

@@ -225,7 +225,7 @@ async def test_a_person_who_leaves_stops_the_agent_and_may_come_back(front: str,
         await person.say("one")
         before = person.seen
         reading = asyncio.create_task(person.say("two"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while person.seen is before:
                 await asyncio.sleep(0.005)
             await agent.hanging.wait()

@@ -287,5 +287,5 @@ async def test_a_client_that_leaves_leaves_nothing(tmp_path: Path) -> None:
         )
         await writer.drain()
         writer.transport.abort()
-        await asyncio.wait_for(desk.done.wait(), 10)
+        await asyncio.wait_for(desk.done.wait(), 40)
     assert files(tmp_path) == set()

@@ -217,7 +217,7 @@ async def test_a_client_that_leaves_leaves_the_second_one_too(two: dict[str, Fak
         client = asyncio.create_task(ask(base, stream=True))
         await asked.wait()
         client.cancel()
-        await asyncio.wait_for(two["claude"].seen[0].gone.wait(), 5)
+        await asyncio.wait_for(two["claude"].seen[0].gone.wait(), 40)
 
 
 async def test_tokens_are_counted_by_who_can() -> None:
@@ -335,7 +335,7 @@ async def test_a_failing_backend_is_left_alone_and_found_again(two: dict[str, Fa
             assert text(await ask(base)) == "from claude"
         assert len(two["llm"].seen) == 2
         two["llm"].says("back again")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while text(await ask(base)) != "back again":
                 await asyncio.sleep(0.02)
         assert len(two["llm"].seen) == 3
@@ -398,7 +398,7 @@ async def test_a_client_that_hangs_up_is_no_failure() -> None:
             client = asyncio.create_task(ask(base))
             exchange = await asked.get()
             client.cancel()
-            await asyncio.wait_for(exchange.left(), 5)
+            await asyncio.wait_for(exchange.left(), 40)
             llm.says("fine")
             assert text(await ask(base)) == "fine"
 

@@ -54,7 +54,7 @@ async def test_a_stage_cannot_take_the_end_away(parts: types.ModuleType, stage: 
     parts.stage = lambda context: stage  # type: ignore[attr-defined]
     async with fake_backend() as backend, serving(staged(backend.url)) as base:
         backend.streams(SAID, END)
-        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x", "stream": stream}), 5)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x", "stream": stream}), 40)
         assert reply.body.count(b'"end":"stop"') == 1
         assert (await ask("GET", f"{base}/healthz")).status == 200
 
@@ -82,7 +82,7 @@ async def test_a_stage_at_rest_is_not_asked_about_deltas(parts: types.ModuleType
     parts.stage = lambda context: Stage()  # type: ignore[attr-defined]
     async with fake_backend() as backend, serving(staged(backend.url)) as base:
         backend.plays(script)
-        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 5)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 40)
     assert reply.body.count(b'"say"') == 3
     # The first comes with the start of its message.
     assert asked.count("TextDelta") == (1 if rests else 3)
@@ -112,7 +112,7 @@ async def test_a_stage_that_breaks_ends_the_run_well(parts: types.ModuleType, wh
     parts.stage = lambda context: stage  # type: ignore[attr-defined]
     async with fake_backend() as backend, serving(staged(backend.url, timeouts={"idle": "200ms"})) as base:
         backend.plays(script)
-        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 5)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 40)
     assert reply.body.count(b'"wrong":"The bridge failed') == 1
     assert b"HTTP/1.1" not in reply.body
     assert b"secret" not in reply.body
@@ -135,7 +135,7 @@ async def test_an_encoder_that_breaks_cuts_the_connection(monkeypatch: pytest.Mo
             await exchange.end()
 
         backend.plays(script)
-        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 5)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 40)
         assert b"HTTP/1.1" not in reply.body
         assert b"secret" not in reply.body
 
@@ -187,7 +187,7 @@ async def test_an_agent_that_swallows_its_cancellation_is_still_out_of_time(part
         "timeouts": {"idle": "200ms"},
     }
     async with serving(setup) as base:
-        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 5)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 40)
     assert b"fell silent" in reply.body
 
 
@@ -263,7 +263,7 @@ async def test_more_patience_than_we_have_is_passed_on_at_once() -> None:
         async with serving(setup) as base:
             backend.answers(503, b'{"error":{"message":"later"}}', retry_after="30")
             body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
-            reply = await asyncio.wait_for(post(f"{base}/v1/chat/completions", body), 3)
+            reply = await asyncio.wait_for(post(f"{base}/v1/chat/completions", body), 20)
             assert (reply.status, reply.headers["retry-after"], len(backend.seen)) == (503, "30", 1)
 
 
@@ -329,7 +329,7 @@ async def test_broken_answers_leave_no_cycles(begun: bool) -> None:
             for _ in range(10):
                 await post(f"{base}/toy/ask", {"ask": "x"})
             # The ends of the client's connections may still have to be noticed; a cycle would stay.
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(40):
                 while calls() > 1:
                     await asyncio.sleep(0.01)
         finally:
@@ -389,7 +389,7 @@ async def test_a_body_that_does_not_come_holds_nobody_up() -> None:
         writer.write(b"POST /toy/ask HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
         await writer.drain()
         assert (await post(f"{base}/toy/ask", {"ask": "x"})).status == 200
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 3)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 40)
         writer.close()
     assert head.startswith(b"HTTP/1.1 408 ")
 
@@ -408,7 +408,7 @@ async def test_a_client_that_never_reads_is_cut() -> None:
             client.sendall(b'POST /toy/ask HTTP/1.1\r\nhost: x\r\ncontent-length: 11\r\n\r\n{"ask":"x"}')
             while not backend.seen:
                 await asyncio.sleep(0.01)
-            await asyncio.wait_for(backend.seen[0].gone.wait(), 5)
+            await asyncio.wait_for(backend.seen[0].gone.wait(), 40)
 
 
 async def test_errors_keep_their_shape_below_somebody_elses_path() -> None:

@@ -271,7 +271,7 @@ async def test_a_silent_backend_is_given_up(timeouts: dict, moment: str, status:
 
     async with fake_backend() as backend, serving(config(backend.url, {"timeouts": timeouts})) as base:
         backend.plays(script)
-        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 3)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "x"}), 40)
         assert reply.status == status
         assert b"wrong" in reply.body
         await asyncio.wait_for(backend.seen[0].gone.wait(), 1)
@@ -294,7 +294,7 @@ async def test_a_silent_stream_is_kept_warm() -> None:
 
 async def test_an_agent_in_this_process_that_hangs_is_given_up() -> None:
     async with serving(config(backend={"timeouts": {"idle": "200ms"}})) as base:
-        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "slow"}), 3)
+        reply = await asyncio.wait_for(post(f"{base}/toy/ask", {"ask": "slow"}), 40)
     assert b'"wrong":"The backend fell silent for 0.2 s."' in reply.body
 
 

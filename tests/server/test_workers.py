@@ -288,7 +288,7 @@ async def test_an_idle_connection_finds_the_new_configuration(tmp_path: Path) ->
             written(config, backend.url, "two")
             served.process.send_signal(signal.SIGHUP)
             # It is closed, without anybody waiting for the next request on it.
-            assert b"fine" in await asyncio.wait_for(reader.read(), 20)
+            assert b"fine" in await asyncio.wait_for(reader.read(), 40)
             writer.close()
             assert await mark_of(served, backend) == "two"
             assert await stopped(served) == 0

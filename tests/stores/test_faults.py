@@ -45,7 +45,7 @@ def operations(history: History) -> dict[str, Callable[[], Awaitable[object]]]:
 
 async def refused(work: Callable[[], Awaitable[object]], *secrets: str) -> BridgeError:
     with pytest.raises(BridgeError) as caught:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await work()
     assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
     told = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(caught.value.failure)

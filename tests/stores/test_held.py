@@ -63,7 +63,7 @@ async def test_who_waited_gets_what_was_committed_meanwhile(history: History, ot
         waiting.append(asyncio.create_task(say("3")))
         await tickets(engine, 3)
         await held.commit([says("1")])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await asyncio.gather(*waiting)
     talk = await history.load("o", "s", "t")
     assert talk is not None
@@ -79,7 +79,7 @@ async def test_a_commit_lets_the_next_one_in(history: History, other: History, e
         await history.commit("o", "s", held.talk, [says("1")])
         assert await engine.execute("SELECT count(*) FROM history_turns") == 2, "only the turn's own commit ends it"
         await held.commit([says("2")])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await visitor.inside.wait()
         await held.commit([says("3")])
     await tickets(engine, 1)
@@ -140,7 +140,7 @@ async def test_a_commit_that_is_cancelled_at_any_moment(history: History, engine
             await asyncio.sleep(0.0002 if moment % 2 else 0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        async with asyncio.timeout(10), history.turn("o", "s", thread) as held:
+        async with asyncio.timeout(40), history.turn("o", "s", thread) as held:
             assert held.talk.messages in ([], [says("1"), says("2")])
             outcomes.add(bool(held.talk.messages))
     assert outcomes == {False, True}
@@ -170,7 +170,7 @@ async def test_a_turn_in_its_commit_is_not_lost(
         monkeypatch.setattr(table, "commit", slow)
         monkeypatch.setattr(table, "renew", seen)
         with caplog.at_level(logging.WARNING, "bridge.stores"):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(40):
                 await held.commit([says("1")])
             await asyncio.sleep(0)
         assert caplog.text == ""
@@ -182,11 +182,11 @@ async def test_a_process_that_is_killed_while_it_commits(engine: Engine) -> None
     async with process(engine, 0.8, "append", "a", "1000000") as worker:
         assert worker.stdin
         worker.stdin.write(b"go\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while (talk := await history.load("o", "s", "shared")) is None or talk.version < 20:
                 await asyncio.sleep(0.005)
         worker.kill()
-    async with asyncio.timeout(10), history.turn("o", "s", "shared") as held:
+    async with asyncio.timeout(40), history.turn("o", "s", "shared") as held:
         roles = [message.role for message in held.talk.messages]
         assert roles == [("user", "assistant")[n % 2] for n in range(len(roles))]
         assert held.talk.version == len(roles)

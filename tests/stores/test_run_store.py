@@ -229,7 +229,7 @@ async def test_a_reader_is_woken(
         while asleep < 3:
             await asyncio.sleep(0)
         last = await writer.append(key(), "me", n, [f"b{n}"])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             for found in await asyncio.gather(*reading):
                 assert [(entry.number, entry.body) for entry in found] == [(last, f"b{n}")]
 
@@ -239,7 +239,7 @@ async def test_a_reader_of_a_run_that_is_not_there_yet(run_engine: RunEngine, ru
     other = run_engine.store()
     await begun(other, key())
     await other.append(key(), "me", 0, ["x"])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         assert [entry.body for entry in await reading] == ["x"]
 
 
@@ -303,7 +303,7 @@ async def test_who_waits_at_the_queue_is_woken(run_engine: RunEngine, run_store:
     waiting = asyncio.create_task(run_store.claim("me", 30, wait=60))
     await asyncio.sleep(0)
     await (run_engine.store() if other_process else run_store).create(key(), "f", "p")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         record = await waiting
     assert record is not None
     assert record.key == key()
@@ -549,7 +549,7 @@ def operations(store: RunStore) -> dict[str, Callable[[], Awaitable[object]]]:
 
 async def refused(work: Callable[[], Awaitable[object]]) -> None:
     with pytest.raises(BridgeError) as caught:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             await work()
     error = caught.value
     assert error.code is ErrorCode.STORE_UNAVAILABLE
@@ -572,7 +572,7 @@ async def test_an_engine_that_went_away_and_came_back(run_engine: RunEngine, run
     reading = asyncio.create_task(run_store.read(key(), last, wait=60))
     await asyncio.sleep(0)
     await run_store.append(key(), "me", 2, ["c"], end=True)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         assert [entry.body for entry in await reading] == ["c"]
 
 

@@ -88,7 +88,7 @@ class Sleepers:
         monkeypatch.setattr(Bell, "wait", counted)
 
     async def are(self, count: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while self.count < count:
                 await asyncio.sleep(0)
 
@@ -114,7 +114,7 @@ async def test_a_reader_here_asks_the_engine_once(
     for n in range(40):
         await sleepers.are(1)
         await run_store.append(key(), "me", n, [str(n)])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while len(found) <= n:
                 await asyncio.sleep(0)
     await reading
@@ -134,7 +134,7 @@ async def test_what_another_process_writes_is_not_missed(
     other = run_engine.store()
     assert await other.acquire(key(), "other", 30)
     end = await other.append(key(), "other", 1, ["theirs"], end=True)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         assert await reading == [Entry(end, "theirs")]
     with pytest.raises(LeaseLost):
         await run_store.append(key(), "me", 1, ["too late"])
@@ -150,7 +150,7 @@ async def test_a_run_of_the_same_name_is_another_run(run_engine: RunEngine, run_
     await begun(other, key(), "other")
     reading = asyncio.create_task(run_store.read(key(), wait=60))
     await other.append(key(), "other", 0, ["new"])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         assert [entry.body for entry in await reading] == ["new"]
 
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 async def tickets(engine: Engine, count: int) -> None:
     """Waits until so many have taken their place in a line."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while await engine.execute("SELECT count(*) FROM history_turns") != count:
             await asyncio.sleep(0.005)
 
@@ -74,7 +74,7 @@ async def test_different_conversations_do_not_wait(history: History) -> None:
         async with history.turn(owner, scope, thread_id):
             await together.wait()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         await asyncio.gather(*(run(*place) for place in places))
 
 
@@ -87,7 +87,7 @@ async def test_stores_take_turns_in_order_of_arrival(engine: Engine) -> None:
         visitors.append(Visitor(stores[(n % 3) % 2], str(n), entered))
         await (tickets(engine, n + 1) if n else visitors[0].inside.wait())
     assert entered == ["0"]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         for visitor in visitors:
             await visitor.inside.wait()
             await visitor.go()
@@ -291,7 +291,7 @@ async def test_a_database_that_goes_away_is_no_trap(engine: Engine) -> None:
         await Visitor(history, "new", entered).task
     assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
     with pytest.raises(BridgeError) as caught:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await waiting.task
     assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
     await holder.go()
@@ -313,7 +313,7 @@ async def test_a_short_failure_is_waited_out(engine: Engine) -> None:
     await engine.down()
     await holder.go()
     await engine.up()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         await waiting.inside.wait()
     await waiting.go()
     await tickets(engine, 0)
@@ -368,7 +368,7 @@ async def test_the_turn_of_a_killed_process_goes_on(engine: Engine) -> None:
         assert entered == []
         worker.kill()
         for visitor in visitors:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(40):
                 await visitor.inside.wait()
             await visitor.go()
     assert entered == ["0", "1"]

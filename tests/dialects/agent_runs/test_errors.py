@@ -187,7 +187,7 @@ async def test_places_of_readers(tmp_path: Path) -> None:
             problem(await alice.events("a b"), 422, "AGENT_INVALID_RUN_ID")
             problem(await alice.events(thread="other"), 404, "AGENT_THREAD_NOT_FOUND")
             open_streams[0].close()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(40):
                 while (await alice.events(query="&idle_limit=1")).status != 200:
                     pass
             open_streams[1].close()

@@ -88,7 +88,7 @@ class Reading:
             self.body += piece
 
     async def whole(self) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             self.body += await self._response.read()
         return self.body
 

@@ -80,7 +80,7 @@ async def test_supersede(backend: FakeBackend, tmp_path: Path, form: str, durabl
         last = check(await former.whole(), form, "failed", "one ")
         assert last["error"]["code"] == "CANCELED"
         assert last["output"][0]["status"] == ("failed" if form == "agentscope-java" else "incomplete")
-        await asyncio.wait_for(script.left.acquire(), 5)
+        await asyncio.wait_for(script.left.acquire(), 40)
         script.go_on.set()
         check((await later).body, form, "completed", "one two")
 
@@ -112,7 +112,7 @@ async def test_a_client_that_leaves_makes_room(backend: FakeBackend, tmp_path: P
     async with serving(config(tmp_path, backend)) as url:
         async with reading(f"{url}/a/process", said()) as client:
             await client.until(b"one ")
-        await asyncio.wait_for(script.left.acquire(), 5)
+        await asyncio.wait_for(script.left.acquire(), 40)
         script.go_on.set()
         while (reply := await post(f"{url}/a/process", said())).status == 409:
             await asyncio.sleep(0)
@@ -203,7 +203,7 @@ async def test_all_of_it_across_processes(backend: FakeBackend, tmp_path: Path, 
             assert (await ask("POST", f"{two}/a/stop?chat_id=s&user_id=u")).json == {"stopped": True}
             check(await client.whole(), "agentscope", "canceled", "one ")
             assert await other.whole() == client.body
-        await asyncio.wait_for(script.left.acquire(), 5)
+        await asyncio.wait_for(script.left.acquire(), 40)
 
 
 async def test_supersede_across_processes(backend: FakeBackend, tmp_path: Path, run_engine: RunEngine) -> None:  # noqa: F811

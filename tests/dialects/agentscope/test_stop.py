@@ -25,7 +25,7 @@ async def test_stop_ends_the_run_and_its_reader_has_what_was_said(
         last = check(await client.whole(), form, "canceled", "one ")
         assert last["output"][0]["status"] == "canceled"
         assert last["error"] is None
-        await asyncio.wait_for(script.left.acquire(), 5)
+        await asyncio.wait_for(script.left.acquire(), 40)
         again = await post(f"{url}/a/stop", named(form))
         assert again.json == STOPPED, "as when nothing was running"
         script.go_on.set()
@@ -39,7 +39,7 @@ async def test_stop_before_the_model_said_anything(backend: FakeBackend, tmp_pat
         serving(config(tmp_path, backend, durable=durable)) as url,
         reading(f"{url}/a/process", said()) as client,
     ):
-        await asyncio.wait_for(script.asked.acquire(), 5)
+        await asyncio.wait_for(script.asked.acquire(), 40)
         await post(f"{url}/a/stop", named("agentscope"))
         check(await client.whole(), "agentscope", "canceled", "")
 
@@ -114,7 +114,7 @@ async def test_stop_of_an_answer_in_one_piece(backend: FakeBackend, tmp_path: Pa
     script = Script(backend)
     async with serving(config(tmp_path, backend, honour_stream=True)) as url:
         waiting = asyncio.create_task(post(f"{url}/a/process", said(stream=False)))
-        await asyncio.wait_for(script.asked.acquire(), 5)
+        await asyncio.wait_for(script.asked.acquire(), 40)
         await post(f"{url}/a/stop", named("agentscope"))
         reply = await waiting
         assert (reply.status, reply.json["object"], reply.json["status"]) == (200, "response", "canceled")

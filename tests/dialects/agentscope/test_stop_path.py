@@ -61,7 +61,7 @@ async def test_a_backend_is_told_to_stop(backend: FakeBackend, form: str, passth
         await client.until(b"half ")
         await post(f"{url}/a/stop", named("agentscope"))
         check(await client.whole(), "agentscope", "canceled", "half ")
-        await asyncio.wait_for(stopped.wait(), 5)
+        await asyncio.wait_for(stopped.wait(), 40)
         stop = backend.seen[-1]
         assert stop.json == named(form), "the pair as it was sent"
         assert {n: stop.headers[n] for n in ("authorization", "content-type")} == {
@@ -75,7 +75,7 @@ async def test_a_client_that_leaves_stops_the_backend(backend: FakeBackend) -> N
     async with serving(stopping("agentscope", backend, "/stop")) as url:
         async with reading(f"{url}/a/process", said(session=None, user=None)) as client:
             await client.until(b"half ")
-        await asyncio.wait_for(stopped.wait(), 5)
+        await asyncio.wait_for(stopped.wait(), 40)
         asked, stop = backend.seen
         assert stop.json == {"input": [], "session_id": asked.json["session_id"]}
 
@@ -139,5 +139,5 @@ async def test_without_a_stop_path_hanging_up_is_all(backend: FakeBackend) -> No
     async with serving(stopping("agentscope", backend, None)) as url:
         async with reading(f"{url}/a/process", said()) as client:
             await client.until(b"half ")
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), 40)
         assert len(backend.seen) == 1

@@ -11,7 +11,7 @@ from tests.server.harness import FakeBackend, ask, post, serving
 
 
 async def finished(url: str, task_id: str) -> dict[str, Any]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while (state := (await ask("GET", f"{url}/a/process/task/{task_id}")).json)["status"] in ("pending", "running"):
             assert state["result"] is None
             await asyncio.sleep(0.01)
@@ -37,7 +37,7 @@ async def test_a_task(backend: FakeBackend, tmp_path: Path, form: str) -> None:
                 "message": "Stream query task submitted successfully",
             },
         )
-        await asyncio.wait_for(script.asked.acquire(), 5)
+        await asyncio.wait_for(script.asked.acquire(), 40)
         running = (await ask("GET", f"{two}/a/process/task/{task_id}")).json
         assert (running["status"], running["result"]) == ("running", None)
         assert isinstance(running["started_at"], float)
@@ -67,7 +67,7 @@ async def test_a_task_that_takes_too_long(backend: FakeBackend, tmp_path: Path) 
     async with serving(config(tmp_path, backend, durable=True)) as url:
         task_id = (await post(f"{url}/a/process/task", said(timeout="0.2"))).json["task_id"]
         assert await finished(url, task_id) == {"status": "error", "result": "Task exceeded timeout of 0.2s"}
-        await asyncio.wait_for(script.left.acquire(), 5)
+        await asyncio.wait_for(script.left.acquire(), 40)
         assert "timeout" not in backend.seen[0].json
         for wrong in (0, -1, "soon", True, "inf"):
             reply = await post(f"{url}/a/process/task", said(timeout=wrong))

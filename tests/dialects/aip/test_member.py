@@ -53,7 +53,7 @@ async def test_an_agent_of_the_bridge_is_reached_through_a_foreign_gateway(tmp_p
 
         options = {"mode": "agent", "gateway": gateway, "name": "Guest"}
         async with served(tmp_path / "two", agent_id="guest", **options) as (address, _), client(address) as direct:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(40):
                 while "guest" not in await listed():
                     await asyncio.sleep(0.01)
             call = caller.open()

@@ -69,7 +69,7 @@ async def test_a_call_that_cannot_be_begun_ends() -> None:
     """What the checks of the configuration let through that gRPC does not."""
     async with agent() as node, grpc.aio.insecure_channel(node.address) as channel:
         call = Duplex(channel.stream_stream("/a/b")(metadata=(("x", "J\u00f6rg"),)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             assert await call.batch(None) is None
         assert call.status is not None
         assert call.status[0] is grpc.StatusCode.INTERNAL
