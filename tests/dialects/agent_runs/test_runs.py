@@ -351,7 +351,8 @@ async def test_an_event_source_may_bring_its_key_in_the_query(tmp_path: Path) ->
 async def test_a_reader_who_does_not_read_is_cut_off(backend: FakeBackend, tmp_path: Path) -> None:
     """He must not find a proper end behind the half that he has, and his place is free again."""
     backend.streams(*[CHUNK % (b"x" * 2**20)] * 24, END)
-    more: dict[str, Any] = {"server": {"slow_reader": "200ms"}, "connection_limit": 1}
+    # Long enough for the reader who reads, on a machine with other things to do.
+    more: dict[str, Any] = {"server": {"slow_reader": "2s"}, "connection_limit": 1}
     async with served(tmp_path, llm(backend), **more) as url:
         client = Client(url)
         whole = blocks(await client.run())
