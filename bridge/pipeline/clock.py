@@ -18,7 +18,7 @@ class Clock:
     """Watches the reads of one run. All times are monotonic seconds.
 
     `waiting`: since when the backend is waited for, None while it is not. `opened`: whether its content has come, so
-    that its silence counts from now on. `refused`: what the try before this one failed with.
+    that its silence counts from now on.
     """
 
     __slots__ = (
@@ -29,10 +29,10 @@ class Clock:
         "_looks_at",
         "_loop",
         "_reader",
+        "_refused",
         "_timer",
         "_try_began",
         "opened",
-        "refused",
         "waiting",
     )
 
@@ -46,8 +46,8 @@ class Clock:
         self._expired: Failure | None = None
         self._began = now
         self._try_began: float | None = now
+        self._refused: Failure | None = None
         self.opened = False
-        self.refused: Failure | None = None
         self.waiting: float | None = None
 
     # ------------------------------------------------------------------ a read
@@ -74,7 +74,7 @@ class Clock:
 
     def between_tries(self, refused: Failure) -> None:
         """A try has failed so, and another may come."""
-        self.refused, self._try_began = refused, None
+        self._refused, self._try_began = refused, None
 
     def try_again(self) -> None:
         """Another try begins, of which content is awaited."""
@@ -86,9 +86,9 @@ class Clock:
         self._limits = limits
         self._began = time.monotonic()
 
-    def close(self) -> None:
+    def start_over(self) -> None:
         """What another backend says behind the words of the one before is awaited as a first content."""
-        self.opened, self.refused, self._try_began = False, None, time.monotonic()
+        self.opened, self._refused, self._try_began = False, None, time.monotonic()
 
     # ------------------------------------------------------------------ the timer
 
@@ -140,7 +140,7 @@ class Clock:
         if limits.total and due == self._began + limits.total:
             late = Failure(ErrorCode.RUN_TIMEOUT, f"The run took longer than {limits.total:g} s.")
             # Between two tries the backend's own refusal says more than our clock.
-            return self.refused if self.refused is not None and self._try_began is None else late
+            return self._refused if self._refused is not None and self._try_began is None else late
         if self.opened:
             return Failure(ErrorCode.BACKEND_TIMEOUT, f"The backend fell silent for {limits.idle:g} s.")
         message = f"The backend sent no content within {limits.first_event:g} s."

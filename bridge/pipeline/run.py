@@ -374,7 +374,7 @@ class Run:
             self._report(end.error)
             if await self._fall_over(end.error):
                 seam.begin()
-                self._clock.close()
+                self._clock.start_over()
                 self.joined.append(len(seam.text))
                 return kept
         if not self.joined:

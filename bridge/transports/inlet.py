@@ -2,8 +2,8 @@
 
 A task that is woken for every token pays for a future, a turn of the event loop and a walk through each coroutine
 between the socket and the pump, and aiohttp's stream reader keeps books on every HTTP chunk for readers of other kinds:
-together half of the bytecodes of a paced token. While an `Inlet` is open, the reader notes what comes and no more, and
-the connection calls the inlet once for what one network read brought.
+together four tenths of the bytecodes of a paced token (of 1,260, 743 are left). While an `Inlet` is open, the reader
+notes what comes and no more, and the connection calls the inlet once for what one network read brought.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Behind:
         try:
             await turn.gone.wait()
         finally:
-            # A call that is canceled was left, too: as one is whose client leaves while it is still being asked.
+            # A call that is canceled was left, too; which of both it has to be: `tests/dialects/aip/test_backend.py`.
             self.gone.set()
 
     async def as_python(self, request: Request) -> AsyncIterator[str]:
