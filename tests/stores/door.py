@@ -13,22 +13,25 @@ Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWrite
 
 
 class SqliteFile:
-    """A database of this test's own. Its folder is named by `secret`, which no error may tell."""
+    """A database of this test's own. Its folder is named by `secret`, which no error may tell.
+
+    The folder is reached through a link, so that it goes and comes back in one step each: a store that tries again in
+    between finds either the folder or nothing, and has no moment to make one of its own.
+    """
 
     def __init__(self, folder: Path, secret: str) -> None:
-        self.path = folder / secret / "bridge.db"
+        self._here, self._away = folder / f"{secret}-here", folder / f"{secret}-away"
+        self._here.mkdir()
+        link = folder / secret
+        link.symlink_to(self._here, target_is_directory=True)
+        self.path = link / "bridge.db"
         self.url = f"sqlite:///{self.path}"
 
     def away(self) -> None:
-        """Puts the folder away, if it is there yet, and something else in its place."""
-        with suppress(FileNotFoundError):
-            self.path.parent.rename(self.path.parent.with_name("away"))
-        self.path.parent.write_text("in the way")
+        self._here.rename(self._away)
 
     def back(self) -> None:
-        self.path.parent.unlink()
-        with suppress(FileNotFoundError):
-            self.path.parent.with_name("away").rename(self.path.parent)
+        self._away.rename(self._here)
 
     def execute(self, statement: str, *values: Any) -> Any:
         """Does something behind the store's back; the first value of the first row."""
