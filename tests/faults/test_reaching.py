@@ -114,9 +114,9 @@ async def test_descriptors_that_run_out_are_no_end(tmp_path: Path) -> None:
             async def one(number: int) -> str:
                 return read(front, await ask(base, front, "/it", thread=f"t{number}")).verdict
 
+            # Where the clients' own connections take all the files there are, none is left to ask the backend with.
             seen = await asyncio.gather(*(one(n) for n in range(80)))
             assert set(seen) <= {"whole", "error event", "cut", "HTTP 500", "HTTP 502", "HTTP 503"}
-            assert "whole" in seen
             assert [await one(n) for n in range(3)] == ["whole"] * 3
         finally:
             process.terminate()
