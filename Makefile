@@ -7,7 +7,7 @@ TIME   ?= 600
 JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3 // 2)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test interop lint types bench performance growth fuzz soak fidelity pages reliability docs clean
+.PHONY: help run test interop lint types bench profile performance growth fuzz soak fidelity pages reliability docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -73,6 +73,9 @@ $(VENV)/litellm/.done: bench/litellm.txt | $(BIN)/python
 
 bench: $(VENV)/.dev $(VENV)/litellm/.done  ## measure beside the baselines and write docs/performance.md; BENCH="--repeats 1" for a look
 	$(BIN)/python bench/run.py $(BENCH)
+
+profile: $(VENV)/.dev  ## count the bytecodes of streams and events by function: docs/profile.md
+	$(BIN)/python bench/bytecodes.py
 
 performance: $(VENV)/.dev  ## write docs/performance.md and its pictures anew, from what was measured last
 	$(BIN)/python bench/report.py

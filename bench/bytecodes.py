@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Where the work is: bytecodes that CPython runs for a stream and for one event, by function, as docs/profile.md.
+
+    python bench/bytecodes.py                              # all pairs of bridge.json, beside aiohttp-raw: the page
+    python bench/bytecodes.py --case "ag-ui -> openai-chat"    # one pair, all of its functions, printed
+
+They are nearly the same in every run (what clocks start is in them, too), however busy the machine is, so that a small
+change is seen; but one bytecode may call into C for long, and the kernel's share is not in them: `make bench` has time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from growth_report import table
+from machine import machine
+from targets import HERE, Case, Mock, Target, read
+
+DOCS = HERE.parent / "docs" / "profile.md"
+RAW = "aiohttp-raw"
+TOKENS = 50
+WARM, COUNTED = 5, 10
+"""Streams before it is counted, and while it is."""
+DELAY_MS = 15
+"""Long enough for each token to be a read of its own while bytecodes are counted."""
+SHOWN = 25
+DETAILED = ("openai-chat -> openai-chat", "agentscope -> openai-chat")
+"""The plainest pair, and the one whose streams cost most beside the reference."""
+ROOMS = ("adapters", "bridge")
+
+Counts = dict[str, float]
+"""Bytecodes by function, `file:name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What one stream without a token costs, and one token."""
+
+    stream: Counts
+    event: Counts
+
+
+def room(function: str) -> str:
+    """What a function belongs to: a room of ours, or a package."""
+    file = function.partition(":")[0]
+    parts = Path(file).parts
+    if parts[0] in ROOMS and len(parts) > 1:
+        return "/".join(parts[:2]).removesuffix(".py")
+    if file.startswith("<"):
+        return "generated `__init__`"
+    return parts[0].removesuffix(".py")
+
+
+def is_ours(function: str) -> bool:
+    """Functions that dataclasses make are ours; aiohttp has next to none of those in a request."""
+    return function.startswith((*ROOMS, "<string>"))
+
+
+def counted(target: Target, case: Case, mock: Mock, file: Path, tokens: int) -> Counts:
+    """For one stream of so many tokens."""
+    mock.set(tokens=tokens, delay_ms=DELAY_MS, stamp=0, batch=1)
+    body = mock.folder / "body"
+    body.write_text(target.fill(json.dumps(case.payload())))
+
+    def ask(requests: int) -> None:
+        command = [sys.executable, str(HERE / "load.py"), "--url", target.base + target.fill(case.path)]
+        command += ["--dialect", case.front, "--body", f"@{body}", "--expect-tokens", str(tokens)]
+        command += ["--follow", case.follow] if case.follow else []
+        command += ["--concurrency", "1", "--requests", str(requests), "--timeout", "60"]
+        env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{target.name}, {case.name}: {done.stdout}{done.stderr}")
+
+    ask(WARM)
+    pid = target.pid
+    assert pid is not None
+    file.unlink(missing_ok=True)
+    os.kill(pid, signal.SIGUSR1)
+    ask(COUNTED)
+    os.kill(pid, signal.SIGUSR2)
+    while not file.exists():
+        if target.dead:
+            raise RuntimeError(f"{target.name} ended by itself")
+        time.sleep(0.02)
+    return {name: run / COUNTED for name, run in json.loads(file.read_text()).items()}
+
+
+def profile(target: Target, case: Case, mock: Mock, file: Path) -> Profile:
+    """The difference of two lengths is the tokens; what remains of the short one is the stream."""
+    short, long = (counted(target, case, mock, file, n) for n in (1, 1 + TOKENS))
+    each = {name: (long[name] - short.get(name, 0)) / TOKENS for name in long}
+    return Profile({name: run - each.get(name, 0) for name, run in short.items()}, each)
+
+
+def profiles(only: str | None) -> dict[tuple[str, str], Profile]:
+    """By target and pair: every streamed one of the bridge that is told apart, and the reference of its wire."""
+    found = {}
+    with Mock() as mock:
+        fill = {"upstream": mock.url, "here": str(HERE), "python": sys.executable}
+        for target in read([HERE / "baselines.json", HERE / "bridge.json"], f"{RAW},dialect-bridge", fill):
+            file = mock.folder / f"{target.name}.json"
+            command = target.spec["start"]
+            target.spec["start"] = [command[0], str(HERE / "counted.py"), str(file), *command[1:]]
+            cases = {case.name: case for case in target.cases if case.stream and not case.apart and not case.follow}
+            target.start()
+            try:
+                for name, case in cases.items():
+                    if only in (None, name) or (target.name == RAW and case.back == (only or "").split(" -> ")[-1]):
+                        print(f"{target.name}: {name}", file=sys.stderr, flush=True)
+                        found[target.name, name] = profile(target, case, mock, file)
+            finally:
+                target.clean()
+    return found
+
+
+def _sum(counts: Counts, *, ours: bool = False) -> float:
+    return sum(number for name, number in counts.items() if not ours or is_ours(name))
+
+
+def _reference(found: dict[tuple[str, str], Profile], pair: str) -> Profile:
+    back = pair.split(" -> ")[1]
+    return found[RAW, f"{back} -> {back}"]
+
+
+def _pairs(found: dict[tuple[str, str], Profile]) -> str:
+    rows = []
+    for target, pair in found:
+        if target == RAW:
+            continue
+        own, raw = found[target, pair], _reference(found, pair)
+        row: list[Any] = [pair]
+        for mine, its in ((own.stream, raw.stream), (own.event, raw.event)):
+            total, beside = _sum(mine), _sum(its)
+            row += [f"{total:,.0f}", f"{_sum(mine, ours=True):,.0f}", f"{beside:,.0f}", f"{total / beside:.2f}"]
+        rows.append(row)
+    head = ["pair", "a stream, once", "of it ours", RAW, "ratio", "an event", "of it ours", RAW, "ratio"]
+    return table(head, rows)
+
+
+def _rooms(own: Counts, raw: Counts) -> list[tuple[str, float, float]]:
+    mine: defaultdict[str, float] = defaultdict(float)
+    its: defaultdict[str, float] = defaultdict(float)
+    for total, counts in ((mine, own), (its, raw)):
+        for name, number in counts.items():
+            total[room(name)] += number
+    return [(name, mine[name], its[name]) for name in sorted({*mine, *its}, key=lambda n: -mine[n])]
+
+
+def _detail(pair: str, own: Profile, raw: Profile, shown: int) -> str:
+    once, each = _rooms(own.stream, raw.stream), {n: (m, r) for n, m, r in _rooms(own.event, raw.event)}
+    rows = [
+        (name, *(f"{x:,.0f}" for x in (mine, its, *each.get(name, (0, 0)))))
+        for name, mine, its in once
+        if max(mine, its, *each.get(name, (0, 0))) >= 0.5
+    ]
+    text = [f"## {pair}\n", table(["", "a stream, once", RAW, "an event", RAW], rows)]
+    for what, counts, beside in (("a stream, once", own.stream, raw.stream), ("an event", own.event, raw.event)):
+        top = sorted(counts, key=lambda n: -counts[n])[:shown]
+        lines = [(f"`{n}`", f"{counts[n]:,.0f}", f"{beside.get(n, 0):,.0f}") for n in top if counts[n] >= 0.5]
+        text += ["", table([f"most of {what}", "bytecodes", RAW], lines)]
+    return "\n".join(text)
+
+
+def page(found: dict[tuple[str, str], Profile], where: dict[str, Any]) -> str:
+    """The whole of docs/profile.md."""
+    packages = where["packages"]
+    parts = [
+        "# Where the work is",
+        "Bytecodes that CPython runs in the event loop's thread; `make profile` counts them and writes this page. They "
+        "say which function a cost sits in and are nearly the same in every run, unlike time; what a bytecode does in "
+        "C, and what the kernel does, is not in them: [What it costs](performance.md) has the time.",
+        f"- commit {where['commit']}, {where['python']}, aiohttp {packages['aiohttp']}\n"
+        f"- {RAW} passes bytes on in the same framework, over the same backend wire\n"
+        "- *a stream, once* is what a stream of no token costs; *an event* is one more token, a read of its own\n"
+        "- *ours* are `bridge` and `adapters` with what dataclasses make for them; the rest is aiohttp, logging, "
+        "prometheus_client and the standard library",
+        _pairs(found),
+        *(_detail(p, found["dialect-bridge", p], _reference(found, p), SHOWN) for p in DETAILED),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", help="one pair, as docs/performance.md names it")
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    found = profiles(args.case)
+    if args.case:
+        if ("dialect-bridge", args.case) not in found:
+            parser.error(f"no such pair: {args.case}")
+        print(_pairs(found))
+        print(_detail(args.case, found["dialect-bridge", args.case], _reference(found, args.case), 100))
+    else:
+        DOCS.write_text(page(found, machine()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
