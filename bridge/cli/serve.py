@@ -16,11 +16,11 @@ from typing import Any
 
 from bridge.cli import logs
 from bridge.cli.handover import Handover
-from bridge.cli.workers import Parent
 from bridge.codec import Operation, WireRequest
 from bridge.config import Config, load, read, share_of
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, Unsupported
+from bridge.server import serve as run
 from bridge.telemetry import SHARED_METRICS
 
 
@@ -38,6 +38,8 @@ def serve(args: argparse.Namespace) -> int:
         return _serve(args, bridge)
     if server.port == 0:
         raise ConfigError("server.port: several workers share one port, so it cannot be 0.")
+    from bridge.cli.workers import Parent
+
     try:
         with _shared_metrics():
             return asyncio.run(Parent(partial(_checked, args), sys.argv[1:]).run(text, bridge.config))
@@ -47,8 +49,6 @@ def serve(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = None) -> int:
     """This process as the server; `handed` makes it a worker."""
-    from bridge.server import serve as run
-
     listening = False
 
     def ready(port: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
@@ -79,6 +78,8 @@ def get(name: str) -> Dialect:
             raise ConfigError(f"the entry point {entry.value!r} of dialect {name!r} is not a bridge.codec.Dialect")
         _registered[name] = dialect
         return dialect
+    import difflib  # here: who names dialects that exist has no use for it
+
     near = difflib.get_close_matches(name, names(), 1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise ConfigError(f"unknown dialect {name!r}{hint} Known: {', '.join(names())}.")

@@ -7,7 +7,6 @@ Validators say what they expected and never show what they got: what came may be
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -48,6 +47,8 @@ def path_text(path: Path) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean "path"?`, or nothing when no known word is near."""
+    import difflib  # here: a sound configuration has no use for it
+
     near = difflib.get_close_matches(word, list(known), 1)
     return f'; did you mean "{near[0]}"?' if near else "."
 

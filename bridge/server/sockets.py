@@ -12,7 +12,9 @@ def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
 
     `shared`: others may bind the same port, each of which gets its part of the connections. Raises `OSError`.
     """
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # As bytes where that says the same: Python loads its tables of Unicode names for any text.
+    name = host.encode() if host.isascii() else host
+    found = socket.getaddrinfo(name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     made: list[socket.socket] = []
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
