@@ -38,6 +38,7 @@ LIBRARIES = {
     "orjson prometheus_client uvloop yaml _yaml",
 }
 NOT_NEEDED = {
+    "bridge.cli.workers",
     "bridge.codec.session",
     "bridge.library",
     "bridge.server.agents",
@@ -57,6 +58,8 @@ NOT_NEEDED = {
     "bridge.transports.grpc",
 }
 """Rooms and files of this package that the example has no use for; most of them stand for a library behind them."""
+TABLES = {"difflib", "encodings.idna", "stringprep"}
+"""Of Python's own: for mistakes, and for names of hosts in letters of all the world."""
 
 
 def run(code: str, *args: str, cwd: Path = ROOT) -> str:
@@ -91,6 +94,11 @@ def test_nothing_of_ours_is_loaded_that_the_example_has_no_use_for(modules: dict
     assert NOT_NEEDED & modules.keys() == set()
 
 
+def test_nothing_of_pythons_own_is_loaded_that_only_we_would_ask_for(modules: dict[str, str]) -> None:
+    assert {"encodings", "socket"} <= modules.keys()
+    assert TABLES & modules.keys() == set()
+
+
 def test_no_further_library_is_loaded(modules: dict[str, str]) -> None:
     known = {name for line in LIBRARIES for name in line.split()}
     assert {"aiohttp", "pydantic"} <= modules.keys()
@@ -98,7 +106,7 @@ def test_no_further_library_is_loaded(modules: dict[str, str]) -> None:
     assert found - known - {"_distutils_hack"} == set()
 
 
-def test_the_collector_does_not_walk_what_a_server_imports() -> None:
+def test_the_collector_walks_once_what_a_server_imports() -> None:
     code = """
 import gc
 from bridge.cli import main
@@ -106,14 +114,43 @@ from bridge.cli import main
 def note(phase, info):
     module = sys.modules.get("bridge.cli.serve")
     if module is not None and not hasattr(module, "serve"):
-        walks.append(phase)
+        walks.append(info["generation"])
 
-walks = []
+walks, before = [], gc.get_threshold()
 gc.callbacks.append(note)
 assert main(["serve", "nowhere.yaml"]) == 2
-print(gc.isenabled(), gc.get_freeze_count() > 10_000, len(walks))
+print(gc.isenabled(), gc.get_threshold() == before, gc.get_freeze_count() > 10_000, len(walks) > 10, set(walks))
 """
-    assert run(code).split() == ["True", "True", "0"]
+    assert run(code).split() == ["True", "True", "True", "True", "{0}"]
+
+
+def test_certificates_are_read_only_for_connections_that_check_them() -> None:
+    code = """
+import ssl
+from bridge.cli import main
+
+def read(context):
+    reads.append(context.verify_mode)
+    real(context)
+
+reads, real = [], ssl.SSLContext.set_default_verify_paths
+ssl.SSLContext.set_default_verify_paths = read
+assert main(["serve", "nowhere.yaml"]) == 2
+print([mode.name for mode in reads], ssl.SSLContext.set_default_verify_paths is read, "aiohttp" in sys.modules)
+"""
+    assert run(code).split() == ["['CERT_REQUIRED']", "True", "True"]
+
+
+def test_the_library_of_cpp_is_not_loaded_and_nobody_is_told_so() -> None:
+    code = """
+import os
+from bridge.cli import main
+
+os.environ.pop("FROZENLIST_NO_EXTENSIONS", None)
+assert main(["serve", "nowhere.yaml"]) == 2
+print("frozenlist" in sys.modules, "frozenlist._frozenlist" in sys.modules, "FROZENLIST_NO_EXTENSIONS" in os.environ)
+"""
+    assert run(code).split() == ["True", "False", "False"]
 
 
 def test_what_is_installed_is_read_once_for_all_dialects(monkeypatch: pytest.MonkeyPatch) -> None:

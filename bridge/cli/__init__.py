@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -137,15 +136,10 @@ def _later(module: str, name: str) -> Command:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    """The command `serve`. What it imports stays for good: walking that while it comes in took the collector a tenth of
-    the start, for next to nothing, and it need not be walked later either.
-    """
-    gc.disable()
-    try:
+    from bridge.cli.sparing import sparing
+
+    with sparing():
         from bridge.cli.serve import serve
-    finally:
-        gc.freeze()
-        gc.enable()
     return serve(args)
 
 
