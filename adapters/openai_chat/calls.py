@@ -49,6 +49,8 @@ class _Call:
 class Calls:
     """The tool calls of one choice; `open` holds those that may still grow."""
 
+    __slots__ = ("_all", "_builder", "_by_index", "_choice", "_last", "open")
+
     def __init__(self, builder: Builder, choice: int) -> None:
         self._builder = builder
         self._choice = choice

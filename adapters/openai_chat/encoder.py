@@ -74,14 +74,16 @@ _ROLE = {content: dumps({"role": "assistant", "content": content})[1:-1].decode(
 
 @dataclass(slots=True)
 class _Choice:
-    """What a client has been told of one choice."""
+    """What a client has been told of one choice. Most have text only: an empty set of its own is 216 bytes, a
+    frozen one none.
+    """
 
     calls: int = 0
-    called: set[str | None] = field(default_factory=set)
+    called: frozenset[str | None] = frozenset()
     reason: FinishReason | None = None
     text_in: str | None = None
     entries: dict[str, int] = field(default_factory=dict)
-    numbers: set[str] = field(default_factory=set)
+    numbers: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -99,6 +101,19 @@ class _Part:
 
 class ChatEncoder:
     """One per run."""
+
+    __slots__ = (
+        "_asked",
+        "_choices",
+        "_context",
+        "_first",
+        "_head",
+        "_messages",
+        "_options",
+        "_parts",
+        "_sequencer",
+        "_usage",
+    )
 
     def __init__(self, context: Context, options: FrontOptions) -> None:
         self._context = context
@@ -244,7 +259,7 @@ class ChatEncoder:
         field_name = "input" if kind == "custom" else "arguments"
         number = choice.calls
         choice.calls += 1
-        choice.called.add(event.call_id)
+        choice.called |= {event.call_id}
         more = extras.get("function")
         inner = {"name": event.name or "", field_name: "", **(more if isinstance(more, dict) else {})}
         call = {"index": number, "id": event.call_id, "type": kind, kind: inner, **first_keys(extras)}
@@ -361,7 +376,7 @@ def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any
         elif not isinstance(value, (int, float)):
             out[key] = value
         elif place not in choice.numbers:
-            choice.numbers.add(place)
+            choice.numbers |= {place}
             out[key] = value
     return out
 

@@ -48,6 +48,25 @@ class Builder:
     randomness. `make_id(prefix)` must give a new id each time.
     """
 
+    __slots__ = (
+        "_end_extras",
+        "_failure",
+        "_flows",
+        "_head",
+        "_ids",
+        "_interrupted",
+        "_last",
+        "_make_id",
+        "_messages",
+        "_out",
+        "_parts",
+        "_pending",
+        "_reason",
+        "_started",
+        "_usage",
+        "done",
+    )
+
     def __init__(self, run_id: str, thread_id: str | None, created_at: float, make_id: Callable[[str], str]) -> None:
         self._head = ev.RunStarted(run_id, thread_id, None, created_at)
         self._make_id = make_id

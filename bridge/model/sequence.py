@@ -22,6 +22,8 @@ class Sequencer:
     A `MessageEnded` waits for the parts of its message that still wait, a terminal event for all of them.
     """
 
+    __slots__ = ("_held_ends", "_kinds", "_open", "_owner", "_waiting")
+
     def __init__(self, kinds: Iterable[PartKind]) -> None:
         self._kinds = frozenset(kinds)
         self._open: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +29,15 @@ class Report:
     run_id: str
     began: float = field(default_factory=time.monotonic)
     back: str = ""
-    tried: list[str] = field(default_factory=list)
+    tried: Sequence[str] = ()
     status: str = ""
     http: int = 0
     sent: int = 0
-    lost: list[str] = field(default_factory=list)
+    lost: Sequence[str] = ()
     first: float | None = None
     usage: UsageReported | None = None
     retries: int = 0
-    joined: list[int] = field(default_factory=list)
+    joined: Sequence[int] = ()
     trace_id: str = ""
     metrics: Metrics | None = None
     streaming: bool = False

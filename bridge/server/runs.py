@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
 from secrets import token_hex
 
 from aiohttp import web
@@ -26,11 +24,9 @@ from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
 from bridge.server.watch import Watch
-from bridge.server.wire import USER, EventStream, error_of, read_request, request_id, response_of
+from bridge.server.wire import USER, EventStream, error_of, forget_body, read_request, request_id, response_of
 
 log = logging.getLogger("bridge.server")
-
-Keep = Callable[[], Awaitable[None]]
 
 
 class RunHandler:
@@ -131,11 +127,14 @@ class RunHandler:
         async with self._door.place(caller.owner):
             run = await self._run(context, request, caller, report)
             try:
-                keep = partial(self._keep, context, caller.owner)
+                # A long prompt need not be held while its answer streams.
+                forget_body(http)
+                if not self._route.passthrough:
+                    caller.raw_body = None
                 if request.stream:
-                    response = await self._stream(http, run, context, report, keep)
+                    response = await self._stream(http, run, context, report, caller.owner)
                 else:
-                    response = await self._whole(run, context, report, keep)
+                    response = await self._whole(run, context, report, caller.owner)
             finally:
                 report.of(run)
                 await run.close()
@@ -181,7 +180,7 @@ class RunHandler:
     # ------------------------------------------------------------------ streamed
 
     async def _stream(
-        self, http: web.Request, run: Run, context: Context, report: Report, keep: Keep
+        self, http: web.Request, run: Run, context: Context, report: Report, owner: str
     ) -> web.StreamResponse:
         dialect = self._route.dialect
         encoder = dialect.encoder(context)
@@ -195,6 +194,7 @@ class RunHandler:
             # It may be another backend that answers.
             context.model = shown_model(run, context)
         out = self._frames(run, encoder, events)
+        del events  # as `out` below: what was sent is not held while the rest is waited for
         response = EventStream()
         if run.lost:
             response.headers["x-bridge-lost"] = ",".join(run.lost.names)
@@ -202,7 +202,15 @@ class RunHandler:
         try:
             await response.begin(http)
             report.streams()
-            await self._pump(run, encoder, response, watch, out, report, keep)
+            report.sent = len(out)
+            watch.blocked = time.monotonic()
+            if not run.done:
+                await response.write(out)
+                out = b""
+            out = await self._pump(run, encoder, response, watch, out, report)
+            # Before the client sees the end.
+            await self._keep(context, owner)
+            await response.write_eof(out)
         except ConnectionError:
             # The client went away in the middle of a write; uncaught, aiohttp would log a traceback for it.
             report.status = "canceled"
@@ -229,17 +237,13 @@ class RunHandler:
         watch: Watch,
         out: bytes,
         report: Report,
-        keep: Keep,
-    ) -> None:
-        """The hot path: a read, its translation, a write. Answers are kept before the client sees their end.
+    ) -> bytes:
+        """The hot path: a read, its translation, a write. Gives what is still to be written when the run is over, which
+        is `out` when it is over already.
 
         While the client reads, batches go straight from the read to the write; else one by one, each awaited.
         """
         flow = _Flow(run, encoder, response, report, passthrough=self._route.passthrough)
-        report.sent = len(out)
-        watch.blocked = time.monotonic()
-        if not run.done:
-            await response.write(out)
         while not run.done:
             watch.blocked = None
             out = self._frames(run, encoder, await run.read(flow))
@@ -247,8 +251,7 @@ class RunHandler:
             watch.blocked = time.monotonic()
             if out and not run.done:
                 await response.send(out)
-        await keep()
-        await response.write_eof(out)
+        return out
 
     def _frames(self, run: Run, encoder: Encoder, events: list[Event]) -> bytes:
         frames = encoder.encode(events)
@@ -277,7 +280,7 @@ class RunHandler:
 
     # ------------------------------------------------------------------ whole
 
-    async def _whole(self, run: Run, context: Context, report: Report, keep: Keep) -> web.StreamResponse:
+    async def _whole(self, run: Run, context: Context, report: Report, owner: str) -> web.StreamResponse:
         events: list[Event] = []
         try:
             while not run.done:
@@ -293,7 +296,7 @@ class RunHandler:
             wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
         else:
             wire = self._route.dialect.assemble(events, context)
-            await keep()
+            await self._keep(context, owner)
         report.sent = len(wire.body)
         return response_of(wire, run.lost.names)
 

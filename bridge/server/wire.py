@@ -111,6 +111,11 @@ async def read_request(http: web.Request, mount: str, max_body: int, seconds: fl
     )
 
 
+def forget_body(http: web.Request) -> None:
+    """Nobody reads it again: aiohttp would keep it as long as the request lives, and so while its answer streams."""
+    http._read_bytes = None
+
+
 def response_of(wire: WireResponse, lost: list[str] | None = None) -> web.Response:
     headers = dict(wire.headers)
     if lost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -210,3 +211,36 @@ async def test_all_words_come_in_order_to_a_client_that_stops_to_think(monkeypat
     ]
     assert "".join(said) == "".join(words)
     assert ways["put"] > ways["send"] >= 2
+
+
+def held(marker: bytes) -> list[bytes]:
+    """All bytes in this process, as far as the collector sees, that contain this and more."""
+    found = {id(o): o for o in gc.get_referents(*gc.get_objects()) if type(o) is bytes and marker in o}
+    return [data for data in found.values() if data != marker]
+
+
+async def test_the_bytes_of_a_request_are_not_held_while_its_answer_streams() -> None:
+    marker = b"\\u006darker"  # written otherwise wherever it is written anew
+    body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"%b"}]}' % marker
+    open_still = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(chunk("first"))
+        await open_still.wait()
+        await exchange.send(END)
+        await exchange.end()
+
+    async with fake_backend() as backend, serving(config(backend.url)) as base:
+        backend.plays(script)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: it\r\ncontent-type: application/json\r\n"
+        writer.write(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+        assert held(marker) == [body]
+        del body
+        await reader.readuntil(b"first")
+        assert held(marker) == []
+        open_still.set()
+        await reader.readuntil(b"[DONE]")
+        writer.close()
+    assert [seen.json["messages"][0]["content"] for seen in backend.seen] == ["marker"]
