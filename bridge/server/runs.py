@@ -53,6 +53,10 @@ class RunHandler:
             task.cancel()
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
+        """The answer to a request. Whatever goes wrong before the stream began is one in the dialect's shape."""
+        route, run_id = self._route, token_hex(16)
+        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self._bridge.metrics)
+        context = Context(run_id, None, time.time(), route.options, lost=Losses())
         task = asyncio.current_task()
         assert task is not None
         self.active.add(task)
@@ -60,20 +64,12 @@ class RunHandler:
         if leaving is not None:
             leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
         try:
-            return await self._serve(http)
+            with spanned(self._bridge.tracing, http, report):
+                return await self._reported(http, context, report)
         finally:
             self.active.discard(task)
             if leaving is not None:
                 leaving.cancel()
-
-    async def _serve(self, http: web.Request) -> web.StreamResponse:
-        """The request's answer. Whatever goes wrong before the stream began is one in the dialect's shape."""
-        route = self._route
-        run_id = token_hex(16)
-        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self._bridge.metrics)
-        context = Context(run_id, None, time.time(), route.options, lost=Losses())
-        with spanned(self._bridge.tracing, http, report):
-            return await self._reported(http, context, report)
 
     async def _reported(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
         trace = self._trace(http, report.run_id)
