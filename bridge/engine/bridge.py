@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -281,7 +281,9 @@ class Bridge:
         info.shown_thread = request.thread_id or info.run_id
         key = secret.get_secret_value() if secret is not None else ""
         info.thread_id = threads.name_at_backend(key, info.owner, info.shown_thread)
-        return replace(request, thread_id=info.thread_id)
+        request = request.copy()
+        request.thread_id = info.thread_id
+        return request
 
     def _files_base(self, route: Route) -> str | None:
         """The public URL of the route where backends can fetch its images there; None = they get the bytes."""
