@@ -32,7 +32,7 @@ def read_props(node: Node, allowed: Collection[str], request: Request) -> dict[s
     request.parallel_tool_calls = said.boolean("parallel_tool_calls")
     request.tool_choice = _tool_choice(said)
     request.response_format = _response_format(said)
-    return node.rest(said.value)
+    return node.rest(said.value.keys())
 
 
 def _tool_choice(node: Node) -> ToolChoice | None:

@@ -6,7 +6,7 @@ message names the place (`messages[2].content[0].type`), what was expected and w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from math import isfinite
 from typing import Any, NoReturn
 
@@ -137,8 +137,10 @@ class Node:
             wrong(self.at(name), "a string or a list of strings", value)
         return value
 
-    def rest(self, known: Collection[str]) -> dict[str, Any]:
+    def rest(self, known: Set[str]) -> dict[str, Any]:
         """The fields that are not in `known`: they travel on untouched."""
+        if self.value.keys() <= known:
+            return {}
         return {k: v for k, v in self.value.items() if k not in known}
 
 

@@ -170,8 +170,7 @@ class RunHandler:
     async def _keep(self, context: Context, owner: str) -> None:
         """Keeps the answer that the encoder left to be kept; a store that fails now is logged, as for conversations."""
         answer = context.shelf.answer if context.shelf is not None else None
-        answers = self._bridge.answers(self._route, owner)
-        if answer is None or answers is None:
+        if answer is None or (answers := self._bridge.answers(self._route, owner)) is None:
             return
         try:
             await answers.keep(answer)
