@@ -93,7 +93,8 @@ def _record_losses(request: Request, context: Context) -> None:
         context.lost.add(Feature.STATE)
     if request.thread_id is not None and request.thread_id not in request.metadata.values():
         context.lost.add(Feature.THREAD_ID)
-    if any(name != NAME and not SHARED.issuperset(fields) for name, fields in (request.extras or {}).items()):
+    extras = request.extras
+    if extras and any(name != NAME and not SHARED.issuperset(fields) for name, fields in extras.items()):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from bridge.codec import Card, Fate, Feature
@@ -84,9 +84,9 @@ class Turn:
         self._front = front
         self._wants_whole = whole
         self._keeper = keeper
-        self._exits = AsyncExitStack()
+        self._turn: AbstractAsyncContextManager[Held] | None = None
         self._held: Held | None = None
-        self._talk = Conversation("")
+        self._talk: Conversation  # known when it has begun
 
     async def begin(self, run_id: str) -> None:
         """Loads what is needed and rewrites `request`. Raises `BridgeError`."""
@@ -110,13 +110,15 @@ class Turn:
 
     async def close(self) -> None:
         """Lets the next request of this conversation go on."""
-        await self._exits.aclose()
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            await turn.__aexit__(None, None, None)
 
     async def _enter(self, thread: str) -> None:
         """Waits for earlier requests of this conversation, then loads it."""
         turn = self._history.turn(self._owner, self._scope, thread)
-        self._held = await self._exits.enter_async_context(turn)
-        self._talk = self._held.talk
+        self._held = await turn.__aenter__()
+        self._turn, self._talk = turn, self._held.talk
 
     async def _load(self, thread: str) -> None:
         self._talk = await self._history.load(self._owner, self._scope, thread) or Conversation(thread)

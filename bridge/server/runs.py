@@ -145,13 +145,14 @@ class RunHandler:
     async def _request(self, http: web.Request, context: Context, report: Report) -> tuple[Request, Caller]:
         route = self._route
         wire = await read_request(http, route.path, self._rules.max_body, self._rules.body_time)
-        if (answers := self._bridge.answers(route, http.get(USER, ""))) is not None:
+        user = http.get(USER, "")
+        if (answers := self._bridge.answers(route, user)) is not None:
             context.shelf = await answers.shelf(route.dialect.stored_ids(wire))
         request = route.dialect.decode_request(wire, context)
         context.request = request
         context.thread_id = request.thread_id
         context.model = request.model
-        return request, Caller(http.get(USER, ""), report.request_id, wire.headers, wire.body)
+        return request, Caller(user, report.request_id, wire.headers, wire.body)
 
     async def _run(self, context: Context, request: Request, caller: Caller, report: Report) -> Run:
         run = await self._bridge.run(

@@ -18,6 +18,7 @@ from bridge.model.parts import Message, ToolCall, ToolResult
 from bridge.stores.base import Bounds
 
 _ASKING = frozenset({"user", "system", "developer"})
+_LINKED: frozenset[type] = frozenset({ToolCall, ToolResult})
 _GUIDING = frozenset({"system", "developer"})
 
 
@@ -34,6 +35,8 @@ class Entry:
 
 def links(message: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The ids of the calls and of the results in a message."""
+    if _LINKED.isdisjoint(map(type, message.parts)):
+        return (), ()
     return (
         tuple(p.call_id for p in message.parts if isinstance(p, ToolCall)),
         tuple(p.call_id for p in message.parts if isinstance(p, ToolResult)),
