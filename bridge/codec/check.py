@@ -113,9 +113,11 @@ class Node:
 
     def objects(self, name: str) -> Iterator[Node]:
         """The objects of a list, each with its own path; nothing when the list is absent."""
-        path = self.at(name)
-        for place, value in enumerate(self.array(name) or ()):
-            yield Node.of(value, f"{path}[{place}]")
+        values = self.array(name)
+        if values:
+            path = self.at(name)
+            for place, value in enumerate(values):
+                yield Node.of(value, f"{path}[{place}]")
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
         return None if self.value.get(name) is None else self.need_one_of(name, allowed)

@@ -142,7 +142,8 @@ class ExclusiveHandler(RunHandler):
         wire = await read_request(http, self._route.path, self._rules.max_body, self._rules.body_time)
         if self._dialect.decode_reconnect(wire) is not None:
             return _nothing(report)  # what this process does for a client ends when he leaves
-        return await super()._answer(http, context, report)
+        request, caller = await self._request(http, context, report, wire)
+        return await self._attended(http, context, report, request, caller)
 
     async def _attended(
         self, http: web.Request, context: Context, report: Report, request: Request, caller: Caller

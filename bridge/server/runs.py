@@ -15,7 +15,7 @@ from secrets import token_hex
 
 from aiohttp import web
 
-from bridge.codec import Context, Encoder, Losses, WireResponse
+from bridge.codec import Context, Encoder, Losses, WireRequest, WireResponse
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.framing import sse
@@ -142,9 +142,13 @@ class RunHandler:
         report.http = response.status
         return response
 
-    async def _request(self, http: web.Request, context: Context, report: Report) -> tuple[Request, Caller]:
+    async def _request(
+        self, http: web.Request, context: Context, report: Report, wire: WireRequest | None = None
+    ) -> tuple[Request, Caller]:
+        """What is asked, and who asks it. `wire`: the request, where it was read already."""
         route = self._route
-        wire = await read_request(http, route.path, self._rules.max_body, self._rules.body_time)
+        if wire is None:
+            wire = await read_request(http, route.path, self._rules.max_body, self._rules.body_time)
         user = http.get(USER, "")
         if (answers := self._bridge.answers(route, user)) is not None:
             context.shelf = await answers.shelf(route.dialect.stored_ids(wire))
