@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, fields
 from enum import StrEnum
+from itertools import takewhile
 from operator import attrgetter, eq
 from typing import Any, TypeAlias, TypeVar, cast, get_args
 
@@ -121,11 +122,8 @@ def _dump(value: Any) -> list[Any]:
     for place, write in shape.write:
         if out[place] is not None:
             out[place] = write(out[place])
-    for unsaid in map(eq, out[::-1], shape.defaults_backwards):
-        if not unsaid:
-            break
-        out.pop()
-    return [shape.code, *out]
+    unsaid = sum(takewhile(bool, map(eq, out[::-1], shape.defaults_backwards)))
+    return [shape.code, *out[: len(out) - unsaid]]
 
 
 def dump(event: Event) -> list[Any]:
