@@ -424,7 +424,8 @@ class Run:
         turn = self._way.turn
         if turn is not None:
             try:
-                await self._keep(_canceled())
+                if self._way.said is not None:  # it was not kept at an end of its own
+                    await self._keep(_canceled())
             finally:
                 await turn.close()
 
