@@ -54,13 +54,13 @@ class Encoder:
         order = self._order
         for event in events:
             kind = type(event)
-            if kind in _DELTAS and not order.busy and (order.open is None or kind is ev.ArgsDelta):
+            if not order.busy and (
+                (kind in _DELTAS and (order.open is None or kind is ev.ArgsDelta)) or order.at_once(event)
+            ):
                 _HANDLERS[kind](self, event)
                 continue
             for placed in order.feed(event):
-                handler = _HANDLERS.get(type(placed))
-                if handler is not None:
-                    handler(self, placed)
+                _HANDLERS[type(placed)](self, placed)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -189,6 +189,9 @@ class Encoder:
         if event.cached is not None or event.reasoning is not None:
             self._lost.add(Feature.USAGE_DETAILS)
 
+    def _nothing(self, event: ev.MessageStarted | ev.MessageEnded) -> None:
+        """Messages have no borders on this wire."""
+
     def _lose(self, event: Event) -> None:
         self._lost.add(_LOST[type(event)])
 
@@ -203,6 +206,8 @@ _LOST: dict[type, Feature] = {
 # Functions of the class, not methods bound to each encoder, which would tie every encoder to itself.
 _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
     ev.RunStarted: Encoder._start_run,
+    ev.MessageStarted: Encoder._nothing,
+    ev.MessageEnded: Encoder._nothing,
     ev.TextDelta: Encoder._text,
     ev.ReasoningDelta: Encoder._think,
     ev.ArgsDelta: Encoder._argue,

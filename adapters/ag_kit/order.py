@@ -16,10 +16,11 @@ from bridge.model import events as ev
 from bridge.model.events import Event, MessageStatus, PartKind
 
 # These have no place among the words and calls of the answer.
-_FREE = (
+_FREE: frozenset[type] = frozenset({
     ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,
     ev.StepStarted, ev.StepEnded, ev.Custom, ev.Interrupted,
-)  # fmt: skip
+})  # fmt: skip
+_CALL = PartKind.TOOL_CALL
 _BROKEN = (MessageStatus.FAILED, MessageStatus.CANCELED)
 
 
@@ -38,6 +39,17 @@ class Order:
         self._ended: dict[str, Event] = {}
         self._waiting: OrderedDict[str | int, list[Event]] = OrderedDict()
         self._count = 0
+
+    def at_once(self, event: Event) -> bool:
+        """While it is not `busy`: whether the event goes out as it comes, so that it need not come by here."""
+        kind = type(event)
+        if kind is ev.MessageStarted:
+            return event.choice == 0  # type: ignore[union-attr]
+        if self.open is not None:
+            return kind in _FREE
+        if kind is ev.PartStarted:
+            return event.kind is not _CALL  # type: ignore[union-attr]
+        return kind is not ev.PartEnded or event.part_id not in self._calls  # type: ignore[union-attr]
 
     def feed(self, event: Event) -> list[Event]:
         """What may go out now that this event came."""
@@ -62,7 +74,7 @@ class Order:
                 self._waiting.get(event.part_id, out).append(event)
             case ev.PartEnded() if event.part_id in self._calls:
                 self._ended[event.part_id] = event
-            case _ if self.open is None or isinstance(event, _FREE):
+            case _ if self.open is None or type(event) in _FREE:
                 out.append(event)
             case _:
                 self._count += 1

@@ -17,7 +17,12 @@ from bridge.model import (
 )
 
 ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
-_COMMON = {"id", "role", "name", "metadata"}
+_COMMON = frozenset({"id", "role", "name", "metadata", "content"})
+_KNOWN = {
+    "assistant": _COMMON | {"toolCalls"},
+    "tool": _COMMON | {"toolCallId", "error"},
+    "reasoning": _COMMON | {"encryptedValue"},
+}
 
 
 class MessageReader:
@@ -45,25 +50,20 @@ class MessageReader:
             entry["followed_by"] = len(self.messages) - entry.pop("after")
 
     def _message(self, node: Node, role: str) -> Message:
-        known = set(_COMMON)
         notes: dict[str, Any] = {}
         parts: list[Part]
         if role == "assistant":
-            known |= {"content", "toolCalls"}
             parts = [*_content(node), *(self._call(Node(camel(c.value), c.path)) for c in node.objects("toolCalls"))]
         elif role == "tool":
-            known |= {"content", "toolCallId", "error"}
             parts = [self._result(node, notes)]
         elif role == "reasoning":
-            known |= {"content", "encryptedValue"}
             parts = [reasoning_part(node.string("content") or "", node.string("encryptedValue") or "")]
         else:
-            known.add("content")
             if node.get("content") is None:
                 wrong(node.at("content"), "a string or a list of parts", None, missing="content" not in node.value)
             parts = _content(node)
         metadata = node.object("metadata")
-        notes.update(node.rest(known))
+        notes.update(node.rest(_KNOWN.get(role, _COMMON)))
         return Message(
             "assistant" if role == "reasoning" else role,
             parts,

@@ -16,6 +16,8 @@ _FORMATS = {"text": "text", "json_object": "json"}
 def read_props(node: Node, allowed: Collection[str], request: Request) -> dict[str, Any]:
     """Sets what may be set and is there; returns the rest. Raises `RequestError` with the place."""
     said = Node({k: v for k, v in node.value.items() if k in allowed}, node.path)
+    if not said.value:
+        return node.value
     request.sampling = Sampling(
         temperature=said.number("temperature"),
         top_p=said.number("top_p"),
@@ -32,7 +34,7 @@ def read_props(node: Node, allowed: Collection[str], request: Request) -> dict[s
     request.parallel_tool_calls = said.boolean("parallel_tool_calls")
     request.tool_choice = _tool_choice(said)
     request.response_format = _response_format(said)
-    return node.rest(said.value)
+    return node.rest(said.value.keys())
 
 
 def _tool_choice(node: Node) -> ToolChoice | None:

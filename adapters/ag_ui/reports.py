@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from adapters.ag_ui.wire import OURS, camel, noted, own
@@ -16,6 +17,8 @@ _COUNTS = (
     ("cached", "cachedInputTokens"),
     ("reasoning", "reasoningTokens"),
 )
+_NAMES = [theirs for _, theirs in _COUNTS]
+_counts_of = attrgetter(*(ours for ours, _ in _COUNTS))
 
 
 def write_usage(usage: UsageReported, model: str | None) -> list[dict[str, Any]]:
@@ -23,7 +26,8 @@ def write_usage(usage: UsageReported, model: str | None) -> list[dict[str, Any]]
     kept = own(usage.extras).get("usage")
     if isinstance(kept, list):
         return kept
-    entry = {theirs: getattr(usage, ours) for ours, theirs in _COUNTS if getattr(usage, ours) is not None}
+    counts = zip(_NAMES, _counts_of(usage), strict=True)
+    entry = {name: count for name, count in counts if count is not None}
     if not entry:
         return []
     return [{"model": model, **entry} if model else entry]

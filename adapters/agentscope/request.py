@@ -55,7 +55,10 @@ _FIELDS = frozenset(
 _SAMPLING = frozenset(
     {"top_p", "temperature", "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed"}
 )
-_PAYLOADS = ("text", "refusal", "image_url", "video_url", "file_url", "file_id", "file_data", "filename", "file_name")
+_PAYLOADS = frozenset(
+    {"text", "refusal", "image_url", "video_url", "file_url", "file_id", "file_data", "filename", "file_name"}
+)
+_KNOWN_CONTENT_FIELDS = _CONTENT_FIELDS | _PAYLOADS
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
@@ -78,7 +81,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         resume=reader.resume,
     )
     _tools(body, request, rest)
-    _openai_fields(rest, request)
+    if rest:
+        _openai_fields(rest, request)
     if reader.aside:
         rest["input"] = reader.aside
     request.extras = {NAME: rest} if rest else None
@@ -280,7 +284,7 @@ class _Reader:
             return result_of(kind, data.value, metadata, self._partner(call_id))
         if kind == "reasoning" and content.get("type") == "text":
             return reasoning_of(content.string("text") or "", metadata)
-        part, rest = part_of(content.value), content.rest(_CONTENT_FIELDS.union(_PAYLOADS))
+        part, rest = part_of(content.value), content.rest(_KNOWN_CONTENT_FIELDS)
         if part is not None and rest:
             part.extras = {**(part.extras or {}), NAME: rest}
         return part
@@ -310,8 +314,8 @@ def _content(said: Node, java: bool) -> Node:
     if java and content.value["type"] == "data":
         content.value = unwrapped(content.value)
     content.one_of("type", CONTENT_TYPES)
-    for name in _PAYLOADS:
-        if name in content.value:
+    for name in content.value:
+        if name in _PAYLOADS:
             content.string(name)
     if content.value["type"] == "audio":
         content.string("data")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from adapters.openai_chat.history import MessageWriter
@@ -15,7 +16,9 @@ from bridge.errors import Unsupported
 from bridge.model import Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
 SIBLING = "openai-responses"
-_UNSAID = Sampling()
+_SAMPLING = ("temperature", "top_p", "n", "seed", "stop", "presence_penalty", "frequency_penalty")
+_sampling_of = attrgetter(*_SAMPLING, "max_tokens")
+_UNSAID = _sampling_of(Sampling())
 
 
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
@@ -47,19 +50,10 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
 
 def _set(body: dict[str, Any], request: Request, options: BackOptions) -> None:
     """The fields that the request says something about; nothing is invented for the others."""
-    if request.sampling != _UNSAID:
-        sampling = request.sampling
-        said = {
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "n": sampling.n,
-            "seed": sampling.seed,
-            "stop": sampling.stop,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            options.max_tokens_field: sampling.max_tokens,
-        }
-        body.update({name: value for name, value in said.items() if value is not None})
+    sampling = _sampling_of(request.sampling)
+    if sampling != _UNSAID:
+        said = zip((*_SAMPLING, options.max_tokens_field), sampling, strict=True)
+        body.update({name: value for name, value in said if value is not None})
     # An empty list is refused by OpenAI, and so are the two fields about tools without any.
     if tools := sayable(request.tools, NAME):
         body["tools"] = [_tool(t) for t in tools]
@@ -93,7 +87,8 @@ def _record_losses(request: Request, context: Context) -> None:
         context.lost.add(Feature.STATE)
     if request.thread_id is not None and request.thread_id not in request.metadata.values():
         context.lost.add(Feature.THREAD_ID)
-    if any(name != NAME and not SHARED.issuperset(fields) for name, fields in (request.extras or {}).items()):
+    extras = request.extras
+    if extras and any(name != NAME and not SHARED.issuperset(fields) for name, fields in extras.items()):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")
 
 

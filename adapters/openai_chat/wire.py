@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import is_number
+from bridge.codec.jsontext import whole
 from bridge.model import Extras, FinishReason, UsageReported
 
 NAME = "openai-chat"
@@ -49,8 +49,8 @@ def read_usage(value: dict[str, Any]) -> UsageReported | None:
 
     What has no field of ours (audio tokens, cost, ...) is noted, so that a chat client gets it back.
     """
-    taken, given = _count(value, "prompt_tokens"), _count(value, "completion_tokens")
-    total = _count(value, "total_tokens")
+    taken, given = whole(value.get("prompt_tokens")), whole(value.get("completion_tokens"))
+    total = whole(value.get("total_tokens"))
     if taken is None and given is None and total is None:
         return None
     rest: dict[str, Any] = {}
@@ -58,15 +58,14 @@ def read_usage(value: dict[str, Any]) -> UsageReported | None:
     if not _COUNTS.issuperset(value):
         cached = _count(value.get("prompt_tokens_details"), "cached_tokens")
         if cached is None:
-            cached = _count(value, "prompt_cache_hit_tokens")  # DeepSeek, capture deepseek-reasoning
+            cached = whole(value.get("prompt_cache_hit_tokens"))  # DeepSeek, capture deepseek-reasoning
         reasoning = _count(value.get("completion_tokens_details"), "reasoning_tokens")
         rest = without_empty({k: v for k, v in value.items() if k not in _COUNTS})
     return UsageReported(taken, given, total, cached, reasoning, noted(rest))
 
 
 def _count(value: Any, name: str) -> int | None:
-    count = value.get(name) if isinstance(value, dict) else None
-    return int(count) if is_number(count) else None
+    return whole(value.get(name)) if isinstance(value, dict) else None
 
 
 def write_usage(usage: UsageReported) -> dict[str, Any]:

@@ -64,7 +64,8 @@ def _echo(request: Request) -> dict[str, Any]:
     """What the client asked for; where it said nothing, the API's own defaults."""
     extras = request.extra(NAME)
     more: dict[str, Any] = {"top_logprobs": 0, "truncation": "disabled", "max_tool_calls": None}
-    more.update((name, extras[name]) for name in _ECHOED if extras.get(name) is not None)
+    if extras:
+        more.update((name, extras[name]) for name in _ECHOED if extras.get(name) is not None)
     more.setdefault("previous_response_id", None)
     parallel = request.parallel_tool_calls
     text = {"format": write_format(request.response_format) or {"type": "text"}, **dict_of(extras.get("text"))}

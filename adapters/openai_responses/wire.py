@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import is_number
+from bridge.codec.jsontext import whole
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Extras, UsageReported
 
@@ -67,17 +67,12 @@ _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 def read_usage(value: Any) -> UsageReported | None:
     """A usage object with numbers in it, None for anything else; what has no field of ours is noted."""
     usage = dict_of(value)
-    taken, given, total = (_count(usage, name) for name in _COUNTS)
+    taken, given, total = (whole(usage.get(name)) for name in _COUNTS)
     if taken is None and given is None and total is None:
         return None
-    cached = _count(dict_of(usage.get("input_tokens_details")), "cached_tokens")
-    thought = _count(dict_of(usage.get("output_tokens_details")), "reasoning_tokens")
+    cached = whole(dict_of(usage.get("input_tokens_details")).get("cached_tokens"))
+    thought = whole(dict_of(usage.get("output_tokens_details")).get("reasoning_tokens"))
     return UsageReported(taken, given, total, cached, thought, noted(usage=rest(usage, frozenset(_COUNTS))))
-
-
-def _count(value: dict[str, Any], name: str) -> int | None:
-    count = value.get(name)
-    return int(count) if is_number(count) else None
 
 
 def write_usage(usage: UsageReported) -> dict[str, Any]:

@@ -6,7 +6,7 @@ message names the place (`messages[2].content[0].type`), what was expected and w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from math import isfinite
 from typing import Any, NoReturn
 
@@ -113,9 +113,11 @@ class Node:
 
     def objects(self, name: str) -> Iterator[Node]:
         """The objects of a list, each with its own path; nothing when the list is absent."""
-        path = self.at(name)
-        for place, value in enumerate(self.array(name) or ()):
-            yield Node.of(value, f"{path}[{place}]")
+        values = self.array(name)
+        if values:
+            path = self.at(name)
+            for place, value in enumerate(values):
+                yield Node.of(value, f"{path}[{place}]")
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
         return None if self.value.get(name) is None else self.need_one_of(name, allowed)
@@ -137,8 +139,10 @@ class Node:
             wrong(self.at(name), "a string or a list of strings", value)
         return value
 
-    def rest(self, known: Collection[str]) -> dict[str, Any]:
+    def rest(self, known: Set[str]) -> dict[str, Any]:
         """The fields that are not in `known`: they travel on untouched."""
+        if self.value.keys() <= known:
+            return {}
         return {k: v for k, v in self.value.items() if k not in known}
 
 

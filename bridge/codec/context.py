@@ -39,7 +39,7 @@ class Losses:
     @property
     def names(self) -> list[str]:
         """The lost features' names."""
-        return [str(f) for f in self._names]
+        return list(map(str, self._names))
 
     @property
     def details(self) -> dict[str, str]:

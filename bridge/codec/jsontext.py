@@ -92,6 +92,11 @@ def is_number(value: Any) -> TypeGuard[int | float]:
     return type(value) in _NUMBERS and abs(value) < 1e15
 
 
+def whole(value: Any) -> int | None:
+    """Such a number as an integer; None for anything else."""
+    return int(value) if type(value) in _NUMBERS and abs(value) < 1e15 else None
+
+
 def dumps(value: Any) -> bytes:
     """Compact JSON in UTF-8. Lone surrogates become U+FFFD, integers beyond 64 bits are written whole."""
     try:

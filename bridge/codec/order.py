@@ -76,7 +76,10 @@ class Order:
         """What may go out now that this event came."""
         out: list[Event] = []
         if not self._choice.drops(event):
-            self._place(event, out)
+            if not self._waiting and self._at_once(event):
+                out.append(event)
+            else:
+                self._place(event, out)
         self.busy = bool(self._waiting) or self._choice.busy
         return out
 
@@ -88,20 +91,33 @@ class Order:
         """
         for event in events:
             kind = type(event)
-            if not self.busy and (kind in DELTAS or (kind not in _BORDERS and self._passes(kind))):
+            if not self.busy and (kind in DELTAS or self._at_once(event)):
                 handlers[kind](encoder, event)
                 continue
             for placed in self.feed(event):
                 handlers[type(placed)](encoder, placed)
 
+    def _at_once(self, event: Event) -> bool:
+        """While nothing waits: whether the event goes out as it comes. Notes which part is open from now on."""
+        kind = type(event)
+        if kind not in _BORDERS:
+            return self._open is None or kind in DELTAS or self._passes(kind)
+        if kind is ev.PartStarted:
+            if self._open is not None:
+                return False
+            self._open = event.part_id  # type: ignore[union-attr]
+        elif kind is ev.PartEnded:
+            if event.part_id == self._open:  # type: ignore[union-attr]
+                self._open = None
+        else:
+            return event.choice == 0 and self._passes(kind)  # type: ignore[union-attr]
+        return True
+
     def _place(self, event: Event, out: list[Event]) -> None:
+        """An event that came while a part is open for which it has to wait, or others do."""
         match event:
             case ev.PartStarted():
-                if self._open is None:
-                    self._open = event.part_id
-                    out.append(event)
-                else:
-                    self._waiting[event.part_id] = [event]
+                self._waiting[event.part_id] = [event]
             case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta():
                 self._waiting.get(event.part_id, out).append(event)
             case ev.PartEnded():

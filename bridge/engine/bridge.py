@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.codec import Card, KeptOptions, Losses, Operation
+from bridge.codec import Card, KeptOptions, Losses, Operation, StoredAnswer
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
@@ -62,6 +62,8 @@ class Bridge:
         """Set by a server that serves them."""
         self.tracing: Tracing | None = None
         self._runs: Runs | None = None
+        self._look: Callable[..., Awaitable[StoredAnswer]] | None = None
+        """`bridge.runs.look`, where there are runs: an import statement costs something each time."""
         self._open: AsyncExitStack | None = None
 
     @classmethod
@@ -155,8 +157,9 @@ class Bridge:
         return self._attachments
 
     def _make_runs(self, store: RunStore) -> Runs:
-        from bridge.runs import Runs
+        from bridge.runs import Runs, look
 
+        self._look = look
         kept = self.config.stores
         return Runs(
             store,
@@ -174,7 +177,7 @@ class Bridge:
         stack, self._open = self._open, None
         if stack is not None:
             await stack.aclose()
-        self._runs = None
+        self._runs = self._look = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -281,7 +284,9 @@ class Bridge:
         info.shown_thread = request.thread_id or info.run_id
         key = secret.get_secret_value() if secret is not None else ""
         info.thread_id = threads.name_at_backend(key, info.owner, info.shown_thread)
-        return replace(request, thread_id=info.thread_id)
+        request = request.copy()
+        request.thread_id = info.thread_id
+        return request
 
     def _files_base(self, route: Route) -> str | None:
         """The public URL of the route where backends can fetch its images there; None = they get the bytes."""
@@ -295,10 +300,7 @@ class Bridge:
         """The answers that this owner's clients may name by id on a route; None where none are kept."""
         if self._memory is None or not route.keeps_answers:
             return None
-
-        from bridge.runs import look
-
-        seen = partial(look, self.runs, owner, route.path, route.dialect, route.options) if self.has_runs else None
+        seen = self._look and partial(self._look, self.runs, owner, route.path, route.dialect, route.options)
         return self._memory.answers(owner, route.path, seen)
 
     async def _settle(self, key: RunKey, plan: RunPlan, events: Sequence[Event]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, fields
 from enum import StrEnum
+from itertools import takewhile
+from operator import attrgetter, eq
 from typing import Any, TypeAlias, TypeVar, cast, get_args
 
 from bridge.errors import ErrorCode, Failure
@@ -97,11 +99,17 @@ class _Shape:
         self.code = code
         self.kind = kind
         self.names = [field.name for field in fields(kind)]
-        self.defaults = [f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(kind)]
+        self.values = attrgetter(*self.names) if len(self.names) > 1 else _only_value(self.names[0])
+        defaults = [f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(kind)]
+        self.defaults_backwards = defaults[::-1]
         nested = [place for place, name in enumerate(self.names) if name in _NESTED]
         enums = {place: _ENUMS[code, name] for place, name in enumerate(self.names) if (code, name) in _ENUMS}
         self.write: list[tuple[int, _Turn]] = [*((p, _dump_value) for p in nested), *((p, str) for p in enums)]
         self.read: list[tuple[int, _Turn]] = [*((p, _load_value) for p in nested), *enums.items()]
+
+
+def _only_value(name: str) -> Callable[[Any], tuple[Any]]:
+    return lambda value: (getattr(value, name),)
 
 
 def _dump_value(value: Any) -> Any:
@@ -110,13 +118,12 @@ def _dump_value(value: Any) -> Any:
 
 def _dump(value: Any) -> list[Any]:
     shape = _BY_TYPE[type(value)]
-    out = [getattr(value, name) for name in shape.names]
+    out = [*shape.values(value)]
     for place, write in shape.write:
         if out[place] is not None:
             out[place] = write(out[place])
-    while out and out[-1] == shape.defaults[len(out) - 1]:
-        out.pop()
-    return [shape.code, *out]
+    unsaid = sum(takewhile(bool, map(eq, out[::-1], shape.defaults_backwards)))
+    return [shape.code, *out[: len(out) - unsaid]]
 
 
 def dump(event: Event) -> list[Any]:

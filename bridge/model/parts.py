@@ -140,6 +140,10 @@ Part: TypeAlias = Text | Reasoning | Refusal | ToolCall | ToolResult | Media | D
 """Whatever may stand in a message."""
 
 
+LINKED: frozenset[type] = frozenset({ToolCall, ToolResult})
+"""The parts that name a call."""
+
+
 @dataclass(slots=True)
 class Message:
     """One message of a talk. `role` is one of system, developer, user, assistant, tool."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from bridge.codec import Card, Fate, Feature
@@ -84,9 +84,9 @@ class Turn:
         self._front = front
         self._wants_whole = whole
         self._keeper = keeper
-        self._exits = AsyncExitStack()
+        self._turn: AbstractAsyncContextManager[Held] | None = None
         self._held: Held | None = None
-        self._talk = Conversation("")
+        self._talk: Conversation  # known when it has begun
 
     async def begin(self, run_id: str) -> None:
         """Loads what is needed and rewrites `request`. Raises `BridgeError`."""
@@ -110,13 +110,15 @@ class Turn:
 
     async def close(self) -> None:
         """Lets the next request of this conversation go on."""
-        await self._exits.aclose()
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            await turn.__aexit__(None, None, None)
 
     async def _enter(self, thread: str) -> None:
         """Waits for earlier requests of this conversation, then loads it."""
         turn = self._history.turn(self._owner, self._scope, thread)
-        self._held = await self._exits.enter_async_context(turn)
-        self._talk = self._held.talk
+        self._held = await turn.__aenter__()
+        self._turn, self._talk = turn, self._held.talk
 
     async def _load(self, thread: str) -> None:
         self._talk = await self._history.load(self._owner, self._scope, thread) or Conversation(thread)
@@ -150,12 +152,10 @@ class Expand(Turn):
     """The client sent what is new, the backend wants the whole talk."""
 
     async def begin(self, run_id: str) -> None:
-        request = self.request
         stored, new = await self._find(run_id)
         settled = self._settle(new)
         self._new = settled.messages
         waiting = open_calls(stored, self._new)
-        tools = self._talk.tools if request.tools is None else request.tools
         if self._unanswered:
             # A backend that remembers nothing would take this for a new question; the client is asked again.
             self.reply = [*self._unanswered, RunFinished(FinishReason.INTERRUPTED)]
@@ -166,8 +166,10 @@ class Expand(Turn):
             resumed = {r.interrupt_id for r in settled.resume}
             asked = {i.call_id for i in self._talk.open_interrupts if i.interrupt_id in resumed}
             self._new = [*no_results([c for c in waiting if c.call_id not in asked]), *self._new]
-        whole = [*stored, *self._new]
-        self.request = replace(request, messages=whole, tools=tools, resume=settled.resume, history=HistoryMode.FULL)
+        self.request = request = self.request.copy()
+        request.messages, request.resume = [*stored, *self._new], settled.resume
+        request.tools = self._talk.tools if request.tools is None else request.tools
+        request.history = HistoryMode.FULL
 
     async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
         """The talk so far, and what is new."""
@@ -195,12 +197,13 @@ class Follow(Expand):
     async def begin(self, run_id: str) -> None:
         await super().begin(run_id)
         talk = self._talk
+        request = self.request
         if talk.backend_thread is not None and talk.extra.get(_KEEPER) == self._keeper:
-            self.request = replace(self.request, messages=self._new)
+            request.messages = self._new
         else:
             talk.backend_thread = talk.thread_id if talk.version == 0 else run_id
-        self._thread = talk.backend_thread
-        self.request = replace(self.request, thread_id=self._thread, history=HistoryMode.DELTA)
+        self._thread = request.thread_id = talk.backend_thread
+        request.history = HistoryMode.DELTA
 
     def _keeps(self, answer: Answer) -> str | None:
         self._talk.extra[_KEEPER] = self._keeper
@@ -237,13 +240,10 @@ class Trim(Turn):
         told = [str(d) for d in self._talk.extra.get(_TOLD, ())]
         before = [m for m in self._whole[:place] if digest([m]) not in told] if self._wants_whole else []
         self._told = told + [digest([m]) for m in self._new if m not in settled.messages]
-        self.request = replace(
-            request,
-            messages=[*before, *settled.messages],
-            resume=settled.resume,
-            thread_id=self._talk.backend_thread,
-            history=HistoryMode.FULL if self._wants_whole else HistoryMode.DELTA,
-        )
+        self.request = request = request.copy()
+        request.messages, request.resume = [*before, *settled.messages], settled.resume
+        request.thread_id = self._talk.backend_thread
+        request.history = HistoryMode.FULL if self._wants_whole else HistoryMode.DELTA
 
     async def keep(self, answer: Answer) -> None:
         """After a failed or cancelled run nobody knows what the backend remembers: the next one begins anew there."""
@@ -285,7 +285,8 @@ class Recall(Turn):
         self._had = bool(self._talk.open_interrupts)
         settled = self._settle(new)
         self._asked = request.messages
-        self.request = replace(request, messages=[*before, *settled.messages], resume=settled.resume)
+        self.request = request = request.copy()
+        request.messages, request.resume = [*before, *settled.messages], settled.resume
 
     async def keep(self, answer: Answer) -> None:
         self._note_interrupts(answer)

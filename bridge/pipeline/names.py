@@ -9,11 +9,14 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 
 from bridge.codec import Card
 from bridge.model import Event, Message, PartStarted, Request, ToolCall, ToolResult, ToolResulted
 
 _NAMED: frozenset[type] = frozenset({PartStarted, ToolResulted})
+
+_compiled = cache(re.compile)
 
 _LENGTH = 64
 """Characters that every backend with a rule for names allows."""
@@ -66,7 +69,7 @@ def tool_names(request: Request, front: Card, back: Card) -> ToolNames | None:
     """The names to change, None when there are none. One dialect on both sides is left alone: its backend decides."""
     if back.tool_names is None or front is back:
         return None
-    legal = re.compile(back.tool_names).fullmatch
+    legal = _compiled(back.tool_names).fullmatch
     forbidden = {name: _legal(name) for name in _names(request) if not legal(name)}
     return ToolNames(request, forbidden) if forbidden else None
 

@@ -86,8 +86,10 @@ def redirects(name: str) -> bool:
 
 def without_redirects(request: Request, lost: Losses) -> Request:
     """The request without such fields; what was taken out is noted by name, never by value."""
+    if not request.extras:
+        return request
     named: list[str] = []
-    extras = {dialect: _cleaned(fields, named) for dialect, fields in (request.extras or {}).items()}
+    extras = {dialect: _cleaned(fields, named) for dialect, fields in request.extras.items()}
     if not named:
         return request
     told = ", ".join(sorted({name[:40] for name in named}))

@@ -56,7 +56,6 @@ class Run:
         "_attempt",
         "_broke",
         "_clock",
-        "_head",
         "_open",
         "_others",
         "_outlet",
@@ -81,7 +80,6 @@ class Run:
         """
         self._way = way
         self._others = list(others)
-        self._head = way.head
         self._open = OpenParts()
         self._seam = seam if self._others else None
         self._broke: Failure | None = None
@@ -128,8 +126,9 @@ class Run:
 
     def head(self) -> list[Event]:
         """`RunStarted`, now, for clients that want life before the backend answered."""
-        self._head.model = self._way.request.model
-        return self._passed_on([self._head])
+        head = self._way.head()
+        head.model = self._way.request.model
+        return self._passed_on([head])
 
     async def read(self, outlet: Outlet | None = None) -> list[Event]:
         """The next batch, through all stages; possibly empty. The batch after which `done` is set ends the run.
@@ -240,20 +239,16 @@ class Run:
         self.done = True
         self._clock.stop()
         last = events[-1]
-        self._report(last.error if isinstance(last, RunFailed) else None)
-        for event in events[-3:]:
-            match event:
-                case UsageReported():
-                    self.usage = event
-                case RunFailed():
-                    self.failure = event.error
-                    event.ended_at = event.ended_at or time.time()
-                case RunFinished():
-                    self.reason = str(event.reason)
-                    # A codec has no clock; the end of the run is known here, before anybody else saw the event.
-                    event.ended_at = event.ended_at or time.time()
-                case _:
-                    pass
+        if isinstance(last, RunFailed):
+            self.failure = last.error
+        elif isinstance(last, RunFinished):
+            self.reason = str(last.reason)
+        self._report(self.failure)
+        # A codec has no clock; the end of the run is known here, before anybody else saw the event.
+        last.ended_at = last.ended_at or time.time()  # type: ignore[union-attr]
+        for event in events[-3:-1]:
+            if isinstance(event, UsageReported):
+                self.usage = event
 
     def _broken(self, error: Exception) -> list[Event]:
         """Something between backend and client raised: the run ends, well formed, and the client learns a code."""
@@ -262,7 +257,7 @@ class Run:
         else:
             trouble.report(log, f"run {self._way.info.run_id} broke in the pipeline", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")
-        return self._open.fail(failure, self._head)
+        return self._open.fail(failure, self._way.head())
 
     # ------------------------------------------------------------------ the tries
 
@@ -302,12 +297,12 @@ class Run:
                 call.frames = [*frames, *call.frames]
             return events
         except BridgeError as error:
-            return [self._head, RunFailed(error.failure)]
+            return [self._way.head(), RunFailed(error.failure)]
         except asyncio.CancelledError:
             late = self._clock.late()
             if late is None:
                 raise
-            return [self._head, RunFailed(late)]
+            return [self._way.head(), RunFailed(late)]
 
     def _first_call(self) -> None:
         if self.backend.retry.attempts > 1:
@@ -349,7 +344,7 @@ class Run:
             except BridgeError as error:
                 log.warning("run %s: the next backend cannot be asked: %s", self._way.info.run_id, error.message)
                 continue
-            self._way, self._head, self._attempt = way, way.head, 1
+            self._way, self._attempt = way, 1
             self._clock.elsewhere(way.backend.timeouts)
             self.tried.append(way.backend.name)
             log.warning("run %s: %s failed (%s), now %s", way.info.run_id, failed, failure.code, way.backend.name)
@@ -364,7 +359,7 @@ class Run:
             assert self._broke is not None
             log.warning("run %s: %s began otherwise, the run ends", self._way.info.run_id, self.backend.name)
             self._forgive()
-            return self._open.fail(self._broke, self._head)
+            return self._open.fail(self._broke, self._way.head())
         end = events[-1] if events else None
         if not isinstance(end, RunFailed):
             seam.passed(events)
@@ -380,11 +375,11 @@ class Run:
         if not self.joined:
             return events
         self._open.feed(kept)
-        return kept + self._open.fail(end.error, self._head)
+        return kept + self._open.fail(end.error, self._way.head())
 
     def _late(self, failure: Failure) -> list[Event]:
         """A limit has passed: the backend is given up."""
-        return self._way.call.fail(failure) if self._clock.opened else [self._head, RunFailed(failure)]
+        return self._way.call.fail(failure) if self._clock.opened else [self._way.head(), RunFailed(failure)]
 
     def _report(self, failure: Failure | None) -> None:
         """Tells the backend's breaker how the call came out."""
@@ -405,13 +400,13 @@ class Run:
         if self.done:
             return []
         self._forgive()
-        failure = Failure(ErrorCode.CANCELED, "The run was canceled.")
+        failure = _canceled()
         try:
             events = self._heard(self._way.call.fail(failure)) if self._clock.opened and not self.joined else []
         except Exception as error:
             return self._passed_on(self._broken(error))
         if not events or type(events[-1]) not in TERMINAL:
-            events = self._open.fail(failure, self._head)
+            events = self._open.fail(failure, self._way.head())
         if isinstance(events[-1], RunFailed) and events[-1].error.code is ErrorCode.CANCELED:
             events[-1] = RunFinished(FinishReason.CANCELED)
         return self._passed_on(events)
@@ -419,17 +414,18 @@ class Run:
     def cut(self, failure: Failure) -> list[Event]:
         """Ends the run from this side, now: the events that tell the client so."""
         self._forgive()
-        return self._passed_on(self._open.fail(failure, self._head))
+        return self._passed_on(self._open.fail(failure, self._way.head()))
 
     async def close(self) -> None:
         """Lets go of the backend; cancels its work when the run is not over. Never raises but `CancelledError`."""
         self._clock.stop()
         self._forgive()
         await self._way.call.close()
-        turn, failure = self._way.turn, Failure(ErrorCode.CANCELED, "The run was canceled.")
+        turn = self._way.turn
         if turn is not None:
             try:
-                await self._keep(failure)
+                if self._way.said is not None:  # it was not kept at an end of its own
+                    await self._keep(_canceled())
             finally:
                 await turn.close()
 
@@ -444,3 +440,7 @@ class Run:
             await turn.keep(said.answer)
         except BridgeError as error:
             log.error("run %s: the conversation was not kept: %s", self._way.info.run_id, error.message)
+
+
+def _canceled() -> Failure:
+    return Failure(ErrorCode.CANCELED, "The run was canceled.")

@@ -197,7 +197,7 @@ def through(stages: Sequence[Stage], events: list[Event]) -> list[Event]:
 
 def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:
     """The stages of one run, in order."""
-    return [stage for stage in (factory(context) for factory in factories) if stage is not None]
+    return [stage for factory in factories if (stage := factory(context)) is not None]
 
 
 def load(target: str) -> StageFactory:

@@ -25,6 +25,7 @@ from bridge.model import (
     result_text,
 )
 from bridge.model.dump import dump_message
+from bridge.model.parts import LINKED
 
 NO_RESULT = "No result was provided."
 """What a backend is told of a tool call that the client went past without answering: it insists on an answer."""
@@ -125,7 +126,7 @@ def unknown(stored: list[Message], messages: list[Message]) -> list[Message]:
     generation compares (ag-kit protocol page, part 2). What they say of earlier answers is then left out.
     """
     known = len(stored)
-    if known and list(map(mark, messages[:known])) == list(map(mark, stored)):
+    if 0 < known <= len(messages) and list(map(mark, messages[:known])) == list(map(mark, stored)):
         return messages[known:]
     return behind(stored, messages, {m.id for m in stored if m.id and m.role != "assistant"})
 
@@ -149,11 +150,15 @@ def open_calls(stored: list[Message], new: list[Message]) -> list[ToolCall]:
     """
     waiting: dict[str, ToolCall] = {}
     for message in stored:
+        if LINKED.isdisjoint(map(type, message.parts)):
+            continue
         waiting.update((c.call_id, c) for c in calls_in(message))
         for result in results_in(message):
             waiting.pop(result.call_id, None)
     theirs: set[str] = set()
     for place, message in enumerate(new):
+        if LINKED.isdisjoint(map(type, message.parts)):
+            continue
         theirs.update(c.call_id for c in calls_in(message))
         for result in results_in(message):
             if waiting.pop(result.call_id, None) is None and result.call_id not in theirs:

@@ -23,7 +23,6 @@ class Way:
         "backend",
         "begun",
         "call",
-        "head",
         "info",
         "lost",
         "names",
@@ -62,7 +61,6 @@ class Way:
         self.begun = Begun(begun) if begun else None
         self.turn = turn
         self.said = Folder() if turn is not None else None
-        self.head = RunStarted(info.run_id, info.shown_thread or info.thread_id, None, info.created_at)
         self.call: Call = self._first_call()
 
     @property
@@ -78,9 +76,14 @@ class Way:
         """Whether the answer is known without the backend."""
         return self.turn is not None and self.turn.reply is not None
 
+    def head(self) -> RunStarted:
+        """What a run begins with of which the backend has said nothing."""
+        info = self.info
+        return RunStarted(info.run_id, info.shown_thread or info.thread_id, None, info.created_at)
+
     def _first_call(self) -> Call:
         if self.turn is not None and self.turn.reply is not None:
-            return Reply(self.info, [self.head, *self.turn.reply])
+            return Reply(self.info, [self.head(), *self.turn.reply])
         return self.backend.call(self.request, self.info, self.lost)
 
     async def again(self) -> None:

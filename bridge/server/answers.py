@@ -131,8 +131,9 @@ class BackgroundHandler(AnswerReader):
 
     async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
         request, caller = await self._request(http, context, report)
-        shelf, answers = context.shelf, self._bridge.answers(self._route, caller.owner)
-        if answers is None or shelf is None or not shelf.background:
+        shelf = context.shelf
+        answers = self._bridge.answers(self._route, caller.owner) if shelf is not None and shelf.background else None
+        if shelf is None or answers is None:
             return await self._attended(http, context, report, request, caller)
         report.back = self._route.group_for(request).names
         plan = self._plan(request, caller, context, shelf)

@@ -11,8 +11,6 @@ code `canceled`: its reader asked for nothing, and there are frontends that wait
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -92,18 +90,16 @@ class Seats:
     def __init__(self) -> None:
         self._taken: dict[tuple[str, str], Seat] = {}
 
-    @asynccontextmanager
-    async def take(self, name: tuple[str, str], *, supersede: bool) -> AsyncIterator[Seat | None]:
-        """A seat for as long as the block takes; None when it is taken and nobody may be sent away, or will not go."""
+    async def take(self, name: tuple[str, str], *, supersede: bool) -> Seat | None:
+        """A seat, to be left again; None when it is taken and nobody may be sent away, or will not go."""
         if name in self._taken and not await self._free(name, supersede=supersede):
-            yield None
-            return
+            return None
         seat = self._taken[name] = Seat()
-        try:
-            yield seat
-        finally:
-            del self._taken[name]
-            seat.left.set()
+        return seat
+
+    def leave(self, name: tuple[str, str]) -> None:
+        """Frees a seat that was taken."""
+        self._taken.pop(name).left.set()
 
     async def _free(self, name: tuple[str, str], *, supersede: bool) -> bool:
         """Waits for whoever is about to leave, and sends others away where he may; False when somebody stays.
@@ -142,25 +138,27 @@ class ExclusiveHandler(RunHandler):
         wire = await read_request(http, self._route.path, self._rules.max_body, self._rules.body_time)
         if self._dialect.decode_reconnect(wire) is not None:
             return _nothing(report)  # what this process does for a client ends when he leaves
-        return await super()._answer(http, context, report)
+        request, caller = await self._request(http, context, report, wire)
+        return await self._attended(http, context, report, request, caller)
 
     async def _attended(
         self, http: web.Request, context: Context, report: Report, request: Request, caller: Caller
     ) -> web.StreamResponse:
         session = self._dialect.session_of(request) or SessionNamed(context.run_id, request.user_id)
         name = (caller.owner, session.key)
-        async with self._seats.take(name, supersede=_supersedes(self._route)) as seat:
-            if seat is None:
-                raise _busy(self._dialect, session)
-            self._mine[report.run_id] = seat
-            try:
-                return await super()._attended(http, context, report, request, caller)
-            except asyncio.CancelledError:
-                if seat.superseded is None:
-                    raise
-                return self._unbegun(context, request, report, seat.superseded)
-            finally:
-                del self._mine[report.run_id]
+        seat = await self._seats.take(name, supersede=_supersedes(self._route))
+        if seat is None:
+            raise _busy(self._dialect, session)
+        self._mine[report.run_id] = seat
+        try:
+            return await super()._attended(http, context, report, request, caller)
+        except asyncio.CancelledError:
+            if seat.superseded is None:
+                raise
+            return self._unbegun(context, request, report, seat.superseded)
+        finally:
+            del self._mine[report.run_id]
+            self._seats.leave(name)
 
     async def _run(self, context: Context, request: Request, caller: Caller, report: Report) -> Run:
         run = self._mine[report.run_id].run = await super()._run(context, request, caller, report)

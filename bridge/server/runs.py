@@ -13,7 +13,7 @@ from secrets import token_hex
 
 from aiohttp import web
 
-from bridge.codec import Context, Encoder, Losses, WireResponse
+from bridge.codec import Context, Encoder, Losses, WireRequest, WireResponse
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.framing import sse
@@ -137,16 +137,21 @@ class RunHandler:
         report.http = response.status
         return response
 
-    async def _request(self, http: web.Request, context: Context, report: Report) -> tuple[Request, Caller]:
+    async def _request(
+        self, http: web.Request, context: Context, report: Report, wire: WireRequest | None = None
+    ) -> tuple[Request, Caller]:
+        """What is asked, and who asks it. `wire`: the request, where it was read already."""
         route = self._route
-        wire = await read_request(http, route.path, self._rules.max_body, self._rules.body_time)
-        if (answers := self._bridge.answers(route, http.get(USER, ""))) is not None:
+        if wire is None:
+            wire = await read_request(http, route.path, self._rules.max_body, self._rules.body_time)
+        user = http.get(USER, "")
+        if (answers := self._bridge.answers(route, user)) is not None:
             context.shelf = await answers.shelf(route.dialect.stored_ids(wire))
         request = route.dialect.decode_request(wire, context)
         context.request = request
         context.thread_id = request.thread_id
         context.model = request.model
-        return request, Caller(http.get(USER, ""), report.request_id, wire.headers, wire.body)
+        return request, Caller(user, report.request_id, wire.headers, wire.body)
 
     async def _run(self, context: Context, request: Request, caller: Caller, report: Report) -> Run:
         run = await self._bridge.run(
@@ -165,8 +170,7 @@ class RunHandler:
     async def _keep(self, context: Context, owner: str) -> None:
         """Keeps the answer that the encoder left to be kept; a store that fails now is logged, as for conversations."""
         answer = context.shelf.answer if context.shelf is not None else None
-        answers = self._bridge.answers(self._route, owner)
-        if answer is None or answers is None:
+        if answer is None or (answers := self._bridge.answers(self._route, owner)) is None:
             return
         try:
             await answers.keep(answer)

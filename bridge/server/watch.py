@@ -48,8 +48,7 @@ class Watch:
         self.blocked: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        limits = [limit for limit in (rules.keepalive, rules.slow_reader) if limit]
-        self._every = min(limits) if limits else None
+        self._every = min(filter(None, (rules.keepalive, rules.slow_reader)), default=None)
         if self._every:
             self._timer = asyncio.get_running_loop().call_later(self._every, self._look)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from bridge.errors import BridgeError, ErrorCode, RequestError
@@ -181,6 +182,7 @@ def key(owner: str, scope: str, thread_id: str) -> tuple[str, str, str]:
     return stored_id(owner, "owner"), stored_id(scope, "scope"), stored_id(thread_id, "conversation id")
 
 
+@lru_cache(1024)  # most requests have the owner and the scope of others
 def stored_id(text: str, what: str) -> str:
     """Clients invent ids: what databases refuse in a text (NUL, lone surrogates) is written as `%` and hex digits."""
     text = _REFUSED.sub(lambda found: f"%{ord(found[0]):04X}", text)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from bridge.model.parts import Message, ToolCall, ToolResult
+from bridge.model.parts import LINKED, Message, ToolCall, ToolResult
 from bridge.stores.base import Bounds
 
 _ASKING = frozenset({"user", "system", "developer"})
@@ -34,6 +34,8 @@ class Entry:
 
 def links(message: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The ids of the calls and of the results in a message."""
+    if LINKED.isdisjoint(map(type, message.parts)):
+        return (), ()
     return (
         tuple(p.call_id for p in message.parts if isinstance(p, ToolCall)),
         tuple(p.call_id for p in message.parts if isinstance(p, ToolResult)),

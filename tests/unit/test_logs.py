@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from bridge.cli.logs import JsonFormatter, TextFormatter
+from bridge.cli.logs import JsonFormatter, Record, TextFormatter
 
 FACTS = {"request_id": "50%s", "http": 200, "total_ms": 1.5, "back": "", "of%": (1, 2), "none": None}
 
@@ -34,3 +34,20 @@ def test_a_line_without_facts_is_its_message(facts: dict[str, object] | None) ->
 def test_a_json_line_holds_the_facts_beside_its_message() -> None:
     said = json.loads(line(JsonFormatter(), FACTS))
     assert said == {**FACTS, "of%": [1, 2], "time": said["time"], "level": "info", "message": "run one"}
+
+
+BLANK = {
+    "filename", "module", "thread", "threadName", "process", "processName", "taskName", "relativeCreated", "created",
+    "msecs",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("args", [(), ("one",), ("one", 2), ({"name": "one"},), ({},)])
+def test_our_records_are_those_of_the_standard_library_but_for_what_no_line_says(args: tuple[object, ...]) -> None:
+    error = (ValueError, ValueError("x"), None)
+    made = ("bridge.run", logging.ERROR, "/a/file.py", 7, "run %s", args, error, "work", "stack")
+    ours, theirs = vars(Record(*made)), vars(logging.LogRecord(*made))  # type: ignore[arg-type]
+    assert ours.keys() == theirs.keys()
+    assert {k: v for k, v in ours.items() if k not in BLANK} == {k: v for k, v in theirs.items() if k not in BLANK}
+    assert 0 <= theirs["created"] - ours["created"] < 60
+    assert ours["msecs"] == int(ours["created"] % 1 * 1000)
