@@ -16,6 +16,7 @@ from adapters.ag_ui.streams import Streams
 from adapters.ag_ui.wire import NAME, OURS, attached, camel, finish_in, noted, text_of
 from bridge.codec import Context, FrameLike
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
+from bridge.codec.repeat import Repeat
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Custom, Event, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
@@ -35,35 +36,12 @@ class AGUIDecoder:
         self._streams = Streams(self._builder)
         self._snapshot: list[Any] | None = None
         self._finish: FinishReason | None = None
+        self._repeat = Repeat(self._builder)
 
     # -------------------------------------------------------------- the contract
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        builder, streams = self._builder, self._streams
-        live = streams.live
-        for frame in frames:
-            if builder.done:
-                break
-            data = frame if type(frame) is bytes else frame.data  # type: ignore[union-attr]
-            try:
-                event = loads(data)
-            except ValueError:
-                self._odd(data)
-                continue
-            if type(event) is not dict:
-                continue
-            kind = event.get("type")
-            if type(kind) is str and kind in live and not streams.unsettled:
-                field, keys = live[kind]
-                name, text = event.get(field), event.get("delta")
-                if type(name) is str and name in keys and type(text) is str:
-                    builder.delta(keys[name], text)
-                    continue
-            if may_nest(data) and deeper_than(event, MAX_DEPTH):
-                self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
-            else:
-                self._event(event)
-        return builder.take()
+        return self._repeat.feed(frames, self._payload)
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         if not self._builder.done:
@@ -72,6 +50,32 @@ class AGUIDecoder:
         return self._builder.take()
 
     # -------------------------------------------------------------- frames
+
+    def _payload(self, data: bytes, name: str | None) -> None:
+        try:
+            event = loads(data)
+        except ValueError:
+            self._odd(data)
+            return
+        if type(event) is not dict or self._more(event):
+            return
+        if may_nest(data) and deeper_than(event, MAX_DEPTH):
+            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
+        else:
+            self._event(event)
+
+    def _more(self, event: _Event) -> bool:
+        """The common case: a piece of a text, a call or a reasoning that is open, while nothing waits."""
+        streams, kind = self._streams, event.get("type")
+        if type(kind) is not str or kind not in streams.live or streams.unsettled:
+            return False
+        field, keys = streams.live[kind]
+        name, text = event.get(field), event.get("delta")
+        if type(name) is not str or name not in keys or type(text) is not str:
+            return False
+        self._builder.delta(keys[name], text)
+        self._repeat.learn(event, ("delta",), self._builder.part(keys[name]), number="timestamp")
+        return True
 
     def _odd(self, data: bytes) -> None:
         """What is not JSON for orjson: nothing, another protocol's end mark, lone surrogates - or no JSON at all."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from bridge.codec import Context, FrameLike
 from bridge.codec.jsontext import dumps, loads, loads_ragged
+from bridge.codec.repeat import Repeat
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, Heartbeat, MessageStatus, Raw
 
@@ -40,6 +41,8 @@ _ENDS: dict[str, MessageStatus] = {
     "canceled": MessageStatus.CANCELED,
 }
 
+# Of a content, the names of its message's id and of its number, in the two spellings.
+_NUMBERS = {"msg_id": "sequence_number", "msgId": "sequenceNumber"}
 _ENDED = tuple(_ENDS)  # unlike the mapping, it can be asked for a value of any type
 
 
@@ -55,18 +58,10 @@ class Decoder:
         self._noted: tuple[Failure, int] | None = None
         self._reason: FinishReason | None = None
         self._last: tuple[Content, str, object, object] | None = None
+        self._repeat = Repeat(self._builder)
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        for frame in frames:
-            payload = frame if isinstance(frame, bytes) else frame.data
-            try:
-                event = loads(payload)
-            except ValueError:
-                self._odd(payload)
-                continue
-            if type(event) is dict and not self._more(event):
-                self._event(event, payload)
-        return self._builder.take()
+        return self._repeat.feed(frames, self._payload)
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         self._end(failure)
@@ -80,6 +75,15 @@ class Decoder:
 
     # ------------------------------------------------------------------ one payload
 
+    def _payload(self, payload: bytes, name: str | None) -> None:
+        try:
+            event = loads(payload)
+        except ValueError:
+            self._odd(payload)
+            return
+        if type(event) is dict and not self._more(event):
+            self._event(event, payload)
+
     def _more(self, event: dict[str, Any]) -> bool:
         """The common case: another piece of the text that the last event belonged to."""
         last = self._last
@@ -91,6 +95,8 @@ class Decoder:
             return False
         content.pieces.append(text)
         self._builder.delta(content, text)
+        part = self._builder.part(content)
+        self._repeat.learn(event, ("text",), part, number=_NUMBERS[key], texts=content.pieces)
         return True
 
     def _odd(self, payload: bytes) -> None:

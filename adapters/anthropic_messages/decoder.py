@@ -28,6 +28,7 @@ from adapters.anthropic_messages.wire import (
 )
 from bridge.codec import Context, FrameLike
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
+from bridge.codec.repeat import Repeat
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Heartbeat, PartKind, Raw
 
@@ -68,6 +69,7 @@ class MessagesDecoder:
         self._put = self._builder.delta
         self._blocks: dict[int, _Block] = {}
         self._last = 0
+        self._repeat = Repeat(self._builder)
         self._usage = UsageReader()
         self._started = False
         self._stop: str | None = None
@@ -76,15 +78,7 @@ class MessagesDecoder:
     # -------------------------------------------------------------- the contract
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        builder = self._builder
-        for frame in frames:
-            if builder.done:
-                break
-            if type(frame) is bytes:
-                self._payload(frame, None)
-            else:
-                self._payload(frame.data, frame.event)  # type: ignore[union-attr]
-        return builder.take()
+        return self._repeat.feed(frames, self._payload)
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         if not self._builder.done:
@@ -151,7 +145,7 @@ class MessagesDecoder:
         if kind == "content_block_delta":
             delta = event.get("delta")
             if type(delta) is dict:
-                self._delta(event.get("index"), delta)
+                self._delta(event, delta)
             return
         if type(kind) is not str or not kind:
             kind = name or ""
@@ -223,8 +217,8 @@ class MessagesDecoder:
         if text := text_of(start.get("text" if block.kind is PartKind.TEXT else "thinking")):
             self._builder.ragged(index, text)
 
-    def _delta(self, index: Any, delta: dict[str, Any]) -> None:
-        kind = delta.get("type")
+    def _delta(self, event: dict[str, Any], delta: dict[str, Any]) -> None:
+        kind, index = delta.get("type"), event.get("index")
         index = index if type(index) is int else self._last
         block = self._blocks.get(index) or self._unannounced(index, kind)
         if block is None:
@@ -235,6 +229,7 @@ class MessagesDecoder:
             if type(text) is str and text:
                 block.filled = True
                 self._put(index, text)
+                self._repeat.learn(event, ("delta", piece[1]), self._builder.part(index))
         elif kind == "signature_delta" and block.kind is PartKind.REASONING:
             block.signature = text_of(delta.get("signature")) or block.signature
         elif kind == "citations_delta" and block.kind is PartKind.TEXT:

@@ -12,7 +12,6 @@ from typing import Any
 from adapters.openai_chat.audio import audio_from
 from adapters.openai_chat.calls import Calls
 from adapters.openai_chat.options import BackOptions
-from adapters.openai_chat.repeat import Repeat
 from adapters.openai_chat.think import ThinkSplitter
 from adapters.openai_chat.wire import (
     FINISH,
@@ -26,6 +25,7 @@ from adapters.openai_chat.wire import (
 from bridge.codec import Context, FrameLike
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, is_number, loads, loads_mended, may_nest
 from bridge.codec.openai import error_in, failure_of
+from bridge.codec.repeat import Repeat
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
 
@@ -70,25 +70,15 @@ class ChatDecoder:
         self._lanes: dict[int, _Lane] = {}
         self._started = False
         self._error_word = False
-        self._plain = False
-        self._repeat = Repeat()
+        self._plain: tuple[str, int] | None = None
+        self._repeat = Repeat(self._builder)
         self._known: dict[str, Any] = {}
         self._beside: dict[str, Any] = {}
 
     # -------------------------------------------------------------- the contract
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        builder, repeat = self._builder, self._repeat
-        for frame in frames:
-            if builder.done:
-                break
-            if type(frame) is not bytes:
-                self._payload(frame.data, frame.event)  # type: ignore[union-attr]
-            elif frame.startswith(repeat.before) and frame.endswith(repeat.after):
-                self._repeated(frame)
-            else:
-                self._payload(frame)
-        return builder.take()
+        return self._repeat.feed(frames, self._payload)
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         if not self._builder.done:
@@ -106,23 +96,7 @@ class ChatDecoder:
 
     # -------------------------------------------------------------- frames
 
-    def _repeated(self, data: bytes) -> None:
-        """A chunk with the bytes of an earlier one around its text: `repeat` says why this is enough."""
-        repeat = self._repeat
-        try:
-            text = loads(data[repeat.start : repeat.stop])
-        except ValueError:
-            text = None
-        lane = self._lanes.get(repeat.index)
-        if lane is None or type(text) is not str or not text:
-            self._payload(data)
-            return
-        repeat.used = True
-        if lane.calls.open:
-            lane.calls.settle()
-        self._put(repeat.index, _TEXT, text)
-
-    def _payload(self, data: bytes, event: str | None = None) -> None:
+    def _payload(self, data: bytes, event: str | None) -> None:
         if data == _END:  # as nearly every answer has it: an exception less
             self._done()
             return
@@ -136,7 +110,15 @@ class ChatDecoder:
         elif type(chunk) is not dict or event == "error":
             self._no_chunk(chunk, event)
         elif self._chunk(chunk):
-            self._repeat.learn(data, chunk)
+            self._learn(chunk)
+
+    def _learn(self, chunk: dict[str, Any]) -> None:
+        """The chunk said one text and nothing else. Its only choice is the one that it was of."""
+        if self._plain is not None and len(chunk["choices"]) == 1 and not chunk.get("usage"):
+            name, index = self._plain
+            place = "delta" if type(chunk["choices"][0].get("delta")) is dict else "message"
+            part = self._builder.flowing(index)
+            self._repeat.learn(chunk, ("choices", 0, place, name), part, padding="obfuscation")
 
     def _no_chunk(self, value: Any, event: str | None) -> None:
         """An error event of any shape, an error in a list (Gemini's gateway), or something that means nothing."""
@@ -170,8 +152,8 @@ class ChatDecoder:
             self._no_chunk(chunk, event)
 
     def _chunk(self, chunk: dict[str, Any]) -> bool:
-        """Reads one chunk; whether another with the same bytes around its text would mean no more than that text."""
-        self._plain = False
+        """Reads one chunk; whether it held nothing unusual beside its choices."""
+        self._plain = None
         if not self._started:
             self._head(chunk)
         choices = chunk.get("choices")
@@ -187,7 +169,7 @@ class ChatDecoder:
             self._rest(chunk, choices)
         if self._error_word:
             self._fail(Failure(ErrorCode.BACKEND_ERROR, "The backend ended its answer with an error."))
-        return usual and self._plain
+        return usual
 
     def _head(self, chunk: dict[str, Any]) -> None:
         """Id, model and time from the first chunk that has them: Azure's first has none (capture azure-empty-first)."""
@@ -248,7 +230,8 @@ class ChatDecoder:
                     if lane.calls.open:
                         lane.calls.settle()
                     self._put(index, _TEXT, content, extras)
-                    self._plain = extras is None
+                    if extras is None:
+                        self._plain = "content", index
                     extras = None
             elif delta:
                 extras = self._delta(index, delta, extras)
@@ -275,6 +258,9 @@ class ChatDecoder:
             reasoning = delta.get(name)
             if type(reasoning) is str and reasoning:
                 self._flow(index, PartKind.REASONING, reasoning)
+                alone = _DELTA_KEYS.issuperset(delta) and not any(delta[k] for k in delta if k not in (name, "role"))
+                if alone and extras is None:
+                    self._plain = name, index
                 break
         content = delta.get("content")
         if type(content) is str and content:

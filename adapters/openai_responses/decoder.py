@@ -26,6 +26,7 @@ from adapters.openai_responses.wire import (
 from bridge.codec import Context, FrameLike
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, is_number, loads, loads_mended, may_nest
 from bridge.codec.openai import error_in, failure_of
+from bridge.codec.repeat import Repeat
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, PartKind, Raw
 
@@ -39,6 +40,7 @@ class ResponsesDecoder:
     def __init__(self, context: Context) -> None:
         self._builder = context.builder()
         self._items = Items(self._builder)
+        self._repeat = Repeat(self._builder)
         self._head: Wire = {}
         self._spot: tuple[Any, Any, Any] | None = None
         self._key: Key = (-1, "", 0)
@@ -46,15 +48,7 @@ class ResponsesDecoder:
     # ------------------------------------------------------------------ the contract
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        builder = self._builder
-        for frame in frames:
-            if builder.done:
-                break
-            if type(frame) is bytes:
-                self._payload(frame, None)
-            else:
-                self._payload(frame.data, frame.event)  # type: ignore[union-attr]
-        return builder.take()
+        return self._repeat.feed(frames, self._payload)
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         self._builder.close(failure)
@@ -209,7 +203,7 @@ class ResponsesDecoder:
     # ------------------------------------------------------------------ pieces
 
     def _text(self, event: Wire) -> None:
-        """The hot path: a piece of the text that the last piece was of, and nothing beside it."""
+        """A piece of a text, and nothing beside it: most likely of the text that the last piece was of."""
         text = event.get("delta")
         spot = (event.get("item_id"), event.get("output_index"), event.get("content_index"))
         if (
@@ -218,10 +212,16 @@ class ResponsesDecoder:
             and not event.get("logprobs")
             and self._items.go_on(self._key, text)
         ):
+            self._learn(event, self._key)
             return
         key = self._say(event, PartKind.TEXT, text)
         if key is not None:
             self._spot, self._key = spot, key
+
+    def _learn(self, event: Wire, key: Key) -> None:
+        """The event was a piece of the open part `key` and said nothing else."""
+        part = self._builder.part(key)
+        self._repeat.learn(event, ("delta",), part, number="sequence_number", padding="obfuscation")
 
     def _refusal(self, event: Wire) -> None:
         self._say(event, PartKind.REFUSAL, event.get("delta"))
@@ -253,7 +253,7 @@ class ResponsesDecoder:
     def _arguments(self, event: Wire) -> None:
         item, text = self._items.find(event), event.get("delta")
         if item is not None and item.kind == "function_call" and not item.over and type(text) is str and text:
-            self._items.arguments(item, text)
+            self._learn(event, self._items.arguments(item, text))
 
     def _arguments_done(self, event: Wire) -> None:
         item = self._items.find(event)
@@ -273,7 +273,7 @@ class ResponsesDecoder:
         if item is None or item.kind != "reasoning":
             item = self._items.add({"type": "reasoning", "id": event.get("item_id")}, event.get("output_index"))
         if not item.over:
-            self._items.thought(item, form, event.get(index), text)
+            self._learn(event, self._items.thought(item, form, event.get(index), text))
 
     def _thought_done(self, event: Wire) -> None:
         item = self._items.find(event)

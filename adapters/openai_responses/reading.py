@@ -192,23 +192,25 @@ class Items:
         if text and (item.number, "call", 0) not in item.said:
             self.arguments(item, text)
 
-    def arguments(self, item: Item, text: str) -> None:
-        """A piece of a call's arguments; kept back as long as the call has no name."""
+    def arguments(self, item: Item, text: str) -> Key:
+        """A piece of a call's arguments; the key of that part. It is kept back as long as the call has no name."""
         key = (item.number, "call", 0)
         item.said.add(key)
         if self._builder.part(key) is None:
             item.held.append(text)
         else:
             self._put(key, text)
+        return key
 
-    def thought(self, item: Item, form: str, place: Any, text: str) -> None:
-        """A piece of reasoning. The parts of an item are one text for other dialects, a paragraph each."""
+    def thought(self, item: Item, form: str, place: Any, text: str) -> Key:
+        """A piece of reasoning; the key of it. Parts of an item are one text for other dialects, a paragraph each."""
         key, spot = self._open_reasoning(item, form), (item.number, form, _number(place))
         if item.spot is not None and item.spot != spot:
             self._builder.delta(key, PARAGRAPH, noted(border=form))
         item.spot = spot
         item.said.add(spot)
         self._put(key, text)
+        return key
 
     def whole_thought(self, item: Item, form: str, place: Any, text: str) -> None:
         if text and (item.number, form, _number(place)) not in item.said:

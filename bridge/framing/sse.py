@@ -30,11 +30,13 @@ class Splitter:
     """
 
     __slots__ = (
+        "_begin",
         "_clean",
         "_cr",
         "_data",
         "_excess",
         "_id",
+        "_label",
         "_limit",
         "_lines_size",
         "_name",
@@ -57,18 +59,56 @@ class Splitter:
         self._clean = True
         self._limit = max_event
         self._excess: BackendError | None = None
+        # How the last event with a name or an id began, up to its data, and what that said.
+        self._begin: bytes | None = None
+        self._label: tuple[str | None, str | None] = None, None
 
     def feed(self, chunk: bytes) -> list[FrameLike]:
         if self._excess is not None:
             raise self._excess
         if self._clean and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit and _CR not in chunk:
             # Whole events, as most reads are.
-            whole = _plain(chunk) if chunk[:6] == b"data: " else _named(chunk)
+            whole = _plain(chunk) if chunk[:6] == b"data: " else self._alike(chunk) or self._named(chunk)
             if whole is not None:
                 self._started = True
                 return whole
         out = self._feed(chunk)
         self._clean = self._started and not (self._rest or self._data or self._cr or self._name or self._id)
+        return out
+
+    def _alike(self, chunk: bytes) -> list[FrameLike] | None:
+        """Whole events that all begin as the last one with a name or an id did, as most do; None when they do not."""
+        begin = self._begin
+        if begin is None or not chunk.startswith(begin):
+            return None
+        name, number = self._label
+        out: list[FrameLike] = []
+        for data in chunk[len(begin) : -2].split(b"\n\n" + begin):
+            if _LF in data:
+                return None
+            out.append(Frame(data, name, number))
+        return out
+
+    def _named(self, chunk: bytes) -> list[FrameLike] | None:
+        """Whole events of two lines each, a name or an id before the data; None when they are not."""
+        out: list[FrameLike] = []
+        head, last, name, number = b"", None, None, None
+        for event in chunk[:-2].split(b"\n\n"):
+            head, line, data = event.partition(b"\ndata: ")
+            if not line or _LF in data:
+                return None
+            if head != last:
+                if _LF in head:
+                    return None
+                if head[:7] == b"event: " != head:
+                    name, number = head[7:].decode("utf-8", "replace"), None
+                elif head[:4] == b"id: ":
+                    name, number = None, head[4:].decode("utf-8", "replace")
+                else:
+                    return None
+                last = head
+            out.append(Frame(data, name, number))
+        self._begin, self._label = head + b"\ndata: ", (name, number)
         return out
 
     def _feed(self, chunk: bytes) -> list[FrameLike]:
@@ -197,28 +237,6 @@ def _plain(chunk: bytes) -> list[FrameLike] | None:
         if _LF in event:  # type: ignore[operator]
             return None
     return events
-
-
-def _named(chunk: bytes) -> list[FrameLike] | None:
-    """Whole events of two lines each, a name or an id before the data; None when they are not."""
-    out: list[FrameLike] = []
-    last, name, number = None, None, None
-    for event in chunk[:-2].split(b"\n\n"):
-        head, line, data = event.partition(b"\ndata: ")
-        if not line or _LF in data:
-            return None
-        if head != last:  # most events of a read have the name of the one before
-            if _LF in head:
-                return None
-            if head[:7] == b"event: " != head:
-                name, number = head[7:].decode("utf-8", "replace"), None
-            elif head[:4] == b"id: ":
-                name, number = None, head[4:].decode("utf-8", "replace")
-            else:
-                return None
-            last = head
-        out.append(Frame(data, name, number))
-    return out
 
 
 def is_stream(start: bytes) -> bool | None:

@@ -249,6 +249,10 @@ class Builder:
         if (delta := part.ragged(text, extras)) is not None:
             self._out.append(delta)
 
+    def flowing(self, message: Hashable) -> OpenPart | None:
+        """The part that flows in message `message`."""
+        return self._flows.get(message)
+
     def end_flow(self, message: Hashable, *, signature: str | None = None, redacted: str | None = None) -> None:
         """Ends what flows in message `message`, if anything does."""
         part = self._flows.pop(message, None)

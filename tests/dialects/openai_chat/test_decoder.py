@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from adapters.openai_chat import dialect, repeat
+from adapters.openai_chat import dialect
 from adapters.openai_chat.think import ThinkSplitter
 from bridge.codec import Frame
 from bridge.errors import ErrorCode, Failure
@@ -22,6 +21,7 @@ from bridge.model import (
     PartKind,
     PartStarted,
     Raw,
+    ReasoningDelta,
     RunStarted,
     Text,
     TextDelta,
@@ -622,12 +622,20 @@ def test_repeats_of_two_choices() -> None:
     assert ["".join(p.text for p in got.parts(c) if isinstance(p, Text)) for c in (0, 1)] == ["0246xy", "1357"]
 
 
-def test_learning_stops_where_every_chunk_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenAI pads each chunk at random unless it is told not to."""
-    decoder = dialect.decoder(back())
-    for n in range(10):
-        decoder.feed([json.dumps({**chunk({"content": "a"}), "obfuscation": "x" * n}).encode()])
-    tried: list[Any] = []
-    monkeypatch.setattr(repeat, "_CONTENT", SimpleNamespace(search=tried.append))
-    decoder.feed([json.dumps({**chunk({"content": "a"}), "obfuscation": "y"}).encode()])
-    assert tried == []
+def test_random_padding_and_reasoning_are_read_by_their_text_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenAI pads each chunk unless it is told not to."""
+
+    def told(delta: dict[str, Any], padding: str) -> bytes:
+        return json.dumps({**chunk(delta), "obfuscation": padding}).encode()
+
+    for field in ("content", "reasoning_content", "reasoning"):
+        decoder = dialect.decoder(back())
+        decoder.feed([told({field: "a"}, "xyz")] * 2)
+        monkeypatch.setattr(decoder, "_chunk", None)
+        events = decoder.feed([told({field: "b"}, "Q"), told({field: "c"}, "")])
+        assert [e.text for e in events if isinstance(e, TextDelta | ReasoningDelta)] == ["b", "c"]
+
+
+def test_a_choice_that_says_message_for_delta_repeats_as_well() -> None:
+    whole = json.dumps({"choices": [{"index": 0, "message": {"content": "a"}}]}).encode()
+    assert fold(decode_chunks(*[whole] * 4)).text == "aaaa"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from adapters.openai_chat import dialect
 from adapters.openai_chat.options import FrontOptions
-from adapters.openai_chat.repeat import Repeat
 from bridge.codec import Outline, WireRequest, WireResponse, outline, project
+from bridge.codec.repeat import Repeat
 from bridge.errors import BridgeError, RequestError
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, fold, verify
@@ -113,7 +113,7 @@ def test_reading_repeated_chunks_by_their_text_changes_nothing(values: list[Any]
     quick, full = dialect.decoder(back()), dialect.decoder(back())
     seen = [quick.feed(frames), quick.close()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Repeat, "learn", lambda *_: None)
+        patch.setattr(Repeat, "learn", lambda *_, **__: None)
         assert seen == [full.feed(frames), full.close()]
 
 
