@@ -268,7 +268,7 @@ async def test_entries_are_compact_events(bridge: Bridge, runs: Runs) -> None:
     entries = await runs._store.read(key)
     batches = [from_body(entry.body) for entry in entries]
     assert [batch.position for batch in batches] == list(range(len(batches)))
-    assert any(entry.body.endswith(',"w3 "]]]') for entry in entries), "a delta is a short array"
+    assert any(',"w3 "]' in entry.body for entry in entries), "a delta is a short array"
 
 
 # ---------------------------------------------------------------------- many at once
