@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-_BLANK = dict.fromkeys(vars(logging.makeLogRecord({})))
+_NOBODY = dict.fromkeys(("thread", "threadName", "process", "processName"))
+_BLANK = {**vars(logging.makeLogRecord({})), **_NOBODY}
+_BEGAN = time.time()
 
 
 class Record(logging.LogRecord):
@@ -39,6 +41,7 @@ class Record(logging.LogRecord):
         self.exc_info, self.stack_info = exc_info, sinfo
         self.created = now = time.time()
         self.msecs = int((now - int(now)) * 1000) + 0.0
+        self.relativeCreated = (now - _BEGAN) * 1000
 
 
 class _Stamp:

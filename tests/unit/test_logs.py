@@ -51,3 +51,10 @@ def test_our_records_are_those_of_the_standard_library_but_for_what_no_line_says
     assert {k: v for k, v in ours.items() if k not in BLANK} == {k: v for k, v in theirs.items() if k not in BLANK}
     assert 0 <= theirs["created"] - ours["created"] < 60
     assert ours["msecs"] == int(ours["created"] % 1 * 1000)
+
+
+def test_a_format_of_somebody_else_in_this_process_still_works() -> None:
+    form = "%(filename)s %(module)s %(threadName)s %(process)s %(relativeCreated)d %(lineno)d %(message)s"
+    line = logging.Formatter(form).format(Record("theirs", logging.INFO, "", 3, "run %s", ("one",), None))
+    assert line.endswith(" 3 run one")
+    assert 0 <= int(line.split()[-4]) < 10**9
