@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import socket
 import ssl
 from pathlib import Path
@@ -100,12 +99,12 @@ async def test_descriptors_that_run_out_are_no_end(tmp_path: Path) -> None:
         file.write_text(json.dumps(config))
         with (tmp_path / "log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(COMMAND, "serve", str(file)),
+                # Not by `preexec_fn`: the child of a process with threads (gRPC's) must not run Python before that.
+                *("sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", COMMAND, "serve", str(file)),
                 stdout=log,
                 stderr=log,
                 cwd=tmp_path,
                 env=environment(),
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
             )
         try:
             await _listening(process, port)
