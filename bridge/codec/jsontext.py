@@ -94,7 +94,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 def whole(value: Any) -> int | None:
     """Such a number as an integer; None for anything else."""
-    return int(value) if type(value) in _NUMBERS and abs(value) < 1e15 else None
+    return int(value) if is_number(value) else None
 
 
 def dumps(value: Any) -> bytes:

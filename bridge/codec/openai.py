@@ -15,7 +15,7 @@ from bridge.model import FileRef, Inline, Media, Source, Url, source_of, url_of
 
 from .card import Feature
 from .dialect import Dialect, ModelInfo
-from .jsontext import dumps, is_number, read_json
+from .jsontext import dumps, read_json, whole
 from .redact import masked
 from .surface import Endpoint, Operation, Surface
 from .wire import WireRequest, WireResponse, json_response
@@ -233,7 +233,7 @@ def _info(value: dict[str, Any]) -> ModelInfo:
     created, owner = value.get("created"), value.get("owned_by")
     return ModelInfo(
         value["id"],
-        int(created) if is_number(created) else 0,
+        whole(created) or 0,
         owner if isinstance(owner, str) and owner else "unknown",
     )
 
