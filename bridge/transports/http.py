@@ -40,6 +40,7 @@ from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tries import Budget, Retry
 from bridge.transports.answers import (
     DRAIN_SECONDS,
+    Answer,
     bounded,
     broken_off,
     failure_of,
@@ -48,6 +49,7 @@ from bridge.transports.answers import (
     unread,
 )
 from bridge.transports.connections import Connector, reused
+from bridge.transports.direct import Direct
 from bridge.transports.inlet import Inlet, some
 
 log = logging.getLogger("bridge.http")
@@ -107,9 +109,10 @@ class HttpBackend:
         self._addresses: dict[str, URL] = {}
         self._chores: set[asyncio.Task[None]] = set()
         # Answers whose last bytes are still to come, and since when.
-        self._ending: dict[aiohttp.ClientResponse, float] = {}
+        self._ending: dict[Answer, float] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._direct: Direct | None = None
 
     async def start(self) -> None:
         if self._session is None:
@@ -118,6 +121,7 @@ class HttpBackend:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
+            self._direct = Direct(self._session)
 
     async def close(self) -> None:
         """Gives what is done beside the runs a moment to end: a backend may still have to be told of a cancel."""
@@ -138,7 +142,7 @@ class HttpBackend:
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
 
-    def ends(self, response: aiohttp.ClientResponse) -> None:
+    def ends(self, response: Answer) -> None:
         """Of this answer only what follows its end mark is to come, a few bytes: nobody waits for them.
 
         With them aiohttp gives the connection back by itself; where they do not come, it is closed. One timer looks
@@ -260,18 +264,22 @@ class HttpBackend:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise BackendError.of(failure_of(error)) from None
 
-    async def ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
+    async def ask(self, wire: WireRequest) -> Answer:
         """The head of the answer. Raises what aiohttp raises.
 
         A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so a fresh one
         is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
         """
+        session, address = self.session, self.address(wire.path)
+        direct = self._direct
         while True:
             reused.set(False)
             try:
-                return await self.session.request(
+                if direct is not None and (answer := await direct.ask(wire, address)) is not None:
+                    return answer
+                return await session.request(
                     wire.method,
-                    self.address(wire.path),
+                    address,
                     params=wire.query or None,
                     data=wire.body or None,
                     headers=wire.headers,
@@ -287,7 +295,7 @@ class HttpBackend:
             self.secrets.hide(events[-1].error)
         return events
 
-    async def refusal_in(self, response: aiohttp.ClientResponse) -> Failure:
+    async def refusal_in(self, response: Answer) -> Failure:
         """What a head with another status than 2xx means; reads the body."""
         try:
             body = await bounded(response, MAX_ERROR_BODY, cut=True)
@@ -315,7 +323,7 @@ class HttpCall:
         self.wire_ended = False
         self._backend = backend
         self.sent = wire
-        self._response: aiohttp.ClientResponse | None = None
+        self._response: Answer | None = None
         self._stream: bool | None = None
         self._over = False
         self._clean = False
@@ -383,7 +391,7 @@ class HttpCall:
             self._mark(events)
         return events
 
-    async def _pour(self, response: aiohttp.ClientResponse, sink: Sink) -> list[Event] | None:
+    async def _pour(self, response: Answer, sink: Sink) -> list[Event] | None:
         """Gives `sink` what comes until it leaves a batch, which is returned; None when the answer is to be read."""
         # Made anew when it is needed, which is rarely: kept here it would be a cycle, which only the collector frees.
         inlet = Inlet(response, partial(self._take, sink))
@@ -409,7 +417,7 @@ class HttpCall:
             self._left = error
         return False
 
-    def _unread(self, response: aiohttp.ClientResponse) -> list[Event]:
+    def _unread(self, response: Answer) -> list[Event]:
         """The events of what had arrived when the connection broke."""
         data = unread(response) if self._stream is not False else b""
         try:
@@ -417,7 +425,7 @@ class HttpCall:
         except BackendError:
             return []
 
-    def _whole(self, response: aiohttp.ClientResponse, body: bytes) -> list[Event]:
+    def _whole(self, response: Answer, body: bytes) -> list[Event]:
         self.whole = WireResponse(response.status, headers_of(response), body)
         return self._backend.dialect.parse_response(self.whole, self.context)
 

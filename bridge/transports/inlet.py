@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import aiohttp
 from aiohttp.streams import StreamReader
 
+from bridge.transports.answers import Answer
 from bridge.transports.connections import Handler
 
 _NAMES = frozenset(
@@ -90,7 +90,7 @@ class Inlet:
 
     __slots__ = ("_connection", "_content", "_future", "_loop", "_take")
 
-    def __init__(self, response: aiohttp.ClientResponse, take: Callable[[bytes], bool]) -> None:
+    def __init__(self, response: Answer, take: Callable[[bytes], bool]) -> None:
         self._content: Any = response.content
         self._take = take
         self._loop = asyncio.get_running_loop()

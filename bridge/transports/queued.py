@@ -19,7 +19,7 @@ from bridge.model import Event, RunFailed
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Sink
 from bridge.pipeline.tries import asked_pause
-from bridge.transports.answers import drain, failure_of, unread
+from bridge.transports.answers import Answer, drain, failure_of, unread
 from bridge.transports.http import HttpBackend
 
 log = logging.getLogger("bridge.http")
@@ -48,7 +48,7 @@ class QueuedCall:
         self._info = info
         self._decoder = backend.dialect.decoder(context)
         self._splitter = sse.Splitter(backend.max_event)
-        self._response: aiohttp.ClientResponse | None = None
+        self._response: Answer | None = None
         self._started = False
         self._over = False
         self._all_read = False
@@ -146,7 +146,7 @@ class QueuedCall:
         except BridgeError as error:
             return self.fail(error.failure)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> list[Event]:
+    async def _read(self, response: Answer) -> list[Event]:
         try:
             data = await response.content.readany()
             ended = not data
@@ -197,7 +197,7 @@ class QueuedCall:
             # The server closes by itself behind the end.
             self._backend.later(drain(response))
 
-    async def _cancel(self, response: aiohttp.ClientResponse | None) -> None:
+    async def _cancel(self, response: Answer | None) -> None:
         """Tells the backend that nobody waits for the run any more, and lets it come to its end."""
         try:
             await self._backend.whole_answer(self._addressed(self._run.cancel()), _LAST_EVENTS)
