@@ -7,7 +7,7 @@ TIME   ?= 600
 JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3 // 2)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test interop lint types bench profile performance growth fuzz soak fidelity pages reliability docs clean
+.PHONY: help run test lowest interop lint types bench profile performance growth fuzz soak fidelity pages reliability docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -54,6 +54,13 @@ run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
 # Half as many at once again as there are cores: a good part of them waits for processes and clocks.
 test: $(VENV)/.dev $(OTHERS)  ## all tests, several files at once; JOBS=1 for one after the other
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Over those of constraints.txt, in an environment of their own: pip has no way to choose the oldest by itself.
+lowest: $(BIN)/python  ## the tests with the oldest libraries that pyproject.toml allows
+	$(MAKE) VENV=build/lowest build/lowest/.dev
+	$(BIN)/python tests/lowest.py > build/lowest/lowest.txt
+	build/lowest/bin/pip install --quiet --disable-pip-version-check -r build/lowest/lowest.txt
+	$(MAKE) VENV=build/lowest test
 
 interop: $(VENV)/.dev $(OTHERS)  ## those with the real software of the protocols
 	$(BIN)/python -m pytest -m interop $(ARGS)

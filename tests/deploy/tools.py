@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from pathlib import Path
 
 from tests.docs.helpers import ROOT
 
-BIN = ROOT / ".venv" / "deploy" / "bin"
+BIN = Path(sys.prefix) / "deploy" / "bin"
 
 
 def lint(tool: str, *args: str) -> str:

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -21,8 +22,6 @@ from urllib.parse import urlsplit
 
 import pytest
 import redis as client
-from redis.backoff import ExponentialBackoff
-from redis.retry import Retry
 
 from bridge.stores import RunStore, open_runs
 from bridge.stores.runs import MAX_ENTRIES
@@ -46,12 +45,25 @@ def redis_server() -> Iterator[str]:
     with open(Path(folder) / "log", "wb") as log:
         server = subprocess.Popen([_binary(), *arguments], stdout=log, stderr=log)
     url = f"redis://:{SECRET}@127.0.0.1:{port}/0"
-    with client.Redis.from_url(url, retry=Retry(ExponentialBackoff(0.2, 0.01), 100)) as db:
-        db.ping()
+    _await(url)
     yield url
     server.kill()
     server.wait()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _await(url: str) -> None:
+    """Until it answers; the client's own retries differ between its versions."""
+    late = time.monotonic() + 40
+    with client.Redis.from_url(url) as db:
+        while True:
+            try:
+                db.ping()
+                return
+            except client.ConnectionError:
+                if time.monotonic() > late:
+                    raise
+                time.sleep(0.02)
 
 
 def _binary() -> str:
