@@ -24,6 +24,16 @@ class Handler(ResponseHandler):
     """
 
     has_read: Callable[[], None] | None = None
+    """Only of a connection that `lets` it."""
+
+    @property
+    def lets(self) -> bool:
+        """Whether what is read next is an answer's body, and nothing has to be done for it but to parse it."""
+        return (
+            self._parser is not None
+            and self._payload_parser is None
+            and not (self._upgraded or self._read_timeout or self._tail)
+        )
 
     @property
     def paused(self) -> bool:
@@ -31,9 +41,36 @@ class Handler(ResponseHandler):
         return self._reading_paused
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.has_read is not None:
-            self.has_read()
+        has_read = self.has_read
+        if has_read is None:
+            super().data_received(data)
+            return
+        # What aiohttp does for a read of any kind, as far as it applies to a body: a quarter of it.
+        try:
+            messages, self._upgraded, _ = self._parser.feed_data(data)  # type: ignore[union-attr]
+        except BaseException as error:
+            self._breaks(error)
+        else:
+            if messages:
+                # Nobody asked for another answer; whose request came next would get it.
+                self._strays()
+        has_read()
+
+    def _breaks(self, error: BaseException) -> None:
+        """What came is no HTTP. Raises what is no `Exception`."""
+        if self.transport is not None:
+            self.transport.close()
+        if not isinstance(error, Exception):
+            raise error
+        told = HttpProcessingError()
+        if isinstance(error, HttpProcessingError):
+            told = HttpProcessingError(code=error.code, message=error.message, headers=error.headers)
+        self.set_exception(told, error)
+
+    def _strays(self) -> None:
+        self.force_close()
+        if self.transport is not None:
+            self.transport.close()
 
     def resume_reading(self, *args: Any, **options: Any) -> None:  # its versions differ in what they take
         if self._reading_paused:

@@ -25,6 +25,7 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.connection = connection
         self.reads = True
+        self.closed = False
 
     def pause_reading(self) -> None:
         self.reads = False
@@ -36,6 +37,7 @@ class Transport(asyncio.Transport):
         return False
 
     def close(self) -> None:
+        self.closed = True
         asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
 
 
@@ -157,7 +159,7 @@ async def test_what_came_before_nonsense_is_left_to_be_read(wire: Wire) -> None:
     task = await waiting(wire)
     wire.connection.data_received(chunks(b"a") + b"no chunk\r\n")
     await task
-    assert (wire.taken, list(wire.content._buffer)) == ([], [b"a"])
+    assert (wire.taken, list(wire.content._buffer), wire.transport.closed) == ([], [b"a"], True)
     with pytest.raises(aiohttp.ClientPayloadError):
         await some(wire.content)
 
@@ -218,3 +220,31 @@ async def test_a_connection_of_another_kind_is_read_as_usual(wire: Wire) -> None
     """It would not tell that it has read."""
     wire.content._protocol = aiohttp.client_proto.ResponseHandler(asyncio.get_running_loop())
     assert not wire.inlet.open()
+
+
+async def test_an_answer_that_nobody_asked_for_ends_its_connection(wire: Wire) -> None:
+    """Whose request came next on it would get it."""
+    task = await waiting(wire)
+    wire.connection.data_received(chunks(b"a") + b"0\r\n\r\n" + HEAD % b"" + chunks(b"evil"))
+    await task
+    assert (wire.taken, wire.transport.closed, wire.connection.should_close) == ([b"a"], True, True)
+
+
+async def test_a_connection_with_a_clock_of_its_own_is_read_as_usual(wire: Wire) -> None:
+    """It starts anew with each read."""
+    wire.connection.read_timeout = 40
+    assert not wire.inlet.open()
+
+
+async def test_the_books_are_right_when_it_is_over(wire: Wire) -> None:
+    task = await waiting(wire)
+    wire.read(b"abc", b"d")
+    wire.read(b"e")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (wire.taken, wire.content.total_bytes, wire.content._cursor, wire.content._size) == (
+        [b"abcd", b"e"],
+        5,
+        5,
+        0,
+    )
