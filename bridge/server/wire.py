@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import uuid
 from typing import Any
 
@@ -21,7 +22,10 @@ OWN_PAGE = web.RequestKey("own_page", bool)
 """Set for requests of the bridge's own page: no page of another origin may read their answers."""
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 
-_LARGE = 64 * 1024  # bytes, from which on they are not copied to be written at once
+_SOUND = sys.version_info >= (3, 13, 2) or sys.version_info < (3, 12) or (3, 12, 9) <= sys.version_info < (3, 13)
+"""Whether asyncio's `writelines` tells when a client is slow (CVE-2024-12254); else all would be kept in memory."""
+_LARGE = 64 * 1024 if _SOUND else sys.maxsize
+"""Bytes from which on they are not copied to be written at once."""
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache, no-transform",
