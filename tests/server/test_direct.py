@@ -105,6 +105,28 @@ async def test_what_is_sent_is_what_the_session_would_send(
     assert lines(mine) == lines(b"".join(there.reads))
 
 
+@pytest.mark.parametrize("after", [0.0, 0.05])
+async def test_an_answer_that_nobody_asked_for_is_not_the_next_ones(
+    peer: tuple[Peer, URL], session: aiohttp.ClientSession, after: float
+) -> None:
+    """It comes behind the end of the one before it, or while the connection rests."""
+    there, url = peer
+    evil = OK.replace(b"Hello", b"Evil!")
+    there.answers = [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nHe\r\n", OK]
+    direct = Direct(session)
+    answer = await asked(direct, wire(), url)
+    assert await answer.content.readany() == b"He"
+    end = b"3\r\nllo\r\n0\r\n\r\n"
+    there.connections[0].write(end if after else end + evil)
+    assert await answer.content.read() == b"llo"
+    if after:
+        await asyncio.sleep(after)
+        there.connections[0].write(evil)
+        await asyncio.sleep(after)
+    assert await (await asked(direct, wire(), url)).content.read() == b"Hello"
+    assert len(there.connections) == 2
+
+
 async def test_what_is_told_of_an_answer(peer: tuple[Peer, URL], session: aiohttp.ClientSession) -> None:
     there, url = peer
     there.answers = [OK, b"HTTP/1.1 429 Slow\r\nRetry-After: 3\r\ncontent-length: 0\r\n\r\n"]

@@ -236,6 +236,14 @@ async def test_a_connection_with_a_clock_of_its_own_is_read_as_usual(wire: Wire)
     assert not wire.inlet.open()
 
 
+@pytest.mark.parametrize("name", ["_payload_parser", "_tail"])
+async def test_a_connection_whose_parts_have_other_names_is_read_as_usual(wire: Wire, name: str) -> None:
+    delattr(wire.connection, name)
+    assert not wire.inlet.open()
+    setattr(wire.connection, name, None if name == "_payload_parser" else b"")  # which its end asks for
+    assert wire.inlet.open()
+
+
 async def test_the_books_are_right_when_it_is_over(wire: Wire) -> None:
     task = await waiting(wire)
     wire.read(b"abc", b"d")
