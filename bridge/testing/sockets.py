@@ -1,33 +1,74 @@
-"""Ports for tests, bound before anybody else can take them."""
+"""Ports for tests, which no other test process takes in between."""
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import socket
+from collections.abc import Generator
 
-# Where a process begins to look is far from where the next ones do, since test processes are started in a row.
-_PORTS = (20_000 + (os.getpid() * 7_919 + n) % 12_000 for n in itertools.count())
+_FIRST, _SIZE, _BLOCKS = 20_000, 250, 48
+"""Below the range from which the kernel gives outgoing connections theirs."""
 
 
-def bound_socket() -> socket.socket:
-    """A loopback socket on a port below the range from which the kernel gives outgoing connections theirs.
+def _bound(port: int) -> socket.socket | None:
+    """A loopback socket on this port; None where the port is taken.
 
     The protocol is named because asyncio sets TCP_NODELAY only on a socket whose protocol says TCP;
     without it a small write waits, and a reset that follows throws it away.
     """
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.bind(("127.0.0.1", port))
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
+def _claim(near: int) -> socket.socket | None:
+    """The first port of a block that nobody holds: whoever holds that port has the block."""
+    return next(filter(None, (_bound(_FIRST + n % _BLOCKS * _SIZE) for n in range(near, near + _BLOCKS))), None)
+
+
+def _ports() -> Generator[int]:
+    """Ports that are this process's alone.
+
+    Between `free_port` and the server that listens there lie seconds, when that server is a program that starts. Two
+    processes that walk through the same ports in that time give one port to two servers, and the client of one meets
+    the other. A block is kept while the next one is used up, and the kernel gives back what an ended process held.
+    """
+    near, kept = os.getpid(), list[socket.socket]()
+    try:
+        while True:
+            if guard := _claim(near):
+                kept.append(guard)
+                if len(kept) > 2:
+                    kept.pop(0).close()
+            elif not kept:
+                return
+            first = kept[-1].getsockname()[1]
+            near = (first - _FIRST) // _SIZE + 1
+            yield from range(first + 1, first + _SIZE)
+    finally:
+        for guard in kept:
+            guard.close()
+
+
+_PORTS = _ports()
+atexit.register(_PORTS.close)
+
+
+def bound_socket() -> socket.socket:
+    """A loopback socket on a port that is free. Raises OSError where there is none."""
     for port in itertools.islice(_PORTS, 2_000):
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        try:
-            listening.bind(("127.0.0.1", port))
-        except OSError:
-            listening.close()
-            continue
-        return listening
+        if listening := _bound(port):
+            return listening
     raise OSError("no free port")
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """A port that is free, and that no other test process will be given meanwhile."""
     with bound_socket() as listening:
         return int(listening.getsockname()[1])
