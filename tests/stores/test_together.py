@@ -43,8 +43,16 @@ class Held:
     """Keeps the thread of the file busy until `release`, so that what comes meanwhile waits together."""
 
     def __init__(self, file: SQLiteFile) -> None:
-        self._go_on = threading.Event()
-        self.task = asyncio.create_task(file.write(lambda _: self._go_on.wait(20)))
+        self._begun, self._go_on = threading.Event(), threading.Event()
+        self.task = asyncio.create_task(file.write(self._wait))
+
+    def _wait(self, _: sqlite3.Connection) -> None:
+        self._begun.set()
+        self._go_on.wait(20)
+
+    async def begin(self) -> None:
+        while not self._begun.is_set():
+            await asyncio.sleep(0.001)
 
     async def release(self) -> None:
         self._go_on.set()
@@ -53,7 +61,7 @@ class Held:
 
 async def waiting(file: SQLiteFile, *works: Any) -> tuple[Held, list[asyncio.Task[Any]]]:
     held = Held(file)
-    await asyncio.sleep(0)
+    await held.begin()
     tasks = [asyncio.create_task(file.write(work)) for work in works]
     await asyncio.sleep(0)
     return held, tasks
@@ -78,6 +86,15 @@ async def test_what_waits_shares_a_transaction(file: SQLiteFile) -> None:
     assert await numbers(file) == list(range(20))
     assert begun.count("BEGIN IMMEDIATE") == 1
     assert len(counts) == 20
+
+
+async def test_what_one_turn_of_the_loop_wants_shares_a_transaction(file: SQLiteFile) -> None:
+    begun: list[str] = []
+    await file.write(lambda db: db.set_trace_callback(begun.append))
+    await asyncio.gather(*(file.write(adds(n)) for n in range(20)))
+    assert begun.count("BEGIN IMMEDIATE") == 1
+    assert not any("SAVEPOINT" in statement for statement in begun)
+    assert await numbers(file) == list(range(20))
 
 
 async def test_who_raises_undoes_only_his_own(file: SQLiteFile) -> None:
