@@ -133,6 +133,8 @@ class HttpBackend:
         for task in self._chores:
             task.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
+        while self._ending:
+            self._ending.popitem()[0].close()
         if session is not None:
             await session.close()
 

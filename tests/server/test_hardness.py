@@ -434,3 +434,21 @@ async def test_a_bridge_that_is_not_open_says_so() -> None:
     bridge = Bridge.from_config(config())
     with pytest.raises(RuntimeError, match="not open"):
         await bridge.complete(Request([Message("user", [Text("x")])]))
+
+
+async def test_an_answer_that_has_ended_but_for_its_last_bytes_is_let_go_with_its_backend() -> None:
+    """What is forgotten instead is found by the collector, which complains of an open connection: an error in here."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(SAID + END)
+        await exchange.left()
+
+    async with fake_backend() as backend:
+        backend.plays(script)
+        async with Bridge.from_config(config(backend.url)) as bridge:
+            answer = await bridge.complete(Request([Message("user", [Text("x")])]))
+            assert answer.failure is None
+        await asyncio.wait_for(backend.seen[0].gone.wait(), 40)
+        del bridge, answer
+        gc.collect()
