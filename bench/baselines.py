@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -185,12 +187,24 @@ async def translate(request: web.Request) -> web.StreamResponse:
         return out
 
 
+def more(count: int) -> list[int]:
+    """That many further processes; in each of them none."""
+    others: list[int] = []
+    for _ in range(count):
+        if not (pid := os.fork()):
+            return []
+        others.append(pid)
+    return others
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=["raw", "translate"])
     parser.add_argument("--upstream", required=True)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--processes", type=int, default=1, help="that many share the port")
     args = parser.parse_args()
+    others = more(args.processes - 1)
     try:
         import uvloop
 
@@ -207,7 +221,20 @@ def main() -> None:
         for back in READERS:
             for front in WRITERS:
                 app.router.add_post(f"/{back}/{front}", translate)
-    web.run_app(app, host="127.0.0.1", port=args.port, loop=loop, access_log=None, print=None, backlog=4096)
+    try:
+        web.run_app(
+            app,
+            host="127.0.0.1",
+            port=args.port,
+            loop=loop,
+            access_log=None,
+            print=None,
+            backlog=4096,
+            reuse_port=args.processes > 1,
+        )
+    finally:
+        for pid in others:
+            os.kill(pid, signal.SIGTERM)
 
 
 if __name__ == "__main__":
