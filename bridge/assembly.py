@@ -197,7 +197,7 @@ def attachments_for(config: cfg.Config) -> Attachments:
 
 
 def speech_for(config: cfg.Config) -> Speech | None:
-    """The service that transcribes; None when none is configured."""
+    """The service that transcribes; None when none is configured. Raises `ConfigError` when its package is missing."""
     if config.speech is None:
         return None
     key = config.speech.api_key

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI, Omit
+    from openai import AsyncOpenAI
 
 LIMIT = 10 * 2**20
 """Bytes of the longest recording."""
@@ -58,36 +59,37 @@ def _unsupported() -> RequestError:
 
 
 class Speech:
-    """A service that transcribes. `url`: its base, to which `/audio/transcriptions` is added; `timeout` in seconds."""
+    """A service that transcribes. `url`: its base, to which `/audio/transcriptions` is added; `timeout` in seconds.
+
+    Raises `ConfigError` when the package that talks to the service is missing.
+    """
 
     def __init__(
         self, url: str, *, api_key: str | None = None, model: str = "whisper-1", timeout: float = 60.0
     ) -> None:
-        self._url = url
-        self._api_key = api_key
-        self._model = model
-        self._timeout = timeout
-        self._client: AsyncOpenAI | None = None
-        self._headers: dict[str, str | Omit] = {}
-
-    def open(self) -> None:
-        """Raises `ConfigError` when the package that talks to the service is missing; connects to nothing yet."""
-        if self._client is not None:
-            return
         try:
             from openai import AsyncOpenAI, Omit, Timeout
         except ImportError:
             raise ConfigError("speech needs the extra speech: pip install 'dialect-bridge[speech]'") from None
-        self._client = AsyncOpenAI(
-            base_url=self._url,
-            api_key=self._api_key or "none",
-            timeout=Timeout(self._timeout, connect=_CONNECT),
+        self._model = model
+        self._timeout = timeout
+        self._new_client = partial(
+            AsyncOpenAI,
+            base_url=url,
+            api_key=api_key or "none",
+            timeout=Timeout(timeout, connect=_CONNECT),
             # Clients try again by themselves, and counts multiply.
             max_retries=0,
         )
+        self._client: AsyncOpenAI | None = None
         # What is not said, the package takes from its own variables; they belong to another service.
-        foreign = ("OpenAI-Organization", "OpenAI-Project", *(() if self._api_key else ("Authorization",)))
+        foreign = ("OpenAI-Organization", "OpenAI-Project", *(() if api_key else ("Authorization",)))
         self._headers = dict.fromkeys(foreign, Omit())
+
+    def open(self) -> None:
+        """Connects to nothing yet."""
+        if self._client is None:
+            self._client = self._new_client()
 
     async def close(self) -> None:
         client, self._client = self._client, None
