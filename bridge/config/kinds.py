@@ -212,7 +212,9 @@ def _address(value: str) -> str:
 
 def _where_it_is(value: str, info: ValidationInfo) -> str:
     """A backend's url, as its dialect writes them."""
-    dialect = dialect_of(str(info.data.get("dialect")))
+    if "dialect" not in info.data:
+        return value  # The dialect is wrong, which is an error already.
+    dialect = dialect_of(info.data["dialect"])
     return _address(value) if dialect is not None and dialect.over_grpc else _url(value)
 
 

@@ -493,6 +493,9 @@ def test_mistakes_in_server(tmp_path: Path, server: str, lines: list[str]) -> No
         ("{dialect: toy-chta, url: 'http://h'}", [
             'backends.it.dialect: unknown dialect "toy-chta"; did you mean "toy-chat"? '
             "Known dialects: demo, python, toy-agent, toy-chat, toy-messages"]),
+        ("{dialect: toy-chta, url: 'h:1'}", [
+            'backends.it.dialect: unknown dialect "toy-chta"; did you mean "toy-chat"? '
+            "Known dialects: demo, python, toy-agent, toy-chat, toy-messages"]),
         ("{dialect: demo, ulr: x}", [f'backends.it.ulr: unknown key; did you mean "url"? Known keys: {BACKEND_KEYS}']),
         ("{dialect: demo, zzz: x}", [f"backends.it.zzz: unknown key. Known keys: {BACKEND_KEYS}"]),
         ("{dialect: demo, url: 'http://h'}", ["backends.it.url: dialect demo runs inside the bridge and takes no url"]),
