@@ -19,14 +19,13 @@ _PIECE = 2**16
 
 
 def check(args: argparse.Namespace) -> int:
-    """Validates a configuration and prints its routes."""
-    from bridge.assembly import assemble, tracing_for
+    """Validates a configuration and prints its routes; refuses what `serve` refuses before it listens."""
     from bridge.config import load
-    from bridge.server.identity import Identity
+    from bridge.engine import Bridge
+    from bridge.server.serve import check as check_server
 
     config = load(args.config)
-    assemble(config, tracing_for(config))
-    Identity.of(config.server.auth)
+    check_server(Bridge.of(config))
     print(f"{args.config} is fine.")
     for line in config.describe():
         print(f"  {line}")

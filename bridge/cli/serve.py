@@ -21,6 +21,7 @@ from bridge.config import Config, load, read, share_of
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError, Unsupported
 from bridge.server import serve as run
+from bridge.server.serve import check
 from bridge.telemetry import SHARED_METRICS
 
 
@@ -40,6 +41,7 @@ def serve(args: argparse.Namespace) -> int:
         raise ConfigError("server.port: several workers share one port, so it cannot be 0.")
     from bridge.cli.workers import Parent
 
+    check(bridge)
     try:
         with _shared_metrics():
             return asyncio.run(Parent(partial(_checked, args), sys.argv[1:]).run(text, bridge.config))
@@ -104,7 +106,9 @@ def _config(args: argparse.Namespace, text: str | None = None) -> Config:
 def _checked(args: argparse.Namespace) -> tuple[str, Config]:
     """The text of the configuration, and what it says, checked with all that it names."""
     text = read(args.config)
-    return text, _bridge(args, text).config
+    bridge = _bridge(args, text)
+    check(bridge)
+    return text, bridge.config
 
 
 def _loop_factory() -> Any:

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Self
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -77,6 +78,14 @@ class State:
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     heads: HeadWatch | None = None
 
+    @classmethod
+    def of(cls, bridge: Bridge) -> Self:
+        """That of a server which is not started yet. Raises `ConfigError` for what it needs and is not installed."""
+        server = bridge.config.server
+        identity = Identity.of(server.auth, key_of(bridge))
+        page = Page(bridge, identity) if server.has_page else None
+        return cls(bridge, identity, Limits.of(bridge.config), frozenset(server.cors.origins), page)
+
     async def drain(self, seconds: float | None) -> None:
         """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
         and their clients told so.
@@ -117,17 +126,14 @@ STATE = web.AppKey("state", State)
 def make_app(bridge: Bridge) -> web.Application:
     """An application that serves all routes of `bridge`; it opens and closes the bridge with itself."""
     server = bridge.config.server
-    origins = server.cors.origins if server.cors else ()
-    identity = Identity.of(server.auth, key_of(bridge))
-    page = Page(bridge, identity) if server.has_page else None
-    state = State(bridge, identity, Limits.of(bridge.config), frozenset(origins), page)
+    state = State.of(bridge)
     app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])
     app[STATE] = state
     app[CANCELS] = False
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
-    if page is not None:
-        page.mount(app)
+    if state.page is not None:
+        state.page.mount(app)
     _mount(app, bridge, state)
     if server.metrics is not None:
         from bridge.server.scrape import Scrape

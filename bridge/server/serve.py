@@ -20,7 +20,7 @@ from bridge.engine import Bridge
 from bridge.errors import BridgeError
 from bridge.pipeline import trouble
 from bridge.server import sockets as listening
-from bridge.server.app import CANCELS, STATE, make_app
+from bridge.server.app import CANCELS, STATE, State, make_app
 from bridge.server.heads import HeadWatch
 
 if TYPE_CHECKING:
@@ -50,6 +50,23 @@ def _say_little(record: logging.LogRecord) -> bool:
 _wire.addFilter(_say_little)
 
 
+def check(bridge: Bridge) -> None:
+    """Raises `ConfigError` for what would keep a server of this bridge, which is not open, from being made.
+
+    The rest of what it needs was asked for by `Bridge.of`. Nothing is connected to, written or counted.
+    """
+    _agents_of(bridge, State.of(bridge))
+
+
+def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
+    """The servers of routes over gRPC; who has none of these does not load what they need."""
+    if not any(route.listen for route in bridge.routes):
+        return []
+    from bridge.server.agents import servers
+
+    return servers(bridge, state.limits, state.identity)
+
+
 class Served:
     """A bridge that is served on bound sockets: `start` it, then `stop` or `retire` it, `close` it in any case.
 
@@ -76,16 +93,8 @@ class Served:
             app, handler_cancellation=True, access_log=None, shutdown_timeout=1, handle_signals=False, logger=_wire
         )
         self._sites: list[web.SockSite] = []
-        self._agents = self._make_agents()
+        self._agents = _agents_of(bridge, self._state)
         self._followed = before._at({each.address for each in self._agents}) if before is not None else {}
-
-    def _make_agents(self) -> list[GrpcServer]:
-        """The servers of routes over gRPC; who has none of these does not load what they need."""
-        if not any(route.listen for route in self.bridge.routes):
-            return []
-        from bridge.server.agents import servers
-
-        return servers(self.bridge, self._state.limits, self._state.identity)
 
     def _at(self, addresses: set[str]) -> dict[str, GrpcServer]:
         return {each.address: each for each in self._agents if each.address in addresses}

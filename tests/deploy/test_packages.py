@@ -157,6 +157,8 @@ def test_who_needs_an_extra_is_told_its_name(extra: str, bare: Path, tmp_path: P
     assert done.returncode == 2, done.stderr.decode()
     assert f"dialect-bridge[{extra}]" in done.stderr.decode()
     assert b"Traceback" not in done.stderr
+    checked = run(str(bare / "dialect-bridge"), "check", cwd=tmp_path)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (2, b"", done.stderr)
 
 
 @pytest.mark.parametrize("extra", [*NEEDS, "uvloop"])

@@ -1,0 +1,119 @@
+"""Packages that are not installed and that a configuration needs: `check` says what `serve` says, and no more."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.test_packages import CHAT, NEEDS
+from tests.docs.helpers import bridge, run
+from tests.server.harness import free_port
+
+TOLD = {
+    "aip": (
+        "grpc",
+        "mine.yaml:7: routes[0].dialect: the dialect aip needs grpc, which is not installed; "
+        "pip install 'dialect-bridge[aip]'",
+    ),
+    "jwt": (
+        "cryptography",
+        "server.auth.jwt.jwks_url needs the extra jwt: pip install 'dialect-bridge[jwt]'; only secret works without it",
+    ),
+    "otel": (
+        "opentelemetry",
+        "server.traces: OpenTelemetry is not installed; pip install 'dialect-bridge[otel]' (opentelemetry is missing).",
+    ),
+    "postgres": ("asyncpg", "a postgresql: store needs the extra postgres: pip install 'dialect-bridge[postgres]'"),
+    "redis": ("redis", "a redis: store needs the extra redis: pip install 'dialect-bridge[redis]'"),
+    "s3": ("obstore", "stores.attachments: s3 needs the extra s3: pip install 'dialect-bridge[s3]'"),
+    "speech": ("openai", "speech needs the extra speech: pip install 'dialect-bridge[speech]'"),
+}
+"""For each extra a module without which it is not there, and what is said then."""
+REDIS = {"runs": "redis://127.0.0.1:1"}
+RATES = {"auth": {"keys": [{"name": "a", "key": "secret"}]}, "limits": {"per_key": {"requests_per_minute": 5}}}
+CASES = {extra: (*told, NEEDS[extra]) for extra, told in TOLD.items()}
+CASES["redis-rates"] = (*TOLD["redis"], {"stores": REDIS, "server": RATES})
+ALL = pytest.mark.parametrize(("module", "told", "needs"), CASES.values(), ids=CASES)
+
+
+def written(folder: Path, needs: dict[str, Any]) -> Path:
+    """A configuration that serves, and what is needed beside."""
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({"backends": {"it": {"dialect": "demo"}}, "routes": [CHAT], **needs}))
+    return path
+
+
+def test_every_extra_is_tried() -> None:
+    assert TOLD.keys() == NEEDS.keys()
+
+
+@ALL
+def test_check_refuses_what_serve_refuses_in_the_same_words(
+    tmp_path: Path, module: str, told: str, needs: dict[str, Any]
+) -> None:
+    code = (
+        f"import sys; sys.modules[{module!r}] = None\n"
+        "from bridge.cli import main\n"
+        f"serve = ['serve', 'mine.yaml', '--port', '{free_port()}']\n"
+        "for command in ['check', 'mine.yaml'], serve, [*serve, '--workers', '2']:\n"
+        "    print(main(command), file=sys.stderr)\n"
+    )
+    written(tmp_path, needs)
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert done.stdout == b""
+    assert done.stderr.decode() == f"{told}\n2\n" * 3
+
+
+@ALL
+def test_check_says_nothing_of_what_is_installed(tmp_path: Path, module: str, told: str, needs: dict[str, Any]) -> None:
+    """Nor does it connect, or leave anything behind."""
+    code = (
+        "import sys; seen = []\n"
+        "sys.addaudithook(lambda event, _: seen.append(event) if event.startswith('socket.') else None)\n"
+        "from bridge.cli import main\n"
+        "code = main(['check', 'mine.yaml'])\n"
+        "print(code, sorted({'socket.connect', 'socket.bind', 'socket.getaddrinfo'} & set(seen)))\n"
+    )
+    path = written(tmp_path, needs)
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert done.stderr == b""
+    first, *_, last = done.stdout.decode().splitlines()
+    assert (first, last) == ("mine.yaml is fine.", "0 []")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_check_loads_nothing_that_is_not_named(tmp_path: Path) -> None:
+    modules = {module for module, _ in TOLD.values()} | {"jwt"}
+    code = (
+        "import sys\n"
+        "from bridge.cli import main\n"
+        "main(['check', 'mine.yaml'])\n"
+        f"print(sorted({modules!r} & set(sys.modules)))\n"
+    )
+    routes = [{**CHAT, "dialect": "ag-ui", "durable": True}, {**CHAT, "dialect": "agent-runs", "path": "/tasks"}]
+    written(tmp_path, {"routes": routes})
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert done.stdout.decode().splitlines()[-1] == "[]", done.stderr
+
+
+def test_what_is_named_and_not_used_is_not_needed(tmp_path: Path) -> None:
+    """No route keeps runs: nobody opens the store, and `serve` does not ask for its package either."""
+    code = "import sys; sys.modules['redis'] = None\nfrom bridge.cli import main\nprint(main(['check', 'mine.yaml']))"
+    written(tmp_path, {"stores": REDIS})
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert (done.stdout.splitlines()[-1], done.stderr) == (b"0", b"")
+
+
+def test_agents_that_cannot_share_an_address_are_told_by_check(tmp_path: Path) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    routes = [
+        {"dialect": "aip", "listen": listen, "agent_id": name, "backend": "it", "options": {"max_message": size}}
+        for name, size in (("a", 1_000_000), ("b", 2_000_000))
+    ]
+    written(tmp_path, {"routes": routes})
+    told = f"routes at {listen} share one server, so that tls and max_message must be the same.\n"
+    assert bridge("check", "mine.yaml", cwd=tmp_path) == (2, "", told)
