@@ -15,7 +15,7 @@ from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import load as load_stage
 from bridge.pipeline.stages import load_object
-from bridge.pipeline.tools import ToolSource
+from bridge.pipeline.tools import Tools
 from bridge.speech import Speech
 from bridge.stores import Attachments, open_attachments
 
@@ -136,10 +136,10 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
     )
 
 
-def _tools(backend: Backend | None) -> ToolSource | None:
+def _tools(backend: Backend | None) -> Tools | None:
     """The tools at a backend, which the configuration's checks let through only when its dialect offers some."""
-    found = getattr(backend, "tools", None)
-    return found if isinstance(found, ToolSource) else None
+    found: Tools | None = getattr(backend, "tools", None)
+    return found
 
 
 def _stage(place: int, target: str) -> StageFactory:

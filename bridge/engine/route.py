@@ -23,7 +23,7 @@ from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.model import Request
 from bridge.pipeline import Backend, Group, StageFactory
-from bridge.pipeline.tools import ToolSource
+from bridge.pipeline.tools import Tools
 
 if TYPE_CHECKING:
     from bridge.config import Places
@@ -52,7 +52,7 @@ class Route:
     listen: str | None = None
     agent_id: str | None = None
     limits: Places | None = None
-    tools: ToolSource | None = None
+    tools: Tools | None = None
     """What the backends' models may call beside the client's tools."""
     tools_at: Backend | None = None
     """The backend where these are, when it is one; it is opened and closed with the others."""

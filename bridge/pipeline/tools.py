@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Protocol
 
-from bridge.codec import Card, Context, Dialect, Fate, Feature, Losses, ModelInfo, Options, RunsTools
+from bridge.codec import Card, Context, Dialect, Fate, Feature, Losses, ModelInfo, Options, RunsTools, WireRequest
 from bridge.codec import WireResponse as Wire
 from bridge.codec.jsontext import loads
 from bridge.codec.tools import OfferedTool
@@ -22,15 +24,29 @@ from bridge.pipeline.rounds import Rounds, not_run
 
 log = logging.getLogger("bridge.tools")
 
-Ask = Callable[[str, bytes, float], Awaitable[bytes]]
-"""Asks at a path with a message, and gives the answer; seconds until it gives up. Raises `BackendError`."""
+Ask = Callable[[str, bytes, float, Mapping[str, str]], Awaitable[bytes]]
+"""Asks at a path with a message, and gives the answer. Then come the seconds until it gives up, and headers that are
+shown beside our own. Raises `BackendError`.
+"""
 
 _LIST_SECONDS = 5.0
 _CALL_SECONDS = 30.0
 
 
+class Tools(Protocol):
+    """What a model may call beside its client's tools."""
+
+    async def offered(self) -> list[OfferedTool]:
+        """The tools that are there now. Raises `BackendError`."""
+        ...
+
+    async def call(self, tool: OfferedTool, call: ToolCall, info: CallInfo, seconds: float) -> ToolResulted:
+        """What the tool says; whatever goes wrong is a result, too, so that the model can do something about it."""
+        ...
+
+
 class ToolSource:
-    """Where tools are found and called, in a dialect that knows such a place."""
+    """`Tools` that are found and called at a place which a dialect knows."""
 
     def __init__(self, dialect: Dialect, options: Options, ask: Ask) -> None:
         self._dialect = dialect
@@ -38,12 +54,18 @@ class ToolSource:
         self._ask = ask
 
     async def offered(self) -> list[OfferedTool]:
-        """The tools that are there now. Raises `BackendError`."""
         wire = self._dialect.tools_request()
-        return self._dialect.decode_tools(await self._answer(wire.path, wire.body, _LIST_SECONDS), self._options)
+        return self._dialect.decode_tools(await self._answer(wire, _LIST_SECONDS, {}), self._options)
 
-    async def call(self, tool: OfferedTool, call: ToolCall, info: CallInfo, seconds: float) -> ToolResulted:
-        """What the tool says; whatever goes wrong is a result, too, so that the model can do something about it."""
+    async def call(
+        self,
+        tool: OfferedTool,
+        call: ToolCall,
+        info: CallInfo,
+        seconds: float,
+        trace: Mapping[str, str] = MappingProxyType({}),
+    ) -> ToolResulted:
+        """`trace`: the headers that name the span of this call."""
         try:
             arguments = loads(call.arguments or "{}")
             if not isinstance(arguments, dict):
@@ -53,13 +75,14 @@ class ToolSource:
         context = Context(info.run_id, info.thread_id, info.created_at, self._options)
         try:
             wire = self._dialect.call_request(tool, arguments, context)
-            parts, is_error = self._dialect.decode_call(await self._answer(wire.path, wire.body, seconds))
+            parts, is_error = self._dialect.decode_call(await self._answer(wire, seconds, trace))
         except BridgeError as error:
             return not_run(call, _why(error, seconds))
         return ToolResulted(call.call_id, parts, call.name, is_error)
 
-    async def _answer(self, path: str, body: bytes, seconds: float) -> Wire:
-        return Wire(200, {"content-type": self._dialect.content_type}, await self._ask(path, body, seconds))
+    async def _answer(self, wire: WireRequest, seconds: float, shown: Mapping[str, str]) -> Wire:
+        body = await self._ask(wire.path, wire.body, seconds, shown)
+        return Wire(200, {"content-type": self._dialect.content_type}, body)
 
 
 def _why(error: BridgeError, seconds: float) -> str:
@@ -74,7 +97,7 @@ def _why(error: BridgeError, seconds: float) -> str:
     return error.message
 
 
-async def with_tools(backend: Backend, source: ToolSource, rounds: int, lost: Losses) -> Backend:
+async def with_tools(backend: Backend, source: Tools, rounds: int, lost: Losses) -> Backend:
     """The backend with what the source offers now; as it is, where it cannot be told of tools.
 
     A source that does not answer is no reason not to answer the client: the loss is told, and logged.
@@ -93,7 +116,7 @@ async def with_tools(backend: Backend, source: ToolSource, rounds: int, lost: Lo
 class WithTools:
     """See `bridge.pipeline.backend.Backend`: one that runs the tools it was given by itself."""
 
-    def __init__(self, backend: Backend, source: ToolSource, offered: Sequence[OfferedTool], rounds: int) -> None:
+    def __init__(self, backend: Backend, source: Tools, offered: Sequence[OfferedTool], rounds: int) -> None:
         self.backend = backend
         self.source = source
         self.rounds = rounds

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.codec import Dialect
 from bridge.codec.session import Handle, Member, OwnAgent, Refuse, Respond, Serve
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
-from bridge.pipeline.tools import ToolSource
+from bridge.pipeline.tools import Tools, ToolSource
 from bridge.server.conversation import Conversation, Turns
 from bridge.server.grpc import GrpcServer
 from bridge.server.guard import Guard
 from bridge.server.identity import Identity
 from bridge.server.limits import Limits
+
+if TYPE_CHECKING:
+    from bridge.telemetry.tracing import Tracing
 
 
 def servers(bridge: Bridge, limits: Limits, identity: Identity) -> list[GrpcServer]:
@@ -43,17 +46,24 @@ def _server(
     guard = Guard(identity, {name: route.path for name, route in by_agent.items()})
     server = GrpcServer(address, dialect, dialect.hub(address, agents), settings[0], host, members, guard)
     for name, route in by_agent.items():
-        _give_tools(route, found[name], server)
+        _give_tools(route, found[name], server, bridge.tracing)
     return server
 
 
-def _give_tools(route: Route, member: Member | None, server: GrpcServer) -> None:
+def _give_tools(route: Route, member: Member | None, server: GrpcServer, tracing: Tracing | None) -> None:
     """The tools at the route's own registry, or at the one where it is a member, for the model behind it."""
     rounds = route.dialect.own_tools(route.options)
     if route.tools is None and rounds is not None:
         ask = server.ask if member is None else server.ask_at(member)
-        route.tools = ToolSource(route.dialect, route.options, ask)
+        tools = ToolSource(route.dialect, route.options, ask)
+        route.tools = tools if tracing is None else _traced(tools, tracing)
         route.max_tool_rounds = rounds
+
+
+def _traced(tools: ToolSource, tracing: Tracing) -> Tools:
+    from bridge.telemetry.traced import traced_tools
+
+    return traced_tools(tools, tracing)
 
 
 class Agents:

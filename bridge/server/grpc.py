@@ -34,7 +34,7 @@ from bridge.codec.session import (
 from bridge.errors import BackendError, ConfigError
 from bridge.pipeline.tools import Ask
 from bridge.server.guard import Guard
-from bridge.server.relay import Relays
+from bridge.server.relay import Relays, trace_of
 from bridge.transports.channels import (
     asked,
     channel_options,
@@ -266,24 +266,25 @@ class GrpcServer:
             return reply.body
         return await _refuse(rpc, reply)
 
-    async def ask(self, path: str, body: bytes, seconds: float) -> bytes:
-        """What a caller of this address would be answered. Raises `BackendError`."""
+    async def ask(self, path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
+        """What a caller of this address would be answered who shows these headers. Raises `BackendError`."""
         if self._follower is not None:
-            return await self._follower.ask(path, body, seconds)
+            return await self._follower.ask(path, body, seconds, shown)
         reply = self._hub.call(self._endpoints[path], body, time.monotonic())
         match reply:
             case Respond():
                 return reply.body
             case Forward():
-                return await self._ask_node(reply, body, seconds)
+                return await self._ask_node(reply, body, seconds, shown)
             case Refuse():
                 raise BackendError.of(failure_of(self._dialect, grpc.StatusCode[reply.status], reply.details))
             case _:
                 raise TypeError(f"{path} is no question to a registry")
 
-    async def _ask_node(self, node: Forward, body: bytes, seconds: float) -> bytes:
+    async def _ask_node(self, node: Forward, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
+        channel, beside = self._channel(node.address), tuple(shown.items())
         try:
-            return await asked(self._channel(node.address), self._dialect, node.path, body, seconds)
+            return await asked(channel, self._dialect, node.path, body, seconds, beside)
         except BackendError as error:
             if error.failure.backend_code == grpc.StatusCode.UNAVAILABLE.name:
                 self._hub.lost(node.node)
@@ -292,10 +293,11 @@ class GrpcServer:
 
     def ask_at(self, member: Member) -> Ask:
         """The same at the registry of a member, by the settings of this address."""
-        shown = metadata_of(self._dialect, member.key)
+        own = metadata_of(self._dialect, member.key)
 
-        async def ask(path: str, body: bytes, seconds: float) -> bytes:
-            return await asked(self._channel(member.gateway), self._dialect, path, body, seconds, shown)
+        async def ask(path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
+            beside = (*shown.items(), *own)
+            return await asked(self._channel(member.gateway), self._dialect, path, body, seconds, beside)
 
         return ask
 
@@ -317,8 +319,9 @@ class GrpcServer:
     async def _forward(self, forward: Forward, body: bytes, rpc: Any) -> bytes:
         left = rpc.time_remaining()
         timeout = min(_FORWARD_TIMEOUT, left) if left is not None else _FORWARD_TIMEOUT
+        call = self._channel(forward.address).unary_unary(forward.path)
         try:
-            answer: bytes = await self._channel(forward.address).unary_unary(forward.path)(body, timeout=timeout)
+            answer: bytes = await call(body, timeout=timeout, metadata=trace_of(rpc))
         except grpc.aio.AioRpcError as error:
             return await self._passed_on(forward, error.code(), error.details(), rpc)
         return answer

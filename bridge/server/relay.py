@@ -1,6 +1,7 @@
 """Sessions between a caller and a foreign node: every message handed on as it is, and the node's side ended well.
 
 A cancel ends common agents for everybody, so a node whose caller left is asked to stop and has its grace before that.
+Of what a caller shows beside messages only whose trace they are of is handed on: keys are for us.
 """
 
 from __future__ import annotations
@@ -15,12 +16,23 @@ import grpc
 import grpc.aio
 
 from bridge.codec.session import Forward, Relay
+from bridge.telemetry import TRACE_CONTEXT
+from bridge.transports.channels import Metadata
 from bridge.transports.duplex import Duplex
 
 log = logging.getLogger("bridge.grpc")
 
 _HALF_CLOSE = 1.0
 """Seconds until a node is told that its caller has said everything."""
+
+
+def trace_of(rpc: Any) -> Metadata:
+    """The trace context that a caller shows, for the node that his call is handed on to, as it is: we only forward
+    (W3C Trace Context, processing model). What gRPC cannot carry is left out.
+    """
+    shown = ((name, value) for name, value in rpc.invocation_metadata() or () if name in TRACE_CONTEXT)
+    # What is no UTF-8 comes as bytes.
+    return tuple((n, v) for n, v in shown if isinstance(v, str) and v.isascii() and v.isprintable())
 
 
 class Relays:
@@ -44,7 +56,7 @@ class Relays:
         The node's own status, None = OK.
         """
         self._busy[forward.address] += 1
-        call = Duplex(channel.stream_stream(forward.path)())
+        call = Duplex(channel.stream_stream(forward.path)(metadata=trace_of(rpc)))
         upwards = asyncio.get_running_loop().create_task(_upwards(first, rpc, call, session))
         try:
             while (messages := await call.batch(None)) is not None:

@@ -5,3 +5,6 @@ Neither is loaded before somebody asks for it: `metrics` by a server that serves
 
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder in which several processes count: `prometheus_client`'s own."""
+
+TRACE_CONTEXT = ("traceparent", "tracestate")
+"""The headers that name a span (W3C Trace Context)."""

@@ -1,7 +1,8 @@
-"""Backends whose calls are spans. A wrapper: backends know nothing of it, and what is not traced is not wrapped."""
+"""Backends and tools whose calls are spans: wrappers, of which they know nothing. What is not traced is not wrapped."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,16 +12,19 @@ from urllib.parse import urlsplit
 from opentelemetry.trace import Span, SpanKind
 
 from bridge.codec import Dialect, FrameLike, Losses, RunsTools
+from bridge.codec.tools import OfferedTool
 from bridge.errors import BridgeError, ErrorCode, Failure
-from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted
+from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted, ToolCall, ToolResulted
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import Backend, Call, CallInfo, Sink
+from bridge.pipeline.tools import Tools, ToolSource
 from bridge.telemetry.tracing import Tracing, carried, carrier_of, failed
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
 _CANCELED = str(ErrorCode.CANCELED)
+_TOOL_ERROR = "tool_error"
 
 
 def traced(backend: Backend, tracing: Tracing, *, provider: str, url: str | None = None) -> Backend:
@@ -52,6 +56,11 @@ class _Traced:
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         """With the context of the request. That of a run which another process begins is kept with it."""
         return {**self._backend.forwards(headers, front), **(carrier_of() or carried(headers))}
+
+    @property
+    def tools(self) -> Tools:
+        """Those at its address. Raises `AttributeError` where there are none, as the backend itself does."""
+        return traced_tools(self._backend.tools, self._tracing)  # type: ignore[attr-defined]
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         model = self._backend.model_for(request.model)
@@ -136,6 +145,39 @@ class _TracedCall:
                     failed(self._span, str(event.error.code))
                 case _:
                     pass
+
+
+def traced_tools(source: ToolSource, tracing: Tracing) -> Tools:
+    """The tools with a span for each call, below that of the request, whose context the tool is shown."""
+    return _TracedTools(source, tracing)
+
+
+class _TracedTools:
+    def __init__(self, source: ToolSource, tracing: Tracing) -> None:
+        self._source = source
+        self._tracing = tracing
+
+    async def offered(self) -> list[OfferedTool]:
+        return await self._source.offered()
+
+    async def call(self, tool: OfferedTool, call: ToolCall, info: CallInfo, seconds: float) -> ToolResulted:
+        about: dict[str, AttributeValue] = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": call.name,
+            "gen_ai.tool.call.id": call.call_id,
+            "bridge.run_id": info.run_id,
+        }
+        span = self._tracing.call(f"execute_tool {call.name}", carried(info.forwarded), SpanKind.CLIENT, about)
+        try:
+            result = await self._source.call(tool, call, info, seconds, carrier_of(span))
+            if result.is_error:
+                failed(span, _TOOL_ERROR)
+            return result
+        except asyncio.CancelledError:
+            span.set_attribute("error.type", _CANCELED)
+            raise
+        finally:
+            span.end()
 
 
 def _place(url: str | None) -> dict[str, AttributeValue]:

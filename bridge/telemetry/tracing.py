@@ -1,8 +1,8 @@
-"""Spans for OpenTelemetry, sent by OTLP over HTTP: one for each request, and below it one for each call of a backend.
+"""Spans for OpenTelemetry, sent by OTLP over HTTP: one for each request, and below it those of backends and tools.
 
-Names and attributes follow the semantic conventions for HTTP servers and for generative AI (`gen_ai.*`, client
-inference and agents, as of semantic conventions 1.41; they are not stable yet). What was said is in none of them. The
-context that came with a request (W3C `traceparent`) is that of its span, and each backend gets that of its call.
+Names and attributes follow the semantic conventions for HTTP servers and for generative AI (`gen_ai.*`: inference,
+agents and tools, as of semantic conventions 1.41; they are not stable yet). What was said is in none of them. The
+context that came with a request (W3C `traceparent`) is that of its span, and who is called gets that of the call.
 
 Nobody loads this module where `server.traces` is not configured: calls are not wrapped then, and reads cost nothing.
 """
@@ -23,12 +23,13 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from bridge.telemetry import TRACE_CONTEXT
+
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
 _SEND = 5.0
 """Seconds for one delivery to the receiver, and for the last one when the process ends."""
-_HEADERS = ("traceparent", "tracestate")
 _w3c = TraceContextTextMapPropagator()
 
 
@@ -63,7 +64,7 @@ class Tracing:
     @contextmanager
     def request(self, name: str, headers: Mapping[str, str], attributes: dict[str, AttributeValue]) -> Iterator[Span]:
         """The span of a request, current inside the block; its parent is what the headers name."""
-        parent = _w3c.extract({k: headers[k] for k in _HEADERS if k in headers})
+        parent = _w3c.extract({k: headers[k] for k in TRACE_CONTEXT if k in headers})
         span = self._tracer.start_span(name, parent, SpanKind.SERVER, attributes)
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             yield span
@@ -71,7 +72,7 @@ class Tracing:
     def call(
         self, name: str, carrier: Mapping[str, str], kind: SpanKind, attributes: dict[str, AttributeValue]
     ) -> Span:
-        """The span of a call of a backend; its parent is what the carrier names."""
+        """The span of a call of a backend or a tool; its parent is what the carrier names."""
         return self._tracer.start_span(name, _w3c.extract(dict(carrier)), kind, attributes)
 
 
@@ -84,7 +85,7 @@ def carrier_of(span: Span | None = None) -> dict[str, str]:
 
 def carried(headers: Mapping[str, str]) -> dict[str, str]:
     """What of these headers names a span."""
-    return {name: headers[name] for name in _HEADERS if name in headers}
+    return {name: headers[name] for name in TRACE_CONTEXT if name in headers}
 
 
 def trace_id(span: Span) -> str:

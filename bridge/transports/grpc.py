@@ -65,7 +65,6 @@ class GrpcBackend:
         self.settings = dialect.channel(self.options)
         own = {name.lower(): value for name, value in (headers or {}).items()}
         self._own = {**dict(metadata_of(dialect, api_key)), **own}
-        self.metadata: Metadata = tuple(self._own.items())
         self.secrets = Secrets.sent(api_key, self._own)
         self._forward = frozenset(name.lower() for name in forward_headers)
         self._address = url
@@ -111,6 +110,10 @@ class GrpcBackend:
         found = {name: headers[name] for name in self._forward if name in headers}
         return {name: value for name, value in found.items() if _SENDABLE.fullmatch(value)}
 
+    def _beside(self, shown: Mapping[str, str]) -> Metadata:
+        """What goes beside the messages of a call: of one name ours counts."""
+        return tuple({**shown, **self._own}.items())
+
     def call(self, request: Request, info: CallInfo, lost: Losses) -> GrpcCall:
         model = self.model_for(request.model)
         context = Context(info.run_id, info.thread_id, info.created_at, self.options, model, request, lost)
@@ -125,8 +128,7 @@ class GrpcBackend:
         if kept is not None and kept.usable:
             session = kept
         else:
-            shown = tuple({**info.forwarded, **self._own}.items())
-            session = Session(self, self.dialect.caller(context), shown)
+            session = Session(self, self.dialect.caller(context), self._beside(info.forwarded))
         try:
             messages = session.machine.ask(request, context)
             tools = session.machine.tools(request, context)
@@ -189,7 +191,7 @@ class GrpcBackend:
         if wire is None:
             return []
         try:
-            body = await self.ask(wire.path, wire.body, self.timeouts.first_event or 60.0)
+            body = await self.ask(wire.path, wire.body, self.timeouts.first_event or 60.0, {})
         except BackendError as error:
             if error.failure.backend_code == grpc.StatusCode.UNIMPLEMENTED.name:
                 return []
@@ -211,10 +213,10 @@ class GrpcBackend:
         """What a status means in our words."""
         return self.secrets.hide(failure_of(self.dialect, code, details))
 
-    async def ask(self, path: str, body: bytes, seconds: float) -> bytes:
-        """The answer to a single message. Raises `BackendError`."""
+    async def ask(self, path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
+        """The answer to a single message, beside which `shown` and our own headers go. Raises `BackendError`."""
         try:
-            return await asked(self.channel, self.dialect, path, body, seconds, self.metadata)
+            return await asked(self.channel, self.dialect, path, body, seconds, self._beside(shown))
         except BackendError as error:
             raise BackendError.of(self.secrets.hide(error.failure)) from None
 

@@ -102,8 +102,11 @@ class Tool:
         self.heard: list[Any] = []
         self.fail: grpc.StatusCode | None = None
         self.address = ""
+        self.shown: list[dict[str, Any]] = []
+        """The metadata of each call."""
 
     async def CallTool(self, request: Any, context: Any) -> Any:
+        self.shown.append(dict(context.invocation_metadata()))
         self.heard.append(request)
         if self.fail is not None:
             await context.abort(self.fail, "the tool's own words")
