@@ -41,15 +41,17 @@ class Order:
         self._count = 0
 
     def at_once(self, event: Event) -> bool:
-        """While it is not `busy`: whether the event goes out as it comes, so that it need not come by here."""
+        """Whether the event goes out as it comes: with no call open all but the start of one, else only what is free.
+
+        While it is not `busy`, such an event need not come by here. No `PartEnded` needs a look: with no call open
+        none waits either, so it is of something else.
+        """
         kind = type(event)
         if kind is ev.MessageStarted:
             return event.choice == 0  # type: ignore[union-attr]
         if self.open is not None:
             return kind in _FREE
-        if kind is ev.PartStarted:
-            return event.kind is not _CALL  # type: ignore[union-attr]
-        return kind is not ev.PartEnded or event.part_id not in self._calls  # type: ignore[union-attr]
+        return kind is not ev.PartStarted or event.kind is not _CALL  # type: ignore[union-attr]
 
     def feed(self, event: Event) -> list[Event]:
         """What may go out now that this event came."""
@@ -74,7 +76,7 @@ class Order:
                 self._waiting.get(event.part_id, out).append(event)
             case ev.PartEnded() if event.part_id in self._calls:
                 self._ended[event.part_id] = event
-            case _ if self.open is None or type(event) in _FREE:
+            case _ if self.at_once(event):
                 out.append(event)
             case _:
                 self._count += 1
