@@ -92,7 +92,8 @@ class Writer:
         role = _ROLES.get(message.role, message.role)
         self._add({**unknown(message.extras), "role": role, "content": "".join(texts)})
 
-    def _part(self, part: Part, path: str) -> str:
+    def _part(self, part: Part, path: str | None) -> str:
+        """What a part is as text. `path`: its place, or None in an assistant's message."""
         match part:
             case Media():
                 return self._media(part, path)
@@ -107,14 +108,18 @@ class Writer:
                 pass
         return as_text(part)
 
-    def _media(self, media: Media, path: str) -> str:
-        if self._options.unsupported_media == "refuse":
+    def _media(self, media: Media, path: str | None) -> str:
+        """What an assistant made is never refused: it is told as our own frontend tells it."""
+        if path is None:
+            self._lost.add(_feature(media), "in an assistant's message, told as text")
+        elif self._options.unsupported_media == "refuse":
             raise Unsupported(
                 f"{path}: this backend takes text only, not {media.kind}. The option unsupported_media: text sends it "
                 "as text.",
                 param=path,
             )
-        self._lost.add(_feature(media), "told as text")
+        else:
+            self._lost.add(_feature(media), "told as text")
         return as_text(media)
 
     def _result(self, result: ToolResult, message: Message) -> None:
@@ -128,7 +133,7 @@ class Writer:
 
     def _assistant(self, message: Message) -> None:
         calls = [p for p in message.parts if isinstance(p, ToolCall)]
-        text = "".join(self._spoken(p) for p in message.parts if not isinstance(p, ToolCall))
+        text = "".join(self._part(p, None) for p in message.parts if not isinstance(p, ToolCall))
         if any(c.origin is not Origin.FUNCTION for c in calls):
             self._lost.add(Feature.TOOL_ORIGIN)
         native = any(c.call_id in self._native for c in calls)
@@ -151,22 +156,6 @@ class Writer:
         if native:
             wire["toolCalls"] = [_call(c) for c in calls]
         self._add(wire, folded=bool(calls) and not native)
-
-    def _spoken(self, part: Part) -> str:
-        """What an assistant said; a picture that it made is told as our own frontend tells it."""
-        match part:
-            case Reasoning():
-                self._lost.add(Feature.REASONING_HISTORY)
-                return ""
-            case ToolResult():
-                return ""
-            case Media():
-                self._lost.add(_feature(part), "in an assistant's message, told as text")
-            case Data():
-                self._lost.add(Feature.DATA, "told as text")
-            case _:
-                pass
-        return as_text(part)
 
     def _told(self, call: ToolCall) -> str:
         result = self._results.get(call.call_id)
