@@ -83,15 +83,14 @@ class AGKit(Dialect):
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """An answer that is no stream is no answer: an error told with status 200, or something else's page."""
         decoder = self.decoder(context)
+        if wire.status >= 400:
+            return decoder.close(self.decode_error(wire))
         try:
             body = loads(wire.body)
         except ValueError:
             body = None
-        if wire.status < 400 and isinstance(body, dict) and isinstance(body.get("type"), str):
+        if isinstance(body, dict) and (isinstance(body.get("type"), str) or body.get("error") is not None):
             return [*decoder.feed([wire.body]), *decoder.close()]
-        if wire.status >= 400 or (isinstance(body, dict) and ("detail" in body or "error" in body)):
-            status = wire.status if wire.status >= 400 else 500
-            return decoder.close(self.decode_error(WireResponse(status, wire.headers, wire.body)))
         text = "The backend's answer is neither an event stream nor a JSON object with an error."
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 

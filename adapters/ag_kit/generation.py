@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context
-from bridge.codec.check import wrong
 from bridge.errors import RequestError
 
 from .options import Generation, front
@@ -23,8 +22,6 @@ def generation_of(body: dict[str, Any], context: Context) -> Generation:
     if not first:
         message = "conversationId: required, expected a string (generation 2 has threadId and runId instead)."
         raise RequestError(message, param="conversationId")
-    if not isinstance(body["conversationId"], str):
-        wrong("conversationId", "a string", body["conversationId"])
     return 1
 
 

@@ -99,6 +99,8 @@ def test_what_a_backend_says_of_the_request_keeps_its_status() -> None:
         (WireResponse(200, {}, b"[1]"), ErrorCode.BACKEND_PROTOCOL),
         (WireResponse(200, {}, b'{"type":"error","error":"x"}'), ErrorCode.BACKEND_ERROR),
         (WireResponse(503, {}, b""), ErrorCode.OVERLOADED),
+        (WireResponse(400, {}, b""), ErrorCode.INVALID_REQUEST),
+        (WireResponse(400, {}, b'{"type":"text","content":"x"}'), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_an_answer_in_one_piece_is_a_failed_run(wire: WireResponse, code: ErrorCode) -> None:

@@ -22,6 +22,7 @@ from bridge.model import (
     Reasoning,
     Refusal,
     Request,
+    ResponseFormat,
     Resume,
     Sampling,
     Text,
@@ -102,6 +103,35 @@ def test_absent_and_null_fields(messages: Any, tools: Any, offered: Any) -> None
 
 
 @pytest.mark.parametrize(
+    ("fields", "parts"),
+    [
+        ({"content": "Let me see.", "toolCalls": [wire_call("c")]}, [Text("Let me see."), ToolCall("c", "f", "{}")]),
+        ({"content": "", "toolCalls": [wire_call("c")]}, [ToolCall("c", "f", "{}")]),
+        ({"content": ""}, [Text("")]),
+        ({"content": None}, []),
+        ({}, []),
+    ],
+)
+def test_an_assistant_says_something_or_calls_or_both(fields: dict[str, Any], parts: list[Any]) -> None:
+    assert asked(body({"role": "assistant", **fields})).messages[0].parts == parts
+
+
+@pytest.mark.parametrize("name", [5, "", None, ["m"]])
+def test_what_is_no_id_of_a_message_is_ignored(name: Any) -> None:
+    assert asked(body({"role": "assistant", "id": name, "content": "x"})).messages[0].id is None
+
+
+@pytest.mark.parametrize("field", ["name", "description", "parameters"])
+def test_what_a_tool_lacks_is_missing_and_what_is_wrong_is_not(field: str) -> None:
+    """The reference's `detail` tells the two apart by `type`."""
+    for tool, kind in (({k: v for k, v in TOOL.items() if k != field}, "missing"), ({**TOOL, field: 5}, "value_error")):
+        with pytest.raises(RequestError) as caught:
+            asked(body(tools=[tool]))
+        (item,) = json.loads(dialect.encode_error(caught.value.failure).body)["detail"]
+        assert (item["type"], item["loc"]) == (kind, ["body", "tools", 0, field])
+
+
+@pytest.mark.parametrize(
     ("parameters", "schema"),
     [
         ("", {"type": "object", "properties": {}}),
@@ -109,6 +139,11 @@ def test_absent_and_null_fields(messages: Any, tools: Any, offered: Any) -> None
         ('{"$schema":"x"}', {"$schema": "x"}),
         ({"type": "object"}, {"type": "object"}),
         ("{}", {}),
+        # Many brackets make no depth.
+        (
+            json.dumps({"properties": {f"p{n}": {} for n in range(500)}}),
+            {"properties": {f"p{n}": {} for n in range(500)}},
+        ),
     ],
 )
 def test_parameters(parameters: Any, schema: Any) -> None:
@@ -399,9 +434,17 @@ def test_what_has_no_field_is_recorded() -> None:
 
 
 def test_several_answers_are_refused() -> None:
-    with pytest.raises(Unsupported, match="3 were asked for") as caught:
-        ask(one("q"), sampling=Sampling(n=3))
-    assert caught.value.failure.param == "n"
+    for n in (2, 3):
+        with pytest.raises(Unsupported, match=f"{n} were asked for") as caught:
+            ask(one("q"), sampling=Sampling(n=n))
+        assert caught.value.failure.param == "n"
+
+
+def test_what_every_answer_is_anyway_is_no_loss() -> None:
+    """One answer, in text, is all that this wire has."""
+    assert ask(one("q"), sampling=Sampling(n=1))[1] == []
+    assert ask(one("q"), response_format=ResponseFormat("text"))[1] == []
+    assert ask(one("q"), response_format=ResponseFormat("json"))[1] == ["response_format"]
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,16 @@ def test_the_body_tells_the_generation(fields: dict[str, Any], option: Any, gene
     assert request.extra("ag-kit")["generation"] == generation
 
 
+@pytest.mark.parametrize(("option", "last"), [(None, b"[DONE]"), (1, b"[DONE]"), (2, b'{"type":"RUN_FINISHED"')])
+def test_a_stream_that_no_request_asked_for_is_of_the_configured_generation(option: Any, last: bytes) -> None:
+    made = context(run_id="back").builder()
+    made.finish()
+    made.end()
+    frames = encode(made.take(), context(options=FrontOptions(generation=option)))
+    assert isinstance(frames[-1], bytes)
+    assert frames[-1].startswith(last)
+
+
 @pytest.mark.parametrize("name", [n for n in EXPECTED if n != "g2-gen1-body"])
 def test_recorded_requests_come_back_whole(name: str) -> None:
     wanted = CASES[name]["request"]["body"]
