@@ -22,7 +22,7 @@ from bridge.model import Custom, Event, FinishReason, HistoryMode, Interrupted, 
 from .errors import SECOND
 from .options import back, front
 from .wire import NAME
-from .writing import HEADERS, path_of, refuse
+from .writing import HEADERS, path_of, payload_of, refuse
 
 BASE = "ag-ui"
 INTERRUPT = "on_interrupt"
@@ -152,13 +152,12 @@ def encode_request(request: Request, context: Context) -> WireRequest:
 
 
 def _with_resume(body: bytes, answer: Resume) -> bytes:
-    """The payload as it is: any JSON can stand here. A cancelled interrupt must not look like a consent."""
+    """The payload as it is: any JSON can stand here."""
     value = loads(body)
     forwarded = value.get("forwardedProps")
     props = dict(forwarded) if isinstance(forwarded, dict) else {}
     command = props.get("command")
-    payload = "cancelled" if answer.payload is None and answer.decision == "cancelled" else answer.payload
-    props["command"] = {**(command if isinstance(command, dict) else {}), "resume": payload}
+    props["command"] = {**(command if isinstance(command, dict) else {}), "resume": payload_of(answer)}
     return dumps({**value, "forwardedProps": props})
 
 

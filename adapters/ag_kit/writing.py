@@ -97,11 +97,12 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 def _resume(answer: Resume) -> dict[str, Any]:
-    return {"interruptId": answer.interrupt_id, "payload": payload_text(answer)}
+    """The payload is text, as it is or JSON: not every server takes more."""
+    payload = payload_of(answer)
+    text = payload if isinstance(payload, str) else json_text(payload)
+    return {"interruptId": answer.interrupt_id, "payload": text}
 
 
-def payload_text(answer: Resume) -> str:
-    """The payload as text. A cancelled interrupt without a payload must not look like a consent."""
-    if answer.payload is None and answer.decision == "cancelled":
-        return "cancelled"
-    return answer.payload if isinstance(answer.payload, str) else json_text(answer.payload)
+def payload_of(answer: Resume) -> Any:
+    """The payload, any JSON. A cancelled interrupt without one must not look like a consent."""
+    return "cancelled" if answer.payload is None and answer.decision == "cancelled" else answer.payload

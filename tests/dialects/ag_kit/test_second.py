@@ -180,7 +180,9 @@ def test_a_request_is_ag_uis_of_before_1_0() -> None:
     [
         (Resume("i", "resolved", "yes"), "yes"),
         (Resume("i", "resolved", {"a": 1}), {"a": 1}),
+        (Resume("i", "resolved", None), None),
         (Resume("i", "cancelled", None), "cancelled"),
+        (Resume("i", "cancelled", "no"), "no"),
     ],
 )
 def test_an_interrupt_is_answered_in_the_forwarded_props(answer: Resume, payload: Any) -> None:
