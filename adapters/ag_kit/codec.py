@@ -17,7 +17,7 @@ from bridge.codec import (
     json_response,
 )
 from bridge.codec.dialect import Decoder as AnyDecoder
-from bridge.codec.jsontext import dumps, loads, need_json, read_body
+from bridge.codec.jsontext import dumps, need_json, read_body, read_json
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request
 
@@ -85,10 +85,7 @@ class AGKit(Dialect):
         decoder = self.decoder(context)
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
-        try:
-            body = loads(wire.body)
-        except ValueError:
-            body = None
+        body = read_json(wire.body)
         if isinstance(body, dict) and (isinstance(body.get("type"), str) or body.get("error") is not None):
             return [*decoder.feed([wire.body]), *decoder.close()]
         text = "The backend's answer is neither an event stream nor a JSON object with an error."

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
-from bridge.codec.fastapi import detail_response
-from bridge.codec.jsontext import dumps, loads, mended
+from bridge.codec.fastapi import detail_response, told_in
+from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.redact import masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, RULES, ErrorCode, Failure
 
@@ -39,11 +39,9 @@ def error_text(failure: Failure) -> str:
 def failure_of(event: dict[str, Any]) -> Failure:
     """What an event with `error` means: a text, or an object with a message; `details` beside it says more."""
     said: Any = event.get("error")
-    more: Any = event.get("details")
     if isinstance(said, dict):
-        more = more or said.get("details")
         said = said.get("message")
-    texts = [t for t in (said, more) if isinstance(t, str) and t.strip()]
+    texts = [t for t in (said, event.get("details")) if isinstance(t, str) and t.strip()]
     message = masked(": ".join(texts)) if texts else "The backend reported an error."
     return Failure(ErrorCode.BACKEND_ERROR, message)
 
@@ -71,11 +69,14 @@ def decode_error(wire: WireResponse) -> Failure:
     headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
     if wire.status in (401, 403):
         return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)
-    body = _json(wire.body)
+    body = read_json(wire.body)
     if wire.status == 422 and _misses_conversation(body):
         text = "The backend speaks generation 1 of AG-Kit; its option generation must say so."
         return Failure(ErrorCode.BACKEND_PROTOCOL, text)
-    text, word = _detail(body)
+    text, word = told_in(body)
+    more = body.get("details") if text else None
+    if isinstance(more, str) and more:
+        text = f"{text}: {more}"
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
     code = ErrorCode(word) if word in _OWN_CODES else BY_STATUS.get(wire.status, default)
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
@@ -94,37 +95,3 @@ def _misses_conversation(body: Any) -> bool:
     return any(
         isinstance(i, dict) and i.get("type") == "missing" and i.get("loc") == ["body", "conversationId"] for i in items
     )
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return loads(body)
-    except ValueError:
-        return None
-
-
-def _detail(body: Any) -> tuple[str, str]:
-    """The text of an error body and its word, each empty when there is none."""
-    if not isinstance(body, dict):
-        return "", ""
-    detail = body.get("detail") or body.get("error") or body.get("message")
-    if isinstance(detail, str):
-        more = body.get("details")
-        text = f"{detail}: {more}" if isinstance(more, str) and more else detail
-        return mended(text), _string(body.get("code"))
-    if isinstance(detail, dict):
-        return _string(detail.get("message") or detail.get("msg")), _string(detail.get("code"))
-    items = [d for d in detail if isinstance(d, dict)] if isinstance(detail, list) else []
-    return "; ".join(t for t in map(_item, items) if t), _string(items[0].get("type")) if items else ""
-
-
-def _item(item: dict[str, Any]) -> str:
-    """One entry of FastAPI's list. Our own messages name the place already."""
-    text, place = _string(item.get("msg")), item.get("loc")
-    pieces = [str(p) for p in place if p != "body"] if isinstance(place, list) else []
-    own = pieces and text.startswith(pieces[0])
-    return f"{'.'.join(pieces)}: {text}" if pieces and text and not own else text
-
-
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""

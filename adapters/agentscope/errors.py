@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse
-from bridge.codec.fastapi import detail_response
-from bridge.codec.jsontext import loads
+from bridge.codec.fastapi import detail_response, told_in
+from bridge.codec.jsontext import read_json
 from bridge.codec.redact import masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
-
-from .spelling import text_of
 
 # Our code -> AgentScope's word. What is not here is said as the last resort below.
 _WORDS: dict[ErrorCode, str] = {
@@ -102,43 +100,10 @@ def decode_error(wire: WireResponse) -> Failure:
     headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
     if wire.status in (401, 403):
         return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)
-    body = _json(wire.body)
-    text, kind = _detail(body)
+    text, kind = told_in(read_json(wire.body))
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
     code = _STATUSES.get(wire.status, default)
     if kind in _OWN_CODES:
         code = ErrorCode(kind)
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
     return Failure(code, message, backend_code=kind or None, headers=headers)
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return loads(body)
-    except ValueError:
-        return None
-
-
-def _detail(body: Any) -> tuple[str, str]:
-    """The text of an error body and its kind, each empty when there is none."""
-    if not isinstance(body, dict):
-        return "", ""
-    detail = body.get("detail") or body.get("error") or body.get("message")
-    if isinstance(detail, str):
-        return detail, text_of(body.get("code"))
-    if isinstance(detail, dict):
-        return text_of(detail.get("message") or detail.get("msg")), text_of(detail.get("code"))
-    if not isinstance(detail, list):
-        return "", ""
-    items = [d for d in detail if isinstance(d, dict)]
-    kind = text_of(items[0].get("type")) if items else ""
-    return "; ".join(t for t in map(_item, items) if t), kind
-
-
-def _item(item: dict[str, Any]) -> str:
-    """One entry of FastAPI's list. Our own messages name the place already."""
-    text, place = text_of(item.get("msg")), item.get("loc")
-    pieces = [str(p) for p in place if p != "body"] if isinstance(place, list) else []
-    where = ".".join(pieces)
-    own = pieces and text.startswith(pieces[0])
-    return f"{where}: {text}" if where and text and not own else text

@@ -1,8 +1,12 @@
-"""FastAPI's error body, which several agent servers answer with: `{"detail": [{"type", "loc", "msg"}]}`."""
+"""FastAPI's error body, which several agent servers answer with: `{"detail": [{"type", "loc", "msg"}]}`.
+
+As a backend they also answer with `{"detail": "text"}`, and their own code with `{"error": ...}` or `{"message": ...}`.
+"""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from bridge.errors import ErrorCode, Failure
 
@@ -31,3 +35,28 @@ def _kind(failure: Failure) -> str:
 def _location(param: str | None) -> list[str | int]:
     """`input[0].content` as the pieces `input`, 0, `content`."""
     return [int(p) if p.isdigit() else p for p in re.split(r"[.\[\]]+", param or "") if p]
+
+
+def told_in(body: Any) -> tuple[str, str]:
+    """The text of such an error body and its word (`type` or `code`), each empty when there is none."""
+    if not isinstance(body, dict):
+        return "", ""
+    detail = body.get("detail") or body.get("error") or body.get("message")
+    if isinstance(detail, str):
+        return detail, _text(body.get("code"))
+    if isinstance(detail, dict):
+        return _text(detail.get("message") or detail.get("msg")), _text(detail.get("code"))
+    items = [d for d in detail if isinstance(d, dict)] if isinstance(detail, list) else []
+    return "; ".join(t for t in map(_item, items) if t), _text(items[0].get("type")) if items else ""
+
+
+def _item(item: dict[str, Any]) -> str:
+    """One entry of the list. Our own messages name the place already."""
+    text, place = _text(item.get("msg")), item.get("loc")
+    pieces = [str(p) for p in place if p != "body"] if isinstance(place, list) else []
+    own = pieces and text.startswith(pieces[0])
+    return f"{'.'.join(pieces)}: {text}" if pieces and text and not own else text
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

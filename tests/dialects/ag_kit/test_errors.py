@@ -77,6 +77,8 @@ def test_our_own_errors_are_read_back(code: ErrorCode) -> None:
         (500, b"<html>", ErrorCode.BACKEND_ERROR, "The backend answered with HTTP status 500."),
         (500, b'{"error":{"code":"INTERNAL_ERROR","message":"no agent"}}', ErrorCode.BACKEND_ERROR, "no agent"),
         (500, b'{"error":"Server error","details":"no agent"}', ErrorCode.BACKEND_ERROR, "Server error: no agent"),
+        (500, b'{"error":"Server error","details":""}', ErrorCode.BACKEND_ERROR, "Server error"),
+        (500, b'{"error":"Server error","details":{"a":1}}', ErrorCode.BACKEND_ERROR, "Server error"),
         (503, b"[]", ErrorCode.OVERLOADED, "The backend answered with HTTP status 503."),
         (418, b'{"detail":[{"msg":5},7]}', ErrorCode.INVALID_REQUEST, "The backend answered with HTTP status 418."),
     ],
@@ -87,8 +89,29 @@ def test_a_backends_refusal(status: int, body: bytes, code: ErrorCode, message: 
 
 
 def test_what_a_backend_says_of_the_request_keeps_its_status() -> None:
-    for status in (400, 404, 409, 413, 422, 429):
+    for status in (400, 404, 409, 413, 418, 422, 429):
         assert dialect.decode_error(WireResponse(status, {}, b"{}")).http_status == status
+    assert refused(400, "too_large") == (ErrorCode.TOO_LARGE, 400)
+
+
+def refused(status: int, kind: str) -> tuple[ErrorCode, int]:
+    body = orjson.dumps({"detail": [{"type": kind, "loc": ["body"], "msg": "x"}]})
+    failure = dialect.decode_error(WireResponse(status, {}, body))
+    return failure.code, failure.http_status
+
+
+def test_what_a_backend_says_of_itself_is_not_the_callers_fault() -> None:
+    for status in (405, 500, 501):
+        assert dialect.decode_error(WireResponse(status, {}, b"{}")).http_status == 502
+    # Another bridge's word counts, and not the status of another kind beside it.
+    assert refused(404, "internal") == (ErrorCode.INTERNAL, 500)
+    assert refused(500, "invalid_request") == (ErrorCode.INVALID_REQUEST, 400)
+
+
+def test_of_a_backends_headers_only_the_time_to_wait_is_handed_on() -> None:
+    headers = {"retry-after": "3", "server": "uvicorn", "set-cookie": "a=b"}
+    for status in (429, 401):
+        assert dialect.decode_error(WireResponse(status, headers, b"")).headers == {"retry-after": "3"}
 
 
 @pytest.mark.parametrize(
