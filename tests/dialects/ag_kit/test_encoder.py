@@ -220,6 +220,17 @@ def test_what_has_no_event_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
+    ("counts", "lost"),
+    [({}, ["usage"]), ({"cached": 1}, ["usage", "usage_details"]), ({"reasoning": 1}, ["usage", "usage_details"])],
+)
+def test_counts_of_tokens_have_no_event(counts: dict[str, int], lost: list[str]) -> None:
+    made = builder()
+    made.usage(UsageReported(1, 2, **counts))
+    out, ctx = written(finished(made))
+    assert (out, ctx.lost.names) == ([], lost)
+
+
+@pytest.mark.parametrize(
     ("reason", "option", "error"),
     [
         (FinishReason.LENGTH, "none", None),
