@@ -111,6 +111,7 @@ class Client:
     error: str | None = None
     late: list[str] = field(default_factory=list)
     overlapping: bool = False
+    """A call began, or text came, while a call was open."""
 
     def read(self, body: bytes) -> Client:
         lines = body.decode().replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -131,13 +132,14 @@ class Client:
         else:
             event = json.loads(data)
             self.text += event.get("content") or ""
+            if event["type"] in ("text", "tool-call-start"):
+                self.overlapping = self.overlapping or not all(c["ended"] for c in self.calls.values())
             self._calls(event)
 
     def _calls(self, event: dict[str, Any]) -> None:
         kind = event["type"]
         if kind == "tool-call-start":
             assert event["toolCallId"] not in self.calls
-            self.overlapping = self.overlapping or not all(c["ended"] for c in self.calls.values())
             self.calls[event["toolCallId"]] = {"name": event["toolCallName"], "input": "", "ended": False}
         elif kind == "tool-call-args":
             assert not self.calls[event["toolCallId"]]["ended"]

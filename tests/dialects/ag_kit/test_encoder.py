@@ -125,6 +125,22 @@ def test_interleaved_calls_and_text_come_one_after_another() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", [PartKind.TEXT, PartKind.REFUSAL, PartKind.REASONING])
+def test_words_wait_for_the_end_of_the_call_that_is_open(kind: PartKind) -> None:
+    made = builder()
+    made.open_part("w", "m", kind)
+    open_call(made, "a")
+    for piece in ("{", "}"):
+        made.delta("w", piece)
+        made.delta("a", piece)
+    made.end_part("a")
+    made.delta("w", "!")
+    made.end_part("w")
+    client = shown(finished(made).take(), context(options=FrontOptions(reasoning="text")))
+    assert client.calls == {"a": {"name": "f", "input": "{}", "ended": True}}
+    assert client.text in ("{}!", "<think>{}!</think>\n\n")
+
+
 def test_the_client_sees_it_as_it_happened() -> None:
     made = builder()
     made.flow("m", PartKind.TEXT, "Checking. ")
@@ -184,9 +200,10 @@ def test_refusals_media_and_data_are_text() -> None:
     events = finished(made).take()
     out = payloads(encode(events))
     assert out == [text("No. "), text("![a](https://x.example/a.png)"), text("[file: f1]"), text('{"a":1}')]
-    ctx = context(options=FrontOptions(media="drop"))
-    assert payloads(encode(events, ctx)) == [text("No. ")]
-    assert ctx.lost.names == ["refusal", "image", "file", "data"]
+    for media, shown_as, lost in (("text", out, "told as text"), ("drop", out[:1], "left out")):
+        ctx = context(options=FrontOptions(media=media))
+        assert payloads(encode(events, ctx)) == shown_as
+        assert ctx.lost.details == {"refusal": "told as text", "image": lost, "file": lost, "data": lost}
 
 
 def test_reasoning_is_dropped_or_marked() -> None:
