@@ -302,6 +302,16 @@ def test_keepalive_is_off_unless_asked_for() -> None:
     assert FrontOptions(keepalive=False).keepalive == "off"
 
 
+def test_keepalive_waits_for_no_call() -> None:
+    made = builder()
+    open_call(made, "a")
+    encoder = dialect.encoder(context(options=FrontOptions(keepalive="comment")))
+    encoder.encode(made.take())
+    assert encoder.encode([Heartbeat()]) == [KEEPALIVE]
+    made.flow("m", PartKind.TEXT, "behind the call")
+    assert encoder.encode([*made.take(), Heartbeat()]) == [KEEPALIVE]
+
+
 def test_unknown_events_of_the_same_dialect_pass() -> None:
     made = builder()
     made.emit(Raw("ag-kit", {"type": "new-thing", "value": 1}))
