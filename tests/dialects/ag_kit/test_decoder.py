@@ -10,7 +10,7 @@ import pytest
 from adapters.ag_kit import dialect
 from bridge.codec import Frame
 from bridge.errors import ErrorCode
-from bridge.model import FinishReason, Raw, RunFinished, RunStarted, TextDelta, fold, result_text
+from bridge.model import FinishReason, PartEnded, Raw, RunFinished, RunStarted, TextDelta, fold, result_text
 
 from .helpers import context, decode, said
 
@@ -79,7 +79,15 @@ def test_starts_that_are_repeated_or_nameless() -> None:
     nameless = calls(start(None, None), args(None, "{}"), end(None), start("", "g"), end(""))
     assert [(n, a) for _, n, a in nameless] == [("", "{}"), ("g", "")]
     assert len({i for i, _, _ in nameless}) == 2
+    unended = calls(start(None), args(None, "{}"), start(None, "g"), args(None, "[]"), end(None))
+    assert [(n, a) for _, n, a in unended] == [("f", "{}"), ("g", "[]")]
     assert calls(start(7), args(7, {"a": 1}), end(7)) == [("7", "f", '{"a":1}')]
+
+
+def test_a_call_is_over_with_its_own_end() -> None:
+    """A client runs a tool once its arguments are whole, though the server goes on talking."""
+    events = said(start("a"), args("a", "{}"), end("a"), text("Meanwhile"))
+    assert [type(e) for e in events if isinstance(e, (PartEnded, TextDelta))][:2] == [PartEnded, TextDelta]
 
 
 def test_a_message_ends_with_its_results() -> None:
