@@ -10,7 +10,18 @@ import pytest
 from adapters.ag_kit import dialect
 from bridge.codec import Frame
 from bridge.errors import ErrorCode
-from bridge.model import FinishReason, PartEnded, Raw, RunFinished, RunStarted, TextDelta, fold, result_text
+from bridge.model import (
+    FinishReason,
+    MessageEnded,
+    MessageStarted,
+    PartEnded,
+    Raw,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    fold,
+    result_text,
+)
 
 from .helpers import context, decode, said
 
@@ -102,6 +113,18 @@ def test_a_message_ends_with_its_results() -> None:
     ]
 
 
+def test_what_is_said_behind_a_result_is_a_message_of_its_own() -> None:
+    """Also when another call was open as the result came, and its own result never does."""
+    events = said(start("a"), end("a"), start("b"), result("a", "1"), end("b"), text("x"))
+    assert [[type(p).__name__ for p in m.parts] for m in fold(events).messages] == [
+        ["ToolCall", "ToolCall"],
+        ["ToolResult"],
+        ["Text"],
+    ]
+    borders = [type(e) for e in events if isinstance(e, (MessageStarted, MessageEnded))]
+    assert borders == [MessageStarted, MessageEnded] * 2
+
+
 @pytest.mark.parametrize("mark", [b"[DONE]", b" [DONE] ", b"\t[DONE]\t", b"[DONE]\t "])
 def test_nothing_counts_after_the_end_mark(mark: bytes) -> None:
     decoder = dialect.decoder(context())
@@ -124,9 +147,9 @@ def test_an_end_mark_inside_a_call() -> None:
     """A whole call only lacks its end; half a call is a failure that the server swallowed."""
     assert fold(said(start("a"), args("a", '{"x":1}'))).reason is FinishReason.TOOL_CALLS
     for half in ([], [args("a", '{"x":')]):
-        failure = fold(said(start("a"), *half)).failure
-        assert failure is not None
-        assert failure.code is ErrorCode.TRUNCATED_STREAM
+        answer = fold(said(start("a"), *half, b"[DONE]", text("late")))
+        assert answer.failure is not None
+        assert (answer.failure.code, answer.text) == (ErrorCode.TRUNCATED_STREAM, "")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +177,8 @@ def test_what_is_not_json_is_a_protocol_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"5", b"null", b"[]", b'""', b" ", b'{"type":"text","content":null}', b'{"type":"text"}']
+    "data",
+    [b"5", b"null", b"[]", b'""', b" ", b'["\\ud83d"]', b'{"type":"text","content":null}', b'{"type":"text"}'],
 )
 def test_what_says_nothing_is_skipped(data: bytes) -> None:
     answer = fold(said(data, text("x")))
