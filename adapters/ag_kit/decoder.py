@@ -78,8 +78,6 @@ class Decoder:
             text = f"The backend speaks generation 2 of AG-Kit, which cannot be read: {error.message}"
             self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
             return self._take()
-        for key in self._calls:
-            self._builder.end_part(key)
         self._builder.end_message(self._turn)
         return [*self._take(), *self._passed_on(self._second.feed(frames))]
 

@@ -223,6 +223,12 @@ def test_depth_is_bounded(depth: int, inner: bytes) -> None:
     assert failure.code is ErrorCode.BACKEND_PROTOCOL
 
 
+def test_many_brackets_make_no_depth() -> None:
+    payload = {"fields": [{"name": f"f{n}"} for n in range(500)]}
+    answer = fold(said({"type": "interrupt", "id": "i", "payload": payload}))
+    assert [i.payload for i in answer.interrupts] == [payload]
+
+
 def test_named_frames_and_odd_line_ends() -> None:
     decoder = dialect.decoder(context())
     assert (
