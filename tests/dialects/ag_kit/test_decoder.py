@@ -223,6 +223,12 @@ def test_depth_is_bounded(depth: int, inner: bytes) -> None:
     assert failure.code is ErrorCode.BACKEND_PROTOCOL
 
 
+@pytest.mark.parametrize(("value", "told"), [("", ""), (None, ""), ({"n": 2}, '{"n":2}')])
+def test_a_result_may_be_empty(value: Any, told: str) -> None:
+    answer = fold(said(start("a"), end("a"), result("a", value)))
+    assert [result_text(p.parts) for m in answer.messages if m.role == "tool" for p in m.parts] == [told]
+
+
 def test_many_brackets_make_no_depth() -> None:
     payload = {"fields": [{"name": f"f{n}"} for n in range(500)]}
     answer = fold(said({"type": "interrupt", "id": "i", "payload": payload}))

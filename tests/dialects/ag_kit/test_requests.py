@@ -19,6 +19,7 @@ from bridge.model import (
     Media,
     MediaKind,
     Message,
+    Origin,
     Reasoning,
     Refusal,
     Request,
@@ -388,6 +389,24 @@ def test_results_of_calls_that_the_server_holds() -> None:
         {"role": "tool", "content": "B", "toolCallId": "b"},
         {"role": "user", "content": "ok"},
     ]
+
+
+def test_messages_of_an_assistant_stay_apart_and_results_alone_are_no_message_of_a_user() -> None:
+    written, lost = ask(
+        Message("assistant", [Text("a")], "m1"), Message("assistant", [Text("b")], "m2"),
+        Message("user", [ToolResult("x", [Text("X")], is_error=True)]), Message("tool", []),
+    )  # fmt: skip
+    assert written["messages"] == [
+        {"role": "assistant", "id": "m1", "content": "a"},
+        {"role": "assistant", "id": "m2", "content": "b"},
+        {"role": "tool", "content": "X", "toolCallId": "x"},
+    ]
+    assert lost == ["tool_history"]
+
+
+def test_who_offered_a_tool_is_not_said() -> None:
+    origin = ToolCall("a", "f", "{}", origin=Origin.MCP)
+    assert ask(Message("assistant", [origin], "m1"), result("a"))[1] == ["tool_origin"]
 
 
 def test_tools_have_a_description_and_a_schema_in_a_string() -> None:
