@@ -151,5 +151,7 @@ def test_health() -> None:
 def test_the_card() -> None:
     card = dialect.card
     assert (card.history, card.keeps_history, card.client_runs_calls) == (HistoryMode.DELTA, True, False)
+    # Of generation 2's interrupts no id is on the wire.
+    assert not card.names_interrupts
     assert card.answer(Feature.TOOL_RESULT) is Fate.EXACT
     assert card.request(Feature.IMAGE_URL) is Fate.REFUSE
