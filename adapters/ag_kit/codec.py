@@ -88,6 +88,9 @@ class AGKit(Dialect):
         body = read_json(wire.body)
         if isinstance(body, dict) and (isinstance(body.get("type"), str) or body.get("error") is not None):
             return [*decoder.feed([wire.body]), *decoder.close()]
+        if isinstance(body, dict) and body.get("detail"):
+            # FastAPI's error, with a status that somebody in between has changed: our client's request was not wrong.
+            return decoder.close(self.decode_error(WireResponse(500, wire.headers, wire.body)))
         text = "The backend's answer is neither an event stream nor a JSON object with an error."
         return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
 

@@ -37,11 +37,13 @@ def error_text(failure: Failure) -> str:
 
 
 def failure_of(event: dict[str, Any]) -> Failure:
-    """What an event with `error` means: a text, or an object with a message; `details` beside it says more."""
+    """What an event with `error` means: a text, or an object with a message; `details` in it or beside it says more."""
     said: Any = event.get("error")
+    more: Any = event.get("details")
     if isinstance(said, dict):
+        more = more or said.get("details")
         said = said.get("message")
-    texts = [t for t in (said, event.get("details")) if isinstance(t, str) and t.strip()]
+    texts = [t for t in (said, more) if isinstance(t, str) and t.strip()]
     message = masked(": ".join(texts)) if texts else "The backend reported an error."
     return Failure(ErrorCode.BACKEND_ERROR, message)
 

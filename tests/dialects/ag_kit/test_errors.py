@@ -115,21 +115,24 @@ def test_of_a_backends_headers_only_the_time_to_wait_is_handed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "code"),
+    ("wire", "code", "said"),
     [
-        (WireResponse(200, {}, b'{"error":"Server error","details":"x"}'), ErrorCode.BACKEND_ERROR),
-        (WireResponse(200, {}, b"<html>"), ErrorCode.BACKEND_PROTOCOL),
-        (WireResponse(200, {}, b"[1]"), ErrorCode.BACKEND_PROTOCOL),
-        (WireResponse(200, {}, b'{"type":"error","error":"x"}'), ErrorCode.BACKEND_ERROR),
-        (WireResponse(503, {}, b""), ErrorCode.OVERLOADED),
-        (WireResponse(400, {}, b""), ErrorCode.INVALID_REQUEST),
-        (WireResponse(400, {}, b'{"type":"text","content":"x"}'), ErrorCode.INVALID_REQUEST),
+        (WireResponse(200, {}, b'{"error":"Server error","details":"x"}'), ErrorCode.BACKEND_ERROR, "Server error: x"),
+        (WireResponse(200, {}, b'{"detail":"no agent"}'), ErrorCode.BACKEND_ERROR, "no agent"),
+        (WireResponse(200, {}, b"<html>"), ErrorCode.BACKEND_PROTOCOL, "neither an event stream nor"),
+        (WireResponse(200, {}, b"[1]"), ErrorCode.BACKEND_PROTOCOL, "neither an event stream nor"),
+        (WireResponse(200, {}, b'{"detail":""}'), ErrorCode.BACKEND_PROTOCOL, "neither an event stream nor"),
+        (WireResponse(200, {}, b'{"type":"error","error":"x"}'), ErrorCode.BACKEND_ERROR, "x"),
+        (WireResponse(503, {}, b""), ErrorCode.OVERLOADED, "HTTP status 503"),
+        (WireResponse(400, {}, b""), ErrorCode.INVALID_REQUEST, "HTTP status 400"),
+        (WireResponse(400, {}, b'{"type":"text","content":"x"}'), ErrorCode.INVALID_REQUEST, "HTTP status 400"),
     ],
 )
-def test_an_answer_in_one_piece_is_a_failed_run(wire: WireResponse, code: ErrorCode) -> None:
+def test_an_answer_in_one_piece_is_a_failed_run(wire: WireResponse, code: ErrorCode, said: str) -> None:
     failure = fold(verify(dialect.parse_response(wire, context()))).failure
     assert failure is not None
     assert failure.code is code
+    assert said in failure.message
 
 
 # ------------------------------------------------------------------ what it says of itself
