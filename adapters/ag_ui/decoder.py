@@ -145,7 +145,8 @@ class AGUIDecoder:
         self._streams.end_call(text_of(event.get("toolCallId")), event)
 
     def _call_result(self, event: _Event) -> None:
-        self._streams.result(event)
+        if not self._streams.result(event):
+            self._raw(event)
 
     def _reasoning(self, event: _Event) -> None:
         self._streams.reasoning(text_of(event.get("messageId")), event)
@@ -193,6 +194,7 @@ class AGUIDecoder:
         if isinstance(messages, list):
             self._snapshot = messages
             self._builder.emit(StateChanged(StateOp.MESSAGES, messages, noted(attached(event))))
+            self._streams.results_in(messages)
 
     def _wire_raw(self, event: _Event) -> None:
         """A RAW event that the bridge itself wrote becomes again what it was."""

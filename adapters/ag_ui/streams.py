@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from adapters.ag_ui.parts import tolerant_parts
-from adapters.ag_ui.wire import arguments_text, attached, noted, text_of
+from adapters.ag_ui.wire import arguments_text, attached, camel, noted, text_of
 from bridge.model import Builder, PartKind, unseal
 
 _Event = dict[str, Any]
@@ -40,6 +40,7 @@ class Streams:
         }
         self.called: set[str] = set()
         self._over: set[str] = set()  # calls that ended and wait for a result
+        self._shown: set[str] = set()  # calls whose result a snapshot told
         self.unsettled = False
         self.texted = False
         self.thought = False
@@ -151,6 +152,7 @@ class Streams:
             return True
         if call_id in self._over:
             return False
+        self._shown.discard(call_id)
         self._interrupt(event)
         parent = text_of(event.get("parentMessageId"))
         message: Hashable = parent or self._turn
@@ -186,17 +188,33 @@ class Streams:
         self._disown(("call", call_id))
         self._builder.end_part(("call", call_id), extras=noted(attached(event)) if event else None)
 
-    def result(self, event: _Event) -> None:
-        """A tool ran at the backend; its turn is over."""
+    def result(self, event: _Event, *, shown: bool = False) -> bool:
+        """A tool ran at the backend; its turn is over. `shown`: AG-UI clients have the result from a snapshot.
+
+        False when such a result comes as an event, too.
+        """
         call_id, content = text_of(event.get("toolCallId")), event.get("content")
+        if call_id in self._shown:
+            return False
+        if shown:
+            self._shown.add(call_id)
         self.end_call(call_id)
         self._interrupt(event)
         self._over.discard(call_id)
         self._turn = None
         listed = isinstance(content, list) or None
-        extras = noted({"listed": listed, **attached(event)})
+        extras = noted({"listed": listed, "snapshot": shown or None, **attached(event)})
         message_id = text_of(event.get("messageId")) or None
         self._builder.result(call_id, tolerant_parts(content), message_id=message_id, extras=extras)
+        return True
+
+    def results_in(self, messages: list[Any]) -> None:
+        """What a snapshot alone tells: the agents of LlamaIndex have no event for results of their own tools."""
+        for message in messages:
+            wire = camel(message) if isinstance(message, dict) else {}
+            call_id = text_of(wire.get("toolCallId"))
+            if wire.get("role") == "tool" and (call_id in self._over or call_id in self._calls):
+                self.result({**wire, "messageId": wire.get("id")}, shown=True)
 
     # -------------------------------------------------------------- reasoning
 

@@ -296,6 +296,25 @@ def test_encrypted_reasoning_of_a_snapshot_keeps_its_value() -> None:
     assert heard({"type": "MESSAGES_SNAPSHOT", "messages": messages}).parts() == [Reasoning("", "s")]
 
 
+def test_the_result_of_a_streamed_call_may_stand_in_a_snapshot_alone() -> None:
+    """As LlamaIndex sends it (llama-index-protocols-ag-ui 0.6): chunks, no event for results, a snapshot each step."""
+    call = {"type": "TOOL_CALL_CHUNK", "toolCallId": "c", "toolCallName": "f", "delta": "{}"}
+    asking = {"type": "MESSAGES_SNAPSHOT", "messages": [SNAPSHOT[0], {**SNAPSHOT[2], "content": None}]}
+    ran = {"type": "MESSAGES_SNAPSHOT", "messages": [*asking["messages"], SNAPSHOT[3]]}
+    bye = {"type": "TEXT_MESSAGE_CHUNK", "messageId": "b", "role": "assistant", "delta": "Bye"}
+    after = {"type": "MESSAGES_SNAPSHOT", "messages": [*ran["messages"], SNAPSHOT[4]]}
+    told = ToolResult("c", [Text("done")], extras={"ag-ui": {"snapshot": True}})
+    answer = heard(call, asking, ran, bye, after)
+    assert answer.parts() == [ToolCall("c", "f", "{}"), told, Text("Bye")]
+    assert answer.reason is FinishReason.STOP
+
+    event = {"type": "TOOL_CALL_RESULT", "messageId": "t", "toolCallId": "c", "content": "done", "role": "tool"}
+    answer = heard(call, ran, event, bye)
+    assert answer.parts() == [ToolCall("c", "f", "{}"), told, Text("Bye")]
+    assert Raw("ag-ui", event) in answer.events
+    assert len(heard(call, ran, call, event).results) == 2
+
+
 def test_only_what_is_new_in_a_snapshot_is_the_answer() -> None:
     """The second turn: the call is known, and so is its result, whatever ids the agent gave them."""
     known = [SNAPSHOT[0], {**SNAPSHOT[2], "id": "x"}, {**SNAPSHOT[3], "id": "y"}]

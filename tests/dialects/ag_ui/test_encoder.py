@@ -650,6 +650,17 @@ def test_a_snapshot_is_not_told_twice() -> None:
     assert types(said(events, new_client())) == ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
 
 
+def test_a_result_in_a_snapshot_is_not_told_twice() -> None:
+    messages = [
+        {"id": "u", "role": "user", "content": "Hi"},
+        {"id": "t", "role": "tool", "toolCallId": "c", "content": "x"},
+    ]
+    call = {"type": "TOOL_CALL_CHUNK", "toolCallId": "c", "toolCallName": "f", "delta": "{}"}
+    events = streamed(call, {"type": "MESSAGES_SNAPSHOT", "messages": messages})
+    assert [r.call_id for r in fold(events).results] == ["c"]
+    assert types(said(events, new_client()))[-3:] == ["TOOL_CALL_END", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+
+
 def test_the_answer_in_a_snapshot_that_clients_would_refuse_is_told() -> None:
     messages = [{"id": "u", "role": "robot"}, {"id": "a", "role": "assistant", "content": "Hello"}]
     out = said(streamed({"type": "MESSAGES_SNAPSHOT", "messages": messages}), new_client())
