@@ -110,7 +110,7 @@ class Turn:
 
     async def close(self) -> None:
         """Lets the next request of this conversation go on."""
-        turn, self._turn = self._turn, None
+        turn, self._turn, self._held = self._turn, None, None
         if turn is not None:
             await turn.__aexit__(None, None, None)
 
@@ -265,32 +265,48 @@ class Trim(Turn):
 class Recall(Turn):
     """Both sides agree on who remembers the talk, but the client cannot say which interrupt it answers.
 
-    Only the open interrupts are kept. Requests do not wait for each other, and the store is written only when there is
-    something to remember or to forget.
+    A client that cannot say either which thread its talk is has one all the same at the backend, found by the digest of
+    the talk: agents keep their state, and what they wait for, by it. Only the open interrupts are kept, and that
+    digest. Requests of one thread wait for each other where the bridge found it; the store is written only when there
+    is something to remember or to forget.
     """
 
     async def begin(self, run_id: str) -> None:
         request = self.request
         self._whole = request.history is HistoryMode.FULL
-        thread = request.thread_id
-        if thread is None and self._whole:
-            thread = await self._thread_of(request.messages)
-        await self._load(thread or run_id)
-        new, before = request.messages, []
-        if self._whole:
-            before = up_to_last_answer(request.messages)
-            new = request.messages[len(before) :]
-            if digest(before) != self._talk.digest:
+        before = up_to_last_answer(request.messages) if self._whole else []
+        name = digest(before)
+        self._nameless = self._whole and request.thread_id is None
+        found = bool(before) and self._nameless and await self._find(name)
+        if not found:
+            await self._load(request.thread_id or run_id)
+            if self._whole and self._talk.digest != name:
                 self._talk.open_interrupts = []  # the talk was edited, so that nothing waits in it
         self._had = bool(self._talk.open_interrupts)
-        settled = self._settle(new)
+        settled = self._settle(request.messages[len(before) :])
         self._asked = request.messages
         self.request = request = request.copy()
         request.messages, request.resume = [*before, *settled.messages], settled.resume
+        if found:
+            request.thread_id = self._talk.thread_id
+
+    async def _find(self, name: str) -> bool:
+        """Enters the conversation whose last state has this digest; whether there is one."""
+        thread = await self._history.find(self._owner, self._scope, name)
+        if thread is None:
+            return False
+        await self._enter(thread)
+        if self._talk.digest == name:
+            return True
+        await self.close()  # another request went on from here in the meantime: this one is a talk of its own
+        return False
 
     async def keep(self, answer: Answer) -> None:
+        """After a run that broke off everything stays as it was: the client may try again."""
+        if not finished(answer):
+            return
         self._note_interrupts(answer)
-        if not self._had and not self._talk.open_interrupts:
+        if not (self._nameless or self._had or self._talk.open_interrupts):
             return
         seen = [*self._asked, as_client_sees(answer, self._front)] if self._whole else None
         await self._commit([], name=digest(seen) if seen else None)

@@ -310,7 +310,11 @@ async def test_two_sides_that_agree_keep_nothing(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "data").exists()
 
 
-async def test_only_questions_are_written_where_only_they_must_be_remembered(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("front", "first"), [("openai-chat", 1), ("openai-chat named", 0)])
+async def test_only_names_and_questions_are_written_where_only_they_must_be_remembered(
+    front: str, first: int, tmp_path: Path
+) -> None:
+    """A talk without a thread of its client's is written once it is answered, so that the agent's is found again."""
     async with fake_backend() as backend:
         agent = AGENTS["ag-ui"](backend)
         answers: list[list[Step]] = [[Say("Hi")], [Say("Well. "), Ask("int-1", {"message": "Go on?"})], [Say("Done")]]
@@ -320,13 +324,13 @@ async def test_only_questions_are_written_where_only_they_must_be_remembered(tmp
         def kept() -> tuple[int, int]:
             with closing(sqlite3.connect(path)) as db:
                 tables = ("history_conversations", "history_messages")
-                first, second = (db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in tables)
-                return first, second
+                talks, messages = (db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in tables)
+                return talks, messages
 
         async with serving(agent_routes(agent, history=f"sqlite:///{path}")) as base:
-            person = PEOPLE["openai-chat"](base, "t")
+            person = PEOPLE[front](base, "t")
             await person.say("Hello")
-            assert kept() == (0, 0)
+            assert kept() == (first, 0)
             await person.say("Do it")
             assert kept() == (1, 0)
             assert (await person.resume("yes")).text == "Done"

@@ -17,7 +17,7 @@ from tests.pairs.agents import AGENTS as DIRECT
 from tests.pairs.agents import BREAKS, Agent, Ask, Fall, Hang, Heard, Ran, Say, Step, Think, Use
 from tests.pairs.agents.runs import RUNS
 from tests.pairs.clients import Seen
-from tests.pairs.people import PEOPLE, Person, Question, leave, routes
+from tests.pairs.people import PEOPLE, ChatPerson, Person, Question, leave, routes
 from tests.server.harness import fake_backend, serving
 
 AGENTS: dict[str, type[Agent]] = {**DIRECT, **RUNS}
@@ -252,6 +252,42 @@ async def test_fifty_talks_at_once_stay_apart(front: str, back: str, tmp_path: P
         await asyncio.gather(*(talk(n) for n in range(50)))
     talks = sorted(tuple(t for _, t in h.spoken) for h in agent.heard if len(h.spoken) == 3)
     assert talks == sorted((f"I am {n}", f"hello I am {n}", "And now?") for n in range(50))
+
+
+# ---------------------------------------------------------------------- threads
+
+
+@pytest.mark.parametrize("front", list(PEOPLE))
+async def test_a_talk_is_one_thread_at_an_agent(front: str, tmp_path: Path) -> None:
+    """Agents keep their state, and what they wait for, by the thread, though AG-UI sends them the whole talk."""
+    wait: list[Step] = [Ask("int-1", {"message": "Go on?"})]
+    async with meeting(front, "ag-ui", tmp_path, tools=("get_weather",)) as (person, agent):
+        script(agent, [Say("Hello")], [Say("Look: "), Use(*PARIS)], [Say("Sunny")], wait, [Fall()], [Say("Done")])
+        await person.say("one")
+        await person.say("Paris?")
+        await person.answer({"call_1": "sunny"})
+        await person.say("Do it")
+        asked = person.asked
+        assert (await person.resume("yes")).error is not None
+        person.asked = asked
+        check(await person.resume("yes"), "Done")
+        assert len({h.thread for h in agent.heard}) == 1
+        assert [h.resume is not None for h in agent.heard] == [False] * 4 + [True] * 2
+
+
+async def test_talks_with_the_same_beginning_are_threads_of_their_own(tmp_path: Path) -> None:
+    async with meeting("openai-chat", "ag-ui", tmp_path) as (first, agent):
+        agent.brain = lambda heard: [Say("Hello")]
+        second = PEOPLE["openai-chat"](first.base, "talk-2")
+        assert isinstance(first, ChatPerson)
+        for person in (first, second):
+            await person.say("one")
+        await asyncio.gather(first.say("two"), second.say("and two"))
+        del first.messages[2:]
+        await first.say("two, edited")
+        threads = [h.thread for h in agent.heard]
+        assert len(set(threads[:2])) == len(set(threads[2:4])) == 2
+        assert threads[4] not in threads[2:4]
 
 
 # ---------------------------------------------------------------------- interrupts

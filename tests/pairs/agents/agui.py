@@ -13,7 +13,7 @@ class Agui(Agent):
     def hear(self, body: Wire) -> Heard:
         ids = [m["id"] for m in body["messages"]]
         assert len(ids) == len(set(ids))
-        heard = Heard([], [t["name"] for t in body["tools"]])
+        heard = Heard([], [t["name"] for t in body["tools"]], thread=body["threadId"])
         for message in body["messages"]:
             agui_message(heard, message)
         for entry in body.get("resume") or []:

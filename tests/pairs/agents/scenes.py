@@ -76,7 +76,7 @@ class Heard:
     """One request. `talk` is all that the agent knows.
 
     Its entries: (role, text), ("call", id, name, arguments), ("result", id, text). `resume` is the answer to its
-    interrupt, `tools` are the names that were offered.
+    interrupt, `tools` are the names that were offered, `thread` is the id by which an agent of AG-UI keeps its state.
     """
 
     talk: list[tuple[Any, ...]]
@@ -85,6 +85,7 @@ class Heard:
     resumed: str | None = None
     refused: bool = False
     images: list[str] = field(default_factory=list)
+    thread: str = ""
 
     @property
     def last(self) -> tuple[Any, ...]:
