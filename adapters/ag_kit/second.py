@@ -143,7 +143,8 @@ def encode_request(request: Request, context: Context) -> WireRequest:
     refuse(request)
     extras = {name: fields for name, fields in (request.extras or {}).items() if name != NAME}
     plain = replace(request, resume=[], extras=extras or None)
-    wire = agui.encode_request(plain, replace(context, options=agui.back_options()))
+    options = agui.back_options.model_validate({"part_style": "binary"})
+    wire = agui.encode_request(plain, replace(context, options=options))
     body = wire.body
     if request.resume:
         context.lost.add(Feature.RESUME, "the interrupt's id and the decision")

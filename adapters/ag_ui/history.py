@@ -118,7 +118,7 @@ class MessageWriter:
         if message.role != "user" or plain or (not self._new and all(isinstance(p, Text) for p in parts)):
             wire["content"] = _SEPARATOR.join(as_text(p) for p in parts)
         else:
-            wire["content"] = [write_part(p, self._new) for p in parts]
+            wire["content"] = [write_part(p, self._options.part_style == "media") for p in parts]
         return wire
 
     # -------------------------------------------------------------- parts

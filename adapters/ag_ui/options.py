@@ -52,6 +52,9 @@ class BackOptions(Options):
     protocol_version: Literal["1.0"] | None = Field(
         None, description="The version to name in requests; null for agents of 0.x, some of which refuse the field."
     )
+    part_style: Literal["binary", "media"] = Field(
+        "media", description="How media are told: in the parts that agents know from 0.1.15 on, or in those of before."
+    )
     forward_props: bool = Field(
         False, description="Send model, sampling, tool choice and response format in forwardedProps."
     )

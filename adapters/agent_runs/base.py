@@ -31,5 +31,9 @@ def inner(context: Context) -> Context:
 def outer(context: Context) -> Context:
     """The context as AG-UI's back wants it."""
     chosen: BackOptions = back(context)
-    said = {"forward_props": chosen.forward_props, "reasoning_history": chosen.reasoning_history}
+    said = {
+        "forward_props": chosen.forward_props,
+        "reasoning_history": chosen.reasoning_history,
+        "part_style": "binary",
+    }
     return replace(context, options=AGUI.back_options.model_validate(said))

@@ -276,7 +276,7 @@ def test_one_message_of_many_parts_becomes_several() -> None:
     assert context.lost.names == ["reasoning_history"]
 
 
-def test_parts_by_version() -> None:
+def test_parts_by_style() -> None:
     parts = [
         Text("see"),
         Media(MediaKind.IMAGE, Inline("aGk=")),
@@ -285,7 +285,9 @@ def test_parts_by_version() -> None:
         Data(1),
     ]
     request = Request([Message("user", parts, "u")])
-    assert sent(request, {"protocol_version": "1.0"})["messages"][0]["content"] == [
+    told = sent(request)["messages"][0]["content"]
+    assert sent(request, {"protocol_version": "1.0"})["messages"][0]["content"] == told
+    assert told == [
         {"type": "text", "text": "see"},
         {"type": "image", "source": {"type": "data", "value": "aGk=", "mimeType": "image/png"}},
         {
@@ -296,7 +298,7 @@ def test_parts_by_version() -> None:
         {"type": "document", "source": {"type": "file", "value": "f1"}},
         {"type": "text", "text": "1"},
     ]
-    assert sent(request)["messages"][0]["content"] == [
+    assert sent(request, {"part_style": "binary"})["messages"][0]["content"] == [
         {"type": "text", "text": "see"},
         {"type": "binary", "mimeType": "image/png", "data": "aGk="},
         {"type": "binary", "mimeType": "application/pdf", "url": "https://x.test/a.pdf", "filename": "a.pdf"},
