@@ -26,6 +26,7 @@ from adapters.openai_responses.output import (
     message_item,
     reasoning_item,
     text_part,
+    thought_part,
 )
 from adapters.openai_responses.raw import RawItems
 from adapters.openai_responses.response import QUEUED, is_background, new_response
@@ -264,8 +265,10 @@ class ResponsesEncoder:
         item = self._reasoning_open()
         form = form or own(self._started.extras).get("form") or self._options.reasoning
         if form != SUMMARY:
-            self._writing = Writing.of(item, THOUGHT, len(item.value.setdefault(CONTENT, [])))
-            return self._writing
+            # The helper of the npm package takes a piece of a content part only behind the part's begin.
+            writing = self._writing = Writing.of(item, THOUGHT, len(item.value.setdefault(CONTENT, [])))
+            self._write("response.content_part.added", {**writing.place, "part": thought_part("")})
+            return writing
         writing = self._writing = Writing.of(item, SUMMARY_TEXT, len(item.value[SUMMARY]))
         part = {"type": "summary_text", "text": ""}
         self._write("response.reasoning_summary_part.added", {**writing.place, "part": part})
@@ -277,7 +280,9 @@ class ResponsesEncoder:
             return
         self._write(writing.words.done, {**writing.place, "text": writing.text})
         if writing.words is THOUGHT:
-            writing.item.value[CONTENT].append({"type": "reasoning_text", "text": writing.text})
+            part = thought_part(writing.text)
+            self._write("response.content_part.done", {**writing.place, "part": part})
+            writing.item.value[CONTENT].append(part)
             return
         part = {"type": "summary_text", "text": writing.text}
         self._write("response.reasoning_summary_part.done", {**writing.place, "part": part})

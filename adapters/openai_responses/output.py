@@ -89,7 +89,7 @@ def half_done(item: Item, writing: Writing | None) -> Wire:
     if writing.words is REFUSAL:
         part = {"type": "refusal", "refusal": text}
     elif writing.words is THOUGHT:
-        part = {"type": "reasoning_text", "text": text}
+        part = thought_part(text)
     elif writing.words is SUMMARY_TEXT:
         field, part = "summary", {"type": "summary_text", "text": text}
     return {**value, field: [*value.get(field, ()), part]}
@@ -117,3 +117,7 @@ def reasoning_item(wire_id: str, more: Wire) -> Wire:
 
 def text_part(text: str, logprobs: list[Any]) -> Wire:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+
+def thought_part(text: str) -> Wire:
+    return {"type": "reasoning_text", "text": text}
