@@ -56,7 +56,7 @@ def _body(request: Request, context: Context, options: BackOptions, own_tools: l
     """The fields that the request says something about; only the limit is made up, since the wire demands one."""
     sampling = request.sampling
     system, messages = MessageWriter(context, options).write(request.messages)
-    tools = [_tool(t) for t in sayable(request.tools, NAME)]
+    tools = [_tool(t) for t in sayable(request, NAME, context.lost)]
     for place, tool in own_tools:
         tools.insert(place, tool)
     fields = {

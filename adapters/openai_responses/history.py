@@ -89,6 +89,8 @@ class ItemWriter:
     def _call(self, call: ToolCall) -> Item:
         if call.origin is not Origin.FUNCTION:
             self._lost.add(Feature.TOOL_ORIGIN)
+        if whole := own(call.extras).get("whole"):
+            return dict(whole)
         head = {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
         return {**head, **_kept(call)}
 

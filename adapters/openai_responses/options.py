@@ -15,10 +15,10 @@ class FrontOptions(Options):
     reasoning: Literal["content", "summary"] = Field(
         "content", description="How clients get the reasoning of other dialects: as reasoning_text or as its summary."
     )
-    hosted_tools: Literal["keep", "drop"] = Field(
-        "keep",
-        description="Tools that are no functions (web_search, mcp, custom): sent on, which only backends of this "
-        "dialect take, or left out.",
+    hosted_tools: Literal["offer", "keep", "drop"] = Field(
+        "offer",
+        description="Tools that the provider runs (web_search, mcp): sent on where the backend has this dialect and "
+        "left out otherwise, sent on or refused, or always left out.",
     )
     stored: Literal["bridge", "backend", "refuse"] = Field(
         "bridge",

@@ -5,10 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridge.codec import Feature
 from bridge.codec.jsontext import dumps
+from bridge.model import events as ev
 
 Wire = dict[str, Any]
 
+# These carry no place in the answer.
+FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
+LOST: dict[type, Feature] = {
+    ev.ToolResulted: Feature.TOOL_RESULT,
+    ev.StateChanged: Feature.STATE,
+    ev.StepStarted: Feature.STEP,
+    ev.StepEnded: Feature.STEP,
+    ev.Custom: Feature.CUSTOM,
+}
 MESSAGE, FUNCTION_CALL, REASONING = "message", "function_call", "reasoning"
 
 
@@ -39,6 +50,7 @@ class Words:
 TEXT = Words("response.output_text.delta", "response.output_text.done", "text", "content_index")
 REFUSAL = Words("response.refusal.delta", "response.refusal.done", "refusal", "content_index")
 ARGUMENTS = Words("response.function_call_arguments.delta", "response.function_call_arguments.done", "arguments")
+INPUT = Words("response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", "input")
 THOUGHT = Words("response.reasoning_text.delta", "response.reasoning_text.done", "text", "content_index")
 SUMMARY_TEXT = Words(
     "response.reasoning_summary_text.delta", "response.reasoning_summary_text.done", "text", "summary_index"
@@ -109,6 +121,12 @@ def call_item(wire_id: str, call_id: str, name: str, more: Wire) -> Wire:
         "name": name,
         **more,
     }
+
+
+def free_call_item(wire_id: str, call_id: str, name: str, more: Wire) -> Wire:
+    """A call whose input is free text."""
+    head = {"id": wire_id, "type": "custom_tool_call", "status": "in_progress", "call_id": call_id, "name": name}
+    return {**head, "input": "", **more}
 
 
 def reasoning_item(wire_id: str, more: Wire) -> Wire:
