@@ -10,7 +10,7 @@ from adapters.openai_chat.options import BackOptions
 from adapters.openai_chat.wire import NAME, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import SHARED, fits_metadata, from_sibling
+from bridge.codec.openai import SHARED, fits_metadata, from_sibling, user_of
 from bridge.codec.tools import sayable
 from bridge.errors import Unsupported
 from bridge.model import Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
@@ -65,8 +65,8 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
         body["response_format"] = _response_format(request.response_format)
     if request.reasoning_effort is not None:
         body["reasoning_effort"] = request.reasoning_effort
-    if request.user_id is not None:
-        body["user"] = request.user_id
+    if (user := user_of(request, {NAME, SIBLING}, context.lost)) is not None:
+        body["user"] = user
 
 
 def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> None:

@@ -11,7 +11,7 @@ from adapters.openai_responses.tools import write_format, write_tool_choice, wri
 from adapters.openai_responses.wire import NAME, dict_of, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import SHARED, fits_metadata, from_sibling
+from bridge.codec.openai import SHARED, fits_metadata, from_sibling, user_of
 from bridge.codec.tools import sayable
 from bridge.model import Message, Request, Text
 
@@ -73,7 +73,7 @@ def _set(body: dict[str, Any], request: Request, ours: bool, context: Context) -
         "parallel_tool_calls": request.parallel_tool_calls if tools else None,
         "text": {"format": written} if written else None,
         "reasoning": {"effort": request.reasoning_effort} if request.reasoning_effort else None,
-        "user": request.user_id,
+        "user": user_of(request, {NAME, SIBLING}, context.lost),
     }
     body.update((name, value) for name, value in fields.items() if value is not None)
 
