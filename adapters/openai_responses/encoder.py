@@ -11,7 +11,7 @@ from typing import Any
 
 from adapters.openai_responses.declared import declared, input_of
 from adapters.openai_responses.errors import stream_error
-from adapters.openai_responses.options import front
+from adapters.openai_responses.options import front, reasoning_form
 from adapters.openai_responses.output import (
     ARGUMENTS,
     FREE,
@@ -272,7 +272,7 @@ class ResponsesEncoder:
         """The first piece of reasoning, or of its next part."""
         assert self._started is not None
         item = self._reasoning_open()
-        form = form or own(self._started.extras).get("form") or self._options.reasoning
+        form = form or own(self._started.extras).get("form") or reasoning_form(self._context)
         if form != SUMMARY:
             self._writing = Writing.of(item, THOUGHT, len(item.value.setdefault(CONTENT, [])))
             return self._writing
