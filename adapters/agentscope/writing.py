@@ -123,7 +123,7 @@ def _extra(request: Request) -> dict[str, Any]:
 def _tools(request: Request, form: Form, context: Context) -> list[dict[str, Any]] | None:
     if form.exact:
         barred = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
-        return [_tool(t, strict=False) for t in request.tools or ()] or None if not barred else None
+        return [_tool(t, strict=False) for t in sayable(request, NAME, context.lost)] or None if not barred else None
     others = own(request.extras).get("tools")
     tools = [_tool(t) for t in sayable(request, NAME, context.lost)] + (others if isinstance(others, list) else [])
     return tools or None
