@@ -126,10 +126,9 @@ class ItemReader:
         more = node.rest(_OUTPUT_KEYS)
         if (kind := node.need_string("type")) != "function_call_output":
             more["type"] = kind
-        extras = noted(id=node.string("id"), item=more)
-        return Message(
-            "tool", [ToolResult(call_id, read_content(node, "output"), self._names.get(call_id), extras=extras)]
-        )
+        parts = read_content(node, "output")
+        extras = noted(id=node.string("id"), item=more, listed=len(parts) > 1)
+        return Message("tool", [ToolResult(call_id, parts, self._names.get(call_id), extras=extras)])
 
 
 def _declares(node: Node) -> bool:

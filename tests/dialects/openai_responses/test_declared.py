@@ -32,6 +32,12 @@ CALLED = [
     {"type": "custom_tool_call_output", "id": "ctco_1", "call_id": "c1", "output": "Done."},
     {"type": "function_call", "call_id": "c2", "name": "spawn", "namespace": "agents", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "c2", "output": "Started."},
+    {"type": "custom_tool_call", "call_id": "c3", "name": "exec", "namespace": "functions", "input": "run()"},
+    {
+        "type": "custom_tool_call_output",
+        "call_id": "c3",
+        "output": [{"type": "input_text", "text": "Ran."}, {"type": "input_text", "text": "hi\n"}],
+    },
 ]
 OTHERS = ["ag-kit", "ag-ui", "agentscope", "anthropic-messages", "openai-chat"]
 
@@ -139,6 +145,7 @@ def test_calls_and_results_of_the_history_over_chat() -> None:
     got = told(asked([USER, *CALLED], tools=[PATCH, AGENTS]))["messages"]
     assert [(m["role"], m.get("tool_call_id")) for m in got] == [
         ("user", None), ("assistant", None), ("tool", "c1"), ("assistant", None), ("tool", "c2"),
+        ("assistant", None), ("tool", "c3"),
     ]  # fmt: skip
     assert got[1]["tool_calls"][0]["function"] == {"name": "apply_patch", "arguments": '{"input":"*** Begin"}'}
     assert got[3]["tool_calls"][0]["function"]["name"] == "agents__spawn"
