@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_responses.wire import noted, own
+from adapters.openai_responses.wire import dicts_in, noted, own
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.tools import FUNCTION
@@ -24,6 +24,7 @@ ADDITIONAL_TOOLS = "additional_tools"
 """The type of an item that declares tools, and where a request's extras keep such items."""
 INPUT = "input"
 _BETWEEN = "__"
+_RUN_BY_CLIENTS = frozenset({FUNCTION, "custom", "namespace"})
 
 
 def free(node: Node) -> Tool:
@@ -62,6 +63,12 @@ def held(tool: Tool) -> Tool:
     """The same tool, which an item of the input declares."""
     tool.extras = noted(**{**own(tool.extras), "whole": None, "within": True})
     return tool
+
+
+def without_hosted(item: Wire) -> Wire:
+    """An item that declares tools, without those that the provider runs."""
+    tools = dicts_in(item.get("tools"))
+    return {**item, "tools": [tool for tool in tools if tool.get("type") in _RUN_BY_CLIENTS]}
 
 
 def flat(namespace: str | None, name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from adapters.openai_responses.declared import ADDITIONAL_TOOLS, held
+from adapters.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
 from adapters.openai_responses.items import ItemReader, Refer, id_of
 from adapters.openai_responses.options import FrontOptions, front
 from adapters.openai_responses.stored import response_of
@@ -84,8 +84,9 @@ def _tools(body: Node, reader: ItemReader, extras: dict[str, Any], options: Fron
     extras.pop(ADDITIONAL_TOOLS, None)
     if not reader.declaring:
         return tools
-    extras[ADDITIONAL_TOOLS] = [[after, node.value] for after, node in reader.declaring]
     declared = [tool for _, node in reader.declaring for tool in read_tools(node, optional=optional) or ()]
+    kept = without_hosted if options.hosted_tools == "drop" else dict
+    extras[ADDITIONAL_TOOLS] = [[after, kept(node.value)] for after, node in reader.declaring]
     return [*(tools or ()), *map(held, declared)]
 
 

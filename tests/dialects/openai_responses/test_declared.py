@@ -154,6 +154,13 @@ def test_calls_and_results_of_the_history_over_chat() -> None:
 # ---------------------------------------------------------------------- what the provider runs
 
 
+def test_what_is_left_out_by_option_is_left_out_of_items_too() -> None:
+    body = asked([DECLARING, {**DECLARING, "tools": None}, USER], tools=[PATCH, {"type": "web_search"}])
+    got = sent(request(body, front({"hosted_tools": "drop"})))
+    assert got["tools"] == [PATCH]
+    assert [item.get("tools") for item in got["input"]] == [DECLARING["tools"][:1], [], None]
+
+
 def lossy(body: dict[str, Any], name: str = "openai-chat") -> tuple[Request, list[str]]:
     wanted, context = request(body), back()
     registry.get(name).encode_request(wanted, context)
