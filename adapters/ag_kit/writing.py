@@ -28,7 +28,7 @@ def encode_request(request: Request, context: Context) -> WireRequest:
         "conversationId": conversation_of(request, context),
         "messages": Writer(context, options).write(request),
     }
-    tools = _tools(request)
+    tools = _tools(request, context)
     if tools is not None:
         body["tools"] = tools
     if request.resume:
@@ -79,11 +79,11 @@ def record_losses(request: Request, context: Context) -> None:
             context.lost.add(feature)
 
 
-def _tools(request: Request) -> list[dict[str, Any]] | None:
+def _tools(request: Request, context: Context) -> list[dict[str, Any]] | None:
     """Absent, empty and filled lists mean three things: keep the last list, offer none, offer these."""
     if request.tools is None or (request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE):
         return None
-    return [_tool(t) for t in sayable(request.tools, NAME)]
+    return [_tool(t) for t in sayable(request, NAME, context.lost)]
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

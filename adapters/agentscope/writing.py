@@ -53,7 +53,7 @@ def encode_request(
         "response_id" if form.exact else "id": request.run_id,
         "model": context.model or request.model,
         **{name: getattr(request.sampling, name) for name in _SAMPLING},
-        "tools": _tools(request, form),
+        "tools": _tools(request, form, context),
         "session_id": session_of(request, context),
         "user_id": request.user_id,
         **({} if form.exact else _extra(request)),
@@ -120,12 +120,12 @@ def _extra(request: Request) -> dict[str, Any]:
     }
 
 
-def _tools(request: Request, form: Form) -> list[dict[str, Any]] | None:
+def _tools(request: Request, form: Form, context: Context) -> list[dict[str, Any]] | None:
     if form.exact:
         barred = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
-        return [_tool(t, strict=False) for t in request.tools or ()] or None if not barred else None
+        return [_tool(t, strict=False) for t in sayable(request, NAME, context.lost)] or None if not barred else None
     others = own(request.extras).get("tools")
-    tools = [_tool(t) for t in sayable(request.tools, NAME)] + (others if isinstance(others, list) else [])
+    tools = [_tool(t) for t in sayable(request, NAME, context.lost)] + (others if isinstance(others, list) else [])
     return tools or None
 
 

@@ -34,7 +34,7 @@ def exposed(request: Request, context: Context, session_id: str) -> Exposed | No
     choice = request.tool_choice
     if not back(context).expose_client_tools or (choice is not None and choice.mode is ToolMode.NONE):
         return None
-    tools = sayable(request.tools, NAME)
+    tools = sayable(request, NAME, context.lost)
     return Exposed(tools, context, session_id) if tools else None
 
 

@@ -7,11 +7,10 @@ from typing import Any
 from adapters.anthropic_messages.blocks import ASIDES
 from adapters.anthropic_messages.history import MessageWriter, shortest
 from adapters.anthropic_messages.options import BackOptions, back
-from adapters.anthropic_messages.request import TOOLS
 from adapters.anthropic_messages.wire import NAME, VERSION_HEADER, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.tools import sayable
+from bridge.codec.tools import FUNCTION, sayable
 from bridge.model import Request, Tool, ToolMode
 
 _HELD = ("context", "state", "resume")
@@ -46,19 +45,17 @@ def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[s
     options = back(context)
     extras = dict(request.extra(NAME))
     extras.pop(ASIDES, None)
-    body = _body(request, context, options, extras.pop(TOOLS, []))
+    body = _body(request, context, options)
     _set_thinking(body, request, context, options, extras)
     _record_losses(request, context)
     return {**body, **extras}, {"content-type": "application/json", VERSION_HEADER: options.version}
 
 
-def _body(request: Request, context: Context, options: BackOptions, own_tools: list[list[Any]]) -> dict[str, Any]:
+def _body(request: Request, context: Context, options: BackOptions) -> dict[str, Any]:
     """The fields that the request says something about; only the limit is made up, since the wire demands one."""
     sampling = request.sampling
     system, messages = MessageWriter(context, options).write(request.messages)
-    tools = [_tool(t) for t in sayable(request.tools, NAME)]
-    for place, tool in own_tools:
-        tools.insert(place, tool)
+    tools = [_tool(t) for t in sayable(request, NAME, context.lost)]
     fields = {
         "model": context.model or request.model or "",
         "max_tokens": options.max_tokens if sampling.max_tokens is None else sampling.max_tokens,
@@ -153,7 +150,9 @@ def _record_losses(request: Request, context: Context) -> None:
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
-    """`input_schema` is mandatory and describes an object."""
+    """`input_schema` is mandatory and describes an object; a tool of Anthropic's own goes on as it came."""
+    if tool.kind != FUNCTION:
+        return own(tool.extras)
     wire: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
         wire["description"] = tool.description

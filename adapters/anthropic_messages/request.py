@@ -6,8 +6,6 @@ blocks and tools (`cache_control` is one of them), so that a route with this dia
 
 from __future__ import annotations
 
-from typing import Any
-
 from adapters.anthropic_messages.blocks import ASIDES, MessageReader, read_system
 from adapters.anthropic_messages.options import front
 from adapters.anthropic_messages.wire import NAME, noted, said
@@ -22,8 +20,6 @@ _KNOWN = frozenset(
         "tools", "tool_choice",
     }
 )  # fmt: skip
-TOOLS = "tools"
-"""Where extras keep tools with a type of their own, as pairs of a place in the list and the tool."""
 _MEDIUM, _HIGH = 4096, 16384
 """Thinking budgets, in tokens, from which an effort is called medium and high."""
 
@@ -42,16 +38,13 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     for node in body.objects("messages"):
         messages += reader.read(node)
     metadata = body.object("metadata") or Node({}, "metadata")
-    tools, own_tools = _tools(body)
     tool_choice, parallel = _tool_choice(body)
     extras = said(body.rest(_KNOWN))
-    if own_tools:
-        extras[TOOLS] = own_tools
     if reader.asides:
         extras[ASIDES] = reader.asides
     return Request(
         messages=messages,
-        tools=tools,
+        tools=_tools(body),
         tool_choice=tool_choice,
         parallel_tool_calls=parallel,
         model=model,
@@ -105,24 +98,19 @@ def _effort(body: Node, context: Context) -> str | None:
 # ------------------------------------------------------------------ tools
 
 
-def _tools(body: Node) -> tuple[list[Tool] | None, list[list[Any]]]:
-    """The tools with a schema; and those with a type of their own (`web_search_...`, `bash_...`), each with its place.
+def _tools(body: Node) -> list[Tool] | None:
+    """The tools with a schema, and those with a type of their own (`web_search_...`, `bash_...`).
 
-    Their schemas are known to Anthropic's models only: to any other one they would be names without a meaning.
+    The schemas of the latter are known to Anthropic's models only: to any other one they would be names without a
+    meaning, so that they stay out, unless the model must use one.
     """
-    if body.get("tools") is None:
-        return None, []
-    tools: list[Tool] = []
-    own_tools: list[list[Any]] = []
-    for place, node in enumerate(body.objects("tools")):
-        if node.string("type") in (None, "custom"):
-            tools.append(_tool(node))
-        else:
-            own_tools.append([place, node.value])
-    return tools, own_tools
+    return None if body.get("tools") is None else [_tool(node) for node in body.objects("tools")]
 
 
 def _tool(node: Node) -> Tool:
+    kind = node.string("type")
+    if kind not in (None, "custom"):
+        return Tool(node.string("name") or kind, extras=noted(node.value), kind=kind, optional=True)
     rest = said(node.rest({"name", "description", "input_schema", "strict"}))
     name, schema = node.need_string("name"), node.need_object("input_schema").value
     return Tool(name, node.string("description"), schema, node.boolean("strict"), noted(rest))

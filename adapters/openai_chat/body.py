@@ -10,7 +10,7 @@ from adapters.openai_chat.options import BackOptions
 from adapters.openai_chat.wire import NAME, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import SHARED, fits_metadata, from_sibling
+from bridge.codec.openai import SHARED, fits_metadata, from_sibling, user_of
 from bridge.codec.tools import sayable
 from bridge.errors import Unsupported
 from bridge.model import Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
@@ -31,7 +31,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         "messages": MessageWriter(context, options).write(request.messages, joined=NAME not in (request.extras or {})),
         "stream": request.stream,
     }
-    _set(body, request, options)
+    _set(body, request, options, context)
     _set_metadata(body, request, context)
     stream_options = extras.pop("stream_options", None)
     if request.stream and options.include_usage:
@@ -48,14 +48,14 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     return WireRequest("POST", "/chat/completions", headers, body=dumps(body))
 
 
-def _set(body: dict[str, Any], request: Request, options: BackOptions) -> None:
+def _set(body: dict[str, Any], request: Request, options: BackOptions, context: Context) -> None:
     """The fields that the request says something about; nothing is invented for the others."""
     sampling = _sampling_of(request.sampling)
     if sampling != _UNSAID:
         said = zip((*_SAMPLING, options.max_tokens_field), sampling, strict=True)
         body.update({name: value for name, value in said if value is not None})
     # An empty list is refused by OpenAI, and so are the two fields about tools without any.
-    if tools := sayable(request.tools, NAME):
+    if tools := sayable(request, NAME, context.lost):
         body["tools"] = [_tool(t) for t in tools]
         if request.tool_choice is not None:
             body["tool_choice"] = _tool_choice(request.tool_choice, tools)
@@ -65,8 +65,8 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions) -> None:
         body["response_format"] = _response_format(request.response_format)
     if request.reasoning_effort is not None:
         body["reasoning_effort"] = request.reasoning_effort
-    if request.user_id is not None:
-        body["user"] = request.user_id
+    if (user := user_of(request, {NAME, SIBLING}, context.lost)) is not None:
+        body["user"] = user
 
 
 def _set_metadata(body: dict[str, Any], request: Request, context: Context) -> None:

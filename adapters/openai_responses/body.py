@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from adapters.openai_responses.declared import ADDITIONAL_TOOLS
 from adapters.openai_responses.history import ItemWriter
 from adapters.openai_responses.options import BackOptions, back
-from adapters.openai_responses.tools import write_format, write_tool, write_tool_choice
+from adapters.openai_responses.tools import write_format, write_tool_choice, write_tools
 from adapters.openai_responses.wire import NAME, dict_of, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import SHARED, fits_metadata, from_sibling
+from bridge.codec.openai import SHARED, fits_metadata, from_sibling, user_of
 from bridge.codec.tools import sayable
 from bridge.model import Message, Request, Text
 
@@ -30,7 +31,7 @@ def encode_request(request: Request, context: Context) -> WireRequest:
     body["input"] = ItemWriter(context, options).write(messages)
     body["stream"] = request.stream
     body["store"] = False
-    _set(body, request, ours)
+    _set(body, request, ours, context)
     _set_metadata(body, request, context)
     _record_losses(request, context)
     sibling = from_sibling(request.extra(SIBLING))
@@ -38,6 +39,8 @@ def encode_request(request: Request, context: Context) -> WireRequest:
         body["text"] = {**dict_of(body.get("text")), "verbosity": sibling.pop("verbosity")}
     body.update(sibling)
     extras = dict(request.extra(NAME))
+    for after, item in reversed(extras.pop(ADDITIONAL_TOOLS, ())):
+        body["input"].insert(max(len(body["input"]) - after, 0), item)
     for name in ("text", "reasoning"):
         if name in extras:
             body[name] = {**dict_of(body.get(name)), **dict_of(extras.pop(name))}
@@ -57,20 +60,20 @@ def _instructions(messages: list[Message], options: BackOptions, ours: bool) -> 
     return "\n".join(p.text for p in first.parts if isinstance(p, Text)), messages[1:]
 
 
-def _set(body: dict[str, Any], request: Request, ours: bool) -> None:
+def _set(body: dict[str, Any], request: Request, ours: bool, context: Context) -> None:
     """The fields that the request says something about; nothing is invented for the others."""
-    sampling, tools = request.sampling, sayable(request.tools, NAME)
+    sampling, tools = request.sampling, sayable(request, NAME, context.lost)
     written = write_format(request.response_format)
     fields = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "max_output_tokens": sampling.max_tokens,
-        "tools": [write_tool(t, ours=ours) for t in tools] or None,
+        "tools": write_tools(tools, ours=ours) or None,
         "tool_choice": write_tool_choice(request.tool_choice) if tools else None,
         "parallel_tool_calls": request.parallel_tool_calls if tools else None,
         "text": {"format": written} if written else None,
         "reasoning": {"effort": request.reasoning_effort} if request.reasoning_effort else None,
-        "user": request.user_id,
+        "user": user_of(request, {NAME, SIBLING}, context.lost),
     }
     body.update((name, value) for name, value in fields.items() if value is not None)
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adapters.openai_responses.declared import declared, input_of
 from adapters.openai_responses.errors import stream_error
-from adapters.openai_responses.options import front
+from adapters.openai_responses.options import front, reasoning_form
 from adapters.openai_responses.output import (
     ARGUMENTS,
+    FREE,
+    INPUT,
+    LOST,
     MESSAGE,
     REFUSAL,
     SUMMARY_TEXT,
@@ -22,16 +26,16 @@ from adapters.openai_responses.output import (
     Wire,
     Writing,
     call_item,
+    free_call_item,
     half_done,
     message_item,
     reasoning_item,
     text_part,
-    thought_part,
 )
 from adapters.openai_responses.raw import RawItems
 from adapters.openai_responses.response import QUEUED, is_background, new_response
 from adapters.openai_responses.stored import facts, keep
-from adapters.openai_responses.wire import CANCELED, CONTENT, NAME, SUMMARY, dict_of, own, write_usage
+from adapters.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, own, write_usage
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.order import Order
@@ -40,16 +44,6 @@ from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, a
 from bridge.model import events as ev
 from bridge.model.events import Event
 
-# These carry no place in the answer.
-_FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
-_LOST: dict[type, Feature] = {
-    ev.ToolResulted: Feature.TOOL_RESULT,
-    ev.StateChanged: Feature.STATE,
-    ev.StepStarted: Feature.STEP,
-    ev.StepEnded: Feature.STEP,
-    ev.Custom: Feature.CUSTOM,
-}
-_NAMED = {"cancelled": "failed"}
 _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 
 
@@ -60,7 +54,7 @@ class ResponsesEncoder:
         self.final: Wire | None = None
         self._context = context
         self._options = front(context)
-        self._order = Order(context.lost, _FREE)
+        self._order = Order(context.lost, FREE)
         self._out: list[FrameLike] = []
         self._background = is_background(context)
         self._number = len(QUEUED) if self._background else 0
@@ -76,6 +70,8 @@ class ResponsesEncoder:
         self._usage: ev.UsageReported | None = None
         self._called: set[str | None] = set()
         self._asked: list[ev.Interrupted] = []
+        self._declared = declared(context.request)
+        self._free: list[str] | None = None
 
     # ------------------------------------------------------------------ the contract
 
@@ -104,6 +100,9 @@ class ResponsesEncoder:
         if not event.text:
             return
         if writing is None:
+            if self._free is not None:  # its text is inside the arguments, which have to be whole
+                self._free.append(event.text)
+                return
             writing = self._begin_thought()
         writing.pieces.append(event.text)
         number = self._number
@@ -136,9 +135,7 @@ class ResponsesEncoder:
     def _open(self, value: Wire, owner: str = "") -> Item:
         """Opens an item, after closing the one that was open."""
         self._close_item()
-        item = self._item = Item(self._count, value, owner)
-        self._count += 1
-        self._raw.note(value["id"], None, item.index)
+        item = self._item = Item(self._take_index(value), value, owner)
         self._write("response.output_item.added", {"output_index": item.index, "item": value})
         return item
 
@@ -231,14 +228,26 @@ class ResponsesEncoder:
             self._context.lost.add(Feature.TOOL_ORIGIN)
         notes = own(event.extras)
         self._called.add(event.call_id)
-        wire_id = self._new_id("fc", notes.get("id"))
-        value = call_item(wire_id, event.call_id or "", event.name or "", notes.get("item", {}))
+        known = {} if notes else self._declared.get(event.name or "", {})
+        head, more = (event.call_id or "", event.name or ""), known.get("named") or notes.get("item", {})
+        if known.get("free"):
+            self._free = []
+            self._open(free_call_item(self._new_id("ctc"), *head, more))
+            return
+        value = call_item(self._new_id("fc", notes.get("id")), *head, more)
         self._writing = Writing.of(self._open(value), ARGUMENTS)
 
     def _call_ended(self, notes: Wire) -> None:
         writing, item = self._writing, self._item
-        assert writing is not None
         assert item is not None
+        if self._free is not None:
+            text, self._free = input_of("".join(self._free)), None
+            item.value["input"] = text
+            self._write(INPUT.delta, {**item.place, "delta": text})
+            self._write(INPUT.done, {**item.place, "input": text})
+            self._close_item()
+            return
+        assert writing is not None
         if not writing.pieces:  # clients parse the arguments, and "" is no JSON
             writing.pieces.append("{}")
             self._write(ARGUMENTS.delta, {**writing.place, "delta": "{}"})
@@ -260,33 +269,25 @@ class ResponsesEncoder:
         return item
 
     def _begin_thought(self, form: str | None = None) -> Writing:
-        """The first piece of reasoning, or of its next part."""
+        """The first piece of reasoning, or of its next part. The helper of the npm package takes a piece of a content
+        part only behind the part's begin.
+        """
         assert self._started is not None
         item = self._reasoning_open()
-        form = form or own(self._started.extras).get("form") or self._options.reasoning
-        if form != SUMMARY:
-            # The helper of the npm package takes a piece of a content part only behind the part's begin.
-            writing = self._writing = Writing.of(item, THOUGHT, len(item.value.setdefault(CONTENT, [])))
-            self._write("response.content_part.added", {**writing.place, "part": thought_part("")})
-            return writing
-        writing = self._writing = Writing.of(item, SUMMARY_TEXT, len(item.value[SUMMARY]))
-        part = {"type": "summary_text", "text": ""}
-        self._write("response.reasoning_summary_part.added", {**writing.place, "part": part})
+        form = form or own(self._started.extras).get("form") or reasoning_form(self._context)
+        words = SUMMARY_TEXT if form == SUMMARY else THOUGHT
+        writing = self._writing = Writing.of(item, words, len(item.value.setdefault(words.within, [])))
+        self._write(f"{words.around}.added", {**writing.place, "part": words.part("")})
         return writing
 
     def _end_thought(self) -> None:
         writing, self._writing = self._writing, None
         if writing is None:
             return
-        self._write(writing.words.done, {**writing.place, "text": writing.text})
-        if writing.words is THOUGHT:
-            part = thought_part(writing.text)
-            self._write("response.content_part.done", {**writing.place, "part": part})
-            writing.item.value[CONTENT].append(part)
-            return
-        part = {"type": "summary_text", "text": writing.text}
-        self._write("response.reasoning_summary_part.done", {**writing.place, "part": part})
-        writing.item.value[SUMMARY].append(part)
+        words, part = writing.words, writing.words.part(writing.text)
+        self._write(words.done, {**writing.place, "text": writing.text})
+        self._write(f"{words.around}.done", {**writing.place, "part": part})
+        writing.item.value[words.within].append(part)
 
     def _reasoning_ended(self, started: ev.PartStarted, event: ev.PartEnded, notes: Wire) -> None:
         """An empty one leaves no trace, unless something of it must come back."""
@@ -369,7 +370,7 @@ class ResponsesEncoder:
         self._usage = event
 
     def _lose(self, event: Event) -> None:
-        self._context.lost.add(_LOST[type(event)])
+        self._context.lost.add(LOST[type(event)])
 
     def _interrupted(self, event: ev.Interrupted) -> None:
         self._context.lost.add(Feature.INTERRUPT, "told as text")
@@ -420,7 +421,7 @@ class ResponsesEncoder:
             "usage": None if self._usage is None else write_usage(self._usage),
         }
         # Clients know no event of this name; the response in it says what it is.
-        self._write(f"response.{_NAMED.get(status, status)}", {"response": self.final})
+        self._write(f"response.{'failed' if status == 'cancelled' else status}", {"response": self.final})
         if failure is None and not self._background:
             keep(self.final, self._context)
 
@@ -441,5 +442,5 @@ _HANDLERS: dict[type, Callable[[ResponsesEncoder, Any], None]] = {
     ev.Heartbeat: ResponsesEncoder._heartbeat,
     ev.RunFailed: ResponsesEncoder._failed,
     ev.RunFinished: ResponsesEncoder._finished,
-    **dict.fromkeys(_LOST, ResponsesEncoder._lose),
+    **dict.fromkeys(LOST, ResponsesEncoder._lose),
 }

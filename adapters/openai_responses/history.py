@@ -89,6 +89,8 @@ class ItemWriter:
     def _call(self, call: ToolCall) -> Item:
         if call.origin is not Origin.FUNCTION:
             self._lost.add(Feature.TOOL_ORIGIN)
+        if whole := own(call.extras).get("whole"):
+            return dict(whole)
         head = {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
         return {**head, **_kept(call)}
 
@@ -96,7 +98,8 @@ class ItemWriter:
         if result.is_error:
             self._lost.add(Feature.TOOL_HISTORY, "that a result is an error")
         output: str | list[Item] = result_text(result.parts)
-        if any(isinstance(p, Media) or own(p.extras) for p in result.parts):
+        listed = own(result.extras).get("listed")
+        if listed or any(isinstance(p, Media) or own(p.extras) for p in result.parts):
             output = [self._part(p, "user", f"{path}.output[{n}]") for n, p in enumerate(result.parts)]
         return {"type": "function_call_output", "call_id": result.call_id, "output": output, **_kept(result)}
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from adapters.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat
 from adapters.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own, text_of
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
 from bridge.model import (
     Data,
+    Extras,
     FileRef,
     Media,
     MediaKind,
@@ -40,10 +42,12 @@ class ItemReader:
     """Reads the input of one request in order; it remembers calls, since results name them only by id.
 
     `before` are the messages that the request goes on from. `refer` gives the messages that an item points at; None =
-    such items are left to the backend.
+    such items are left to the backend. `declaring` are the items that declare tools and say nothing, each with the
+    count of the items after it.
     """
 
     def __init__(self, before: Sequence[Message] = (), refer: Refer | None = None) -> None:
+        self.declaring: list[tuple[int, Node]] = []
         self._refer = refer
         self._names: dict[str, str] = {}
         for message in before:
@@ -62,7 +66,9 @@ class ItemReader:
 
     def items(self, body: Node, field: str) -> list[Message]:
         """The messages of a list of items. Raises `RequestError` as `read` does."""
-        return [self._item(node) for node in body.objects(field)]
+        nodes = list(body.objects(field))
+        self.declaring = [(len(nodes) - n, node) for n, node in enumerate(nodes, 1) if _declares(node)]
+        return [self._item(node) for node in nodes if not _declares(node)]
 
     def _note(self, message: Message) -> None:
         self._names.update((p.call_id, p.name) for p in message.parts if isinstance(p, ToolCall))
@@ -76,7 +82,9 @@ class ItemReader:
                 return self._message(node)
             case "function_call":
                 return self._call(node)
-            case "function_call_output":
+            case "custom_tool_call":
+                return self._free_call(node)
+            case "function_call_output" | "custom_tool_call_output":
                 return self._result(node)
             case "reasoning":
                 return _reasoning(node)
@@ -96,19 +104,35 @@ class ItemReader:
         return Message(role, read_content(node, "content"), item_id, extras=extras)
 
     def _call(self, node: Node) -> Message:
-        call_id, name = node.need_string("call_id"), node.need_string("name")
+        more = node.rest(_CALL_KEYS)
+        if node.string("namespace"):
+            more["name"] = node.need_string("name")  # that of the model is another one
+        extras = noted(id=node.string("id"), item=more)
+        return self._called(node, node.string("arguments") or "", extras)
+
+    def _free_call(self, node: Node) -> Message:
+        """A call whose input is free text."""
+        return self._called(node, arguments_of(node.string("input") or ""), noted(whole=node.value))
+
+    def _called(self, node: Node, arguments: str, extras: Extras | None) -> Message:
+        call_id, name = node.need_string("call_id"), flat(node.string("namespace"), node.need_string("name"))
         self._names[call_id] = name
-        extras = noted(id=node.string("id"), item=node.rest(_CALL_KEYS))
-        return Message("assistant", [ToolCall(call_id, name, node.string("arguments") or "", extras=extras)])
+        return Message("assistant", [ToolCall(call_id, name, arguments, extras=extras)])
 
     def _result(self, node: Node) -> Message:
         call_id = node.need_string("call_id")
         if node.get("output") is None:
             wrong(node.at("output"), "a string or a list of parts", None, missing="output" not in node.value)
-        extras = noted(id=node.string("id"), item=node.rest(_OUTPUT_KEYS))
-        return Message(
-            "tool", [ToolResult(call_id, read_content(node, "output"), self._names.get(call_id), extras=extras)]
-        )
+        more = node.rest(_OUTPUT_KEYS)
+        if (kind := node.need_string("type")) != "function_call_output":
+            more["type"] = kind
+        parts = read_content(node, "output")
+        extras = noted(id=node.string("id"), item=more, listed=len(parts) > 1)
+        return Message("tool", [ToolResult(call_id, parts, self._names.get(call_id), extras=extras)])
+
+
+def _declares(node: Node) -> bool:
+    return node.value.get("type") == ADDITIONAL_TOOLS
 
 
 def id_of(message: Message) -> str | None:

@@ -6,19 +6,22 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from adapters.openai_responses.wire import CONTENT, NAME, SUMMARY
 from bridge.codec import Context, Options
 
 
 class FrontOptions(Options):
     """Options of a route whose clients speak Responses."""
 
-    reasoning: Literal["content", "summary"] = Field(
-        "content", description="How clients get the reasoning of other dialects: as reasoning_text or as its summary."
+    reasoning: Literal["asked", "content", "summary"] = Field(
+        "asked",
+        description="How clients get the reasoning of other dialects: as its summary where they ask for one "
+        "(reasoning.summary) and as reasoning_text otherwise, or always as one of the two.",
     )
-    hosted_tools: Literal["keep", "drop"] = Field(
-        "keep",
-        description="Tools that are no functions (web_search, mcp, custom): sent on, which only backends of this "
-        "dialect take, or left out.",
+    hosted_tools: Literal["offer", "keep", "drop"] = Field(
+        "offer",
+        description="Tools that the provider runs (web_search, mcp): sent on where the backend has this dialect and "
+        "left out otherwise, sent on or refused, or always left out.",
     )
     stored: Literal["bridge", "backend", "refuse"] = Field(
         "bridge",
@@ -51,6 +54,15 @@ class BackOptions(Options):
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse", description="Media that this wire cannot carry: refuse the request, or tell it as text."
     )
+
+
+def reasoning_form(context: Context) -> str:
+    """How the client of this run gets reasoning that has no form of its own: `summary` or `content`."""
+    wanted = front(context).reasoning
+    if wanted != "asked":
+        return wanted
+    said = context.request.extra(NAME).get("reasoning") if context.request else None
+    return SUMMARY if isinstance(said, dict) and said.get("summary") else CONTENT
 
 
 def front(context: Context) -> FrontOptions:

@@ -5,10 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapters.openai_responses.wire import CONTENT, SUMMARY
+from bridge.codec import Feature
 from bridge.codec.jsontext import dumps
+from bridge.model import events as ev
 
 Wire = dict[str, Any]
 
+# These carry no place in the answer.
+FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
+LOST: dict[type, Feature] = {
+    ev.ToolResulted: Feature.TOOL_RESULT,
+    ev.StateChanged: Feature.STATE,
+    ev.StepStarted: Feature.STEP,
+    ev.StepEnded: Feature.STEP,
+    ev.Custom: Feature.CUSTOM,
+}
 MESSAGE, FUNCTION_CALL, REASONING = "message", "function_call", "reasoning"
 
 
@@ -28,20 +40,46 @@ class Item:
 
 @dataclass(slots=True)
 class Words:
-    """The events of one kind of part. `field` is its text's name in the last of them, `index` that of its number."""
+    """The events of one kind of part. `field` is its text's name in the last of them, `index` that of its number.
+
+    Of reasoning, in which two kinds are told alike: `around` names the events that begin and end the part, `kind` is
+    its type and `within` the field of the item that holds it.
+    """
 
     delta: str
     done: str
     field: str
     index: str = ""
+    around: str = ""
+    kind: str = ""
+    within: str = ""
+
+    def part(self, text: str) -> Wire:
+        """A part of reasoning."""
+        return {"type": self.kind, "text": text}
 
 
 TEXT = Words("response.output_text.delta", "response.output_text.done", "text", "content_index")
 REFUSAL = Words("response.refusal.delta", "response.refusal.done", "refusal", "content_index")
 ARGUMENTS = Words("response.function_call_arguments.delta", "response.function_call_arguments.done", "arguments")
-THOUGHT = Words("response.reasoning_text.delta", "response.reasoning_text.done", "text", "content_index")
+INPUT = Words("response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", "input")
+THOUGHT = Words(
+    "response.reasoning_text.delta",
+    "response.reasoning_text.done",
+    "text",
+    "content_index",
+    "response.content_part",
+    "reasoning_text",
+    CONTENT,
+)
 SUMMARY_TEXT = Words(
-    "response.reasoning_summary_text.delta", "response.reasoning_summary_text.done", "text", "summary_index"
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_summary_text.done",
+    "text",
+    "summary_index",
+    "response.reasoning_summary_part",
+    "summary_text",
+    SUMMARY,
 )
 
 
@@ -85,13 +123,11 @@ def half_done(item: Item, writing: Writing | None) -> Wire:
     text = writing.text
     if writing.words is ARGUMENTS:
         return {**value, "arguments": text}
-    field, part = "content", text_part(text, writing.logprobs)
+    field, part = writing.words.within or CONTENT, text_part(text, writing.logprobs)
     if writing.words is REFUSAL:
         part = {"type": "refusal", "refusal": text}
-    elif writing.words is THOUGHT:
-        part = thought_part(text)
-    elif writing.words is SUMMARY_TEXT:
-        field, part = "summary", {"type": "summary_text", "text": text}
+    elif writing.words.within:
+        part = writing.words.part(text)
     return {**value, field: [*value.get(field, ()), part]}
 
 
@@ -111,13 +147,15 @@ def call_item(wire_id: str, call_id: str, name: str, more: Wire) -> Wire:
     }
 
 
+def free_call_item(wire_id: str, call_id: str, name: str, more: Wire) -> Wire:
+    """A call whose input is free text."""
+    head = {"id": wire_id, "type": "custom_tool_call", "status": "in_progress", "call_id": call_id, "name": name}
+    return {**head, "input": "", **more}
+
+
 def reasoning_item(wire_id: str, more: Wire) -> Wire:
     return {"id": wire_id, "type": REASONING, "summary": [], **more}
 
 
 def text_part(text: str, logprobs: list[Any]) -> Wire:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
-
-
-def thought_part(text: str) -> Wire:
-    return {"type": "reasoning_text", "text": text}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from adapters.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
 from adapters.openai_responses.items import ItemReader, Refer, id_of
 from adapters.openai_responses.options import FrontOptions, front
 from adapters.openai_responses.stored import response_of
@@ -49,8 +50,9 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     options = front(context)
     extras = body.rest(KNOWN)
     before, refer = _stored(body, extras, options, context.shelf)
-    messages = ItemReader(before, refer).read(body)
-    tools, choice = read_tools(body), read_tool_choice(body, extras)
+    reader = ItemReader(before, refer)
+    messages = reader.read(body)
+    tools, choice = _tools(body, reader, extras, options), read_tool_choice(body, extras)
     if options.hosted_tools == "drop" and any(tool.kind != FUNCTION for tool in tools or ()):
         tools, choice = _functions(tools or [], choice, extras)
         context.lost.add(Feature.TOOLS, "option hosted_tools: drop")
@@ -73,6 +75,19 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         metadata=dict(metadata.value) if (metadata := body.object("metadata")) else {},
         extras={NAME: extras},
     )
+
+
+def _tools(body: Node, reader: ItemReader, extras: dict[str, Any], options: FrontOptions) -> list[Tool] | None:
+    """The tools of the request and those that items of its input declare; these items are noted as they came."""
+    optional = options.hosted_tools == "offer"
+    tools = read_tools(body, optional=optional)
+    extras.pop(ADDITIONAL_TOOLS, None)
+    if not reader.declaring:
+        return tools
+    declared = [tool for _, node in reader.declaring for tool in read_tools(node, optional=optional) or ()]
+    kept = without_hosted if options.hosted_tools == "drop" else dict
+    extras[ADDITIONAL_TOOLS] = [[after, kept(node.value)] for after, node in reader.declaring]
+    return [*(tools or ()), *map(held, declared)]
 
 
 def _functions(

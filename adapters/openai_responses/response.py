@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adapters.openai_responses.stored import facts
-from adapters.openai_responses.tools import write_format, write_tool, write_tool_choice
+from adapters.openai_responses.tools import write_format, write_tool_choice, write_tools
 from adapters.openai_responses.wire import NAME, dict_of, own
 from bridge.codec import Context
 from bridge.model import Request, RunStarted, Text, ToolChoice, ToolMode
@@ -79,7 +79,7 @@ def _echo(request: Request) -> dict[str, Any]:
         "temperature": request.sampling.temperature,
         "text": text,
         "tool_choice": extras.get("tool_choice") or write_tool_choice(request.tool_choice or _AUTO),
-        "tools": [write_tool(tool, ours=True) for tool in request.tools or ()],
+        "tools": write_tools(request.tools or [], ours=True),
         "top_p": request.sampling.top_p,
         "user": request.user_id,
         **more,

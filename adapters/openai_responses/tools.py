@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adapters.openai_responses.declared import free, members
 from adapters.openai_responses.wire import noted, own
 from bridge.codec.check import Node, wrong
 from bridge.codec.tools import FUNCTION
@@ -17,21 +18,36 @@ _FORMAT_KEYS = frozenset({"type", "name", "schema", "strict", "description"})
 # ------------------------------------------------------------------ read
 
 
-def read_tools(body: Node) -> list[Tool] | None:
-    return None if body.get("tools") is None else [_tool(node) for node in body.objects("tools")]
+def read_tools(body: Node, *, optional: bool) -> list[Tool] | None:
+    """The tools of a list, None where there is none. `optional`: whether those that the provider runs may stay out."""
+    if body.get("tools") is None:
+        return None
+    return [tool for node in body.objects("tools") for tool in _tools(node, optional)]
 
 
-def _tool(node: Node) -> Tool:
-    """A function, or any other kind (`web_search`, `mcp`, `custom`), which only this dialect can say."""
-    kind = node.need_string("type")
-    if kind != FUNCTION:
-        name, description = node.get("name"), node.get("description")
-        return Tool(
+def _tools(node: Node, optional: bool) -> list[Tool]:
+    """Functions, tools whose input is free text, and those in namespaces, all of which clients run; any other kind
+    (`web_search`, `mcp`) only this dialect can say."""
+    match kind := node.need_string("type"):
+        case "function":
+            return [_function(node)]
+        case "custom":
+            return [free(node)]
+        case "namespace" if inside := read_tools(node, optional=optional):
+            return members(node, inside)
+    name, description = node.get("name"), node.get("description")
+    return [
+        Tool(
             name if isinstance(name, str) and name else kind,
             description if isinstance(description, str) else None,
             extras=noted(whole=node.value),
             kind=kind,
+            optional=optional,
         )
+    ]
+
+
+def _function(node: Node) -> Tool:
     parameters = node.object("parameters")
     return Tool(
         node.need_string("name"),
@@ -91,7 +107,12 @@ def read_text(body: Node, extras: dict[str, Any]) -> ResponseFormat | None:
 # ------------------------------------------------------------------ written
 
 
-def write_tool(tool: Tool, *, ours: bool) -> dict[str, Any]:
+def write_tools(tools: list[Tool], *, ours: bool) -> list[dict[str, Any]]:
+    """The tools of the wire, without those that another one of them, or an item of the input, holds."""
+    return [_wire_of(tool, ours) for tool in tools if not own(tool.extras).get("within")]
+
+
+def _wire_of(tool: Tool, ours: bool) -> dict[str, Any]:
     """A tool of the wire. `ours`: a client of this dialect said it, and what it left out stays out.
 
     Functions are strict here unless they say otherwise; in other dialects it is the other way round.

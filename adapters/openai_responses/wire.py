@@ -3,7 +3,8 @@
 What this dialect notes in `extras`, under its name: `id` (of the item that a part came in), `item` (fields of the item
 that have no place in the model), `part` (likewise of a content part: annotations, logprobs), `form` (of reasoning:
 `summary` or `content`), `border` (on a piece of reasoning: the next part of the item begins, of this form), `logprobs`
-(on a piece of text), `response` (fields of the backend's response object).
+(on a piece of text), `listed` (of a result: its parts came one by one), `response` (fields of the backend's response
+object).
 """
 
 from __future__ import annotations

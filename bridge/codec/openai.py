@@ -7,13 +7,14 @@ are kept where they are about the request, and hidden where they are about the b
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypeGuard
 
 from bridge.errors import BY_STATUS, KEY_REFUSED, BackendError, BridgeError, ErrorCode, Failure
-from bridge.model import FileRef, Inline, Media, Source, Url, source_of, url_of
+from bridge.model import FileRef, Inline, Media, Request, Source, Url, source_of, url_of
 
 from .card import Feature
+from .context import Losses
 from .dialect import Dialect, ModelInfo
 from .jsontext import dumps, read_json, whole
 from .redact import masked
@@ -242,6 +243,7 @@ def _info(value: dict[str, Any]) -> ModelInfo:
 
 
 _MOST_PAIRS = 16
+_LONGEST_USER = 64
 _URL = re.compile("data:|https?://", re.IGNORECASE)
 _FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
 _AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
@@ -301,6 +303,18 @@ def from_sibling(fields: Mapping[str, Any]) -> dict[str, Any]:
 def fits_metadata(metadata: Mapping[str, Any]) -> TypeGuard[Mapping[str, str]]:
     """Whether OpenAI takes this as `metadata`: 16 pairs of strings."""
     return len(metadata) <= _MOST_PAIRS and all(isinstance(v, str) for v in metadata.values())
+
+
+def user_of(request: Request, siblings: Set[str], lost: Losses) -> str | None:
+    """The user's id as these APIs take it: of 64 characters at most. Clients of `siblings` know that themselves.
+
+    A longer one (coding agents of other dialects put JSON there) would have the whole request refused.
+    """
+    user = request.user_id
+    if user is None or len(user) <= _LONGEST_USER or not siblings.isdisjoint(request.extras or ()):
+        return user
+    lost.add(Feature.USER_ID, f"longer than {_LONGEST_USER} characters")
+    return None
 
 
 # ------------------------------------------------------------------ the dialect

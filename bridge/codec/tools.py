@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.errors import Unsupported
-from bridge.model.request import Tool
+from bridge.model.request import Request, Tool, ToolMode
+
+from .card import Feature
+from .context import Losses
 
 FUNCTION = "function"
 
@@ -19,16 +22,31 @@ class OfferedTool:
     place: Any
 
 
-def sayable(tools: list[Tool] | None, dialect: str) -> list[Tool]:
-    """The tools of a request, all of which `dialect` can say; an empty list for None.
+def sayable(request: Request, dialect: str, lost: Losses) -> list[Tool]:
+    """The tools of a request that `dialect` can say; an empty list for None.
 
-    Raises `Unsupported` for a tool of another kind than a function (a search that its provider runs) that a client of
-    another dialect named: told as a function it would be called, and nobody would be there to run it.
+    A tool of another kind than a function (a search that its provider runs) that a client of another dialect named is
+    not told as a function: it would be called, and nobody would be there to run it. One that is optional is left out
+    and named as lost. Raises `Unsupported` for any other, and where the tool choice insists on what is left out.
     """
-    for place, tool in enumerate(tools or ()):
-        if tool.kind != FUNCTION and dialect not in (tool.extras or {}):
+    said: list[Tool] = []
+    for place, tool in enumerate(request.tools or ()):
+        if tool.kind == FUNCTION or dialect in (tool.extras or {}):
+            said.append(tool)
+        elif tool.optional and not _wanted(tool, request):
+            lost.add(Feature.TOOLS, f"{tool.kind}, a kind that this backend does not have")
+        else:
             raise Unsupported(
                 f"tools[{place}].type: expected function, got {tool.kind!r}, a kind that this backend does not have.",
                 param=f"tools[{place}].type",
             )
-    return tools or []
+    return said
+
+
+def _wanted(tool: Tool, request: Request) -> bool:
+    """Whether the model is told to use this tool, and not merely free to."""
+    choice = request.tool_choice
+    if choice is None or choice.mode is ToolMode.NONE:
+        return False
+    alone = choice.mode is ToolMode.REQUIRED and all(t.kind != FUNCTION for t in request.tools or ())
+    return alone or tool.name in choice.names

@@ -47,7 +47,8 @@ class Tool:
     """A tool the model may call. `parameters` is a JSON Schema object, None when the wire gave none.
 
     `kind` is the wire's word for what it is. Anything but a function (a search that the provider runs, a tool whose
-    input is free text) can be said by the dialect alone that noted it in `extras`.
+    input is free text) can be said by the dialect alone that noted it in `extras`. An `optional` one is left out for
+    a backend that cannot say it.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Tool:
     strict: bool | None = None
     extras: Extras | None = None
     kind: str = "function"
+    optional: bool = False
 
 
 @dataclass(slots=True)

@@ -318,15 +318,15 @@ def test_messages_of_one_role_become_one() -> None:
 
 def test_other_dialects_see_neither_half_of_a_server_tool() -> None:
     wanted = request(ALIKE["server tools"])
-    assert [t.name for t in wanted.tools or []] == ["f"]
     parts = [p for m in wanted.messages for p in m.parts]
     assert [p.text for p in parts if isinstance(p, Text)] == ["x", "Let me search.", "21 degrees.", "Thanks"]
     assert all(isinstance(p, Text) for p in parts)
     from bridge.codec import registry
 
     context = back()
-    registry.get("openai-chat").encode_request(wanted, context)
-    assert "extras" in context.lost.names
+    sent_on = json.loads(registry.get("openai-chat").encode_request(wanted, context).body)
+    assert [t["function"]["name"] for t in sent_on["tools"]] == ["f"]
+    assert {"extras", "tools"} <= set(context.lost.names)
 
 
 # ---------------------------------------------------------------------- from other dialects
@@ -581,3 +581,21 @@ def test_a_question_for_a_count_needs_no_limit_and_sends_none() -> None:
     wire = dialect.count_request(wanted, back())
     assert wire is not None
     assert (wire.method, wire.path, json.loads(wire.body)) == ("POST", "/v1/messages/count_tokens", body)
+
+
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
+FUNCTION = {"name": "f", "input_schema": {"type": "object"}}
+
+
+@pytest.mark.parametrize("name", ["ag-ui", "agentscope", "agentscope-java", "openai-chat", "openai-responses"])
+def test_a_tool_of_anthropics_own_that_another_backend_does_not_have(name: str) -> None:
+    from bridge.codec import registry
+
+    context = back()
+    registry.get(name).encode_request(request(asked([user(text("x"))], tools=[FUNCTION, SEARCH])), context)
+    assert "tools" in context.lost.names
+    for choice in ({"type": "tool", "name": "web_search"}, {"type": "any"}):
+        tools = [SEARCH] if choice["type"] == "any" else [FUNCTION, SEARCH]
+        wanted = request(asked([user(text("x"))], tools=tools, tool_choice=choice))
+        with pytest.raises(Unsupported, match="got 'web_search_20250305'"):
+            registry.get(name).encode_request(wanted, back())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapters.openai_chat import dialect
-from bridge.codec import Feature
+from bridge.codec import Feature, WireRequest
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Data,
@@ -724,3 +724,20 @@ def test_example_request(stream: bool) -> None:
     r = dialect.decode_request(wire, back())
     assert (r.messages, r.stream) == ([Message("user", [Text("Hello")])], stream)
     assert (wire.method, wire.path) == ("POST", "/chat/completions")
+
+
+def test_a_user_longer_than_the_apis_take_is_left_out() -> None:
+    from bridge.codec import registry
+
+    metadata = {"user_id": json.dumps({"device_id": "a" * 64, "session_id": "s1"})}
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "metadata": metadata}
+    wire = WireRequest("POST", "/v1/messages", {"content-type": "application/json"}, body=json.dumps(body).encode())
+    read = registry.get("anthropic-messages").decode_request(wire, back())
+    for name in ("openai-chat", "openai-responses"):
+        context = back()
+        assert "user" not in json.loads(registry.get(name).encode_request(read, context).body)
+        assert context.lost.names == ["user_id"]
+        read.user_id, kept = "u" * 64, read.user_id
+        assert json.loads(registry.get(name).encode_request(read, back()).body)["user"] == "u" * 64
+        read.user_id = kept
+    assert sent(request(asked(user="u" * 65)))["user"] == "u" * 65

@@ -156,6 +156,14 @@ def test_reasoning_of_other_dialects_is_told_as_the_option_says(form: str) -> No
         ]
 
 
+@pytest.mark.parametrize(("asks", "field"), [({"summary": "auto"}, "summary"), ({"effort": "low"}, "content")])
+@pytest.mark.parametrize("option", [None, {"reasoning": "asked"}])
+def test_reasoning_of_other_dialects_is_told_as_the_client_asks(asks: Any, field: str, option: Any) -> None:
+    context = front(option, request=request(asked(reasoning=asks)))
+    item = final(build(lambda b: b.add(0, Reasoning("Hm"))), context)["output"][0]
+    assert [part["text"] for part in item[field]] == ["Hm"]
+
+
 def test_reasoning_without_words_is_there_only_for_what_must_come_back() -> None:
     assert final(build(lambda b: b.add(0, Reasoning(""))))["output"] == []
     item = final(build(lambda b: b.add(0, Reasoning("", None, "secret"))))["output"][0]

@@ -496,7 +496,7 @@ def test_a_request_from_chat() -> None:
 def test_hosted_tools_are_not_told_as_functions(name: str) -> None:
     from bridge.codec import registry
 
-    wanted = request(asked(tools=[WEATHER, {"type": "web_search"}], tool_choice={"type": "web_search"}))
+    wanted = request(asked(tools=[WEATHER, {"type": "web_search"}]), front({"hosted_tools": "keep"}))
     with pytest.raises(Unsupported, match="got 'web_search'") as caught:
         registry.get(name).encode_request(wanted, back())
     assert caught.value.failure.param == "tools[1].type"

@@ -351,14 +351,15 @@ async def test_responses_cannot_be_fetched() -> None:
             await client.responses.cancel("resp_1")
 
 
-async def test_hosted_tools_over_chat_are_refused_or_left_out() -> None:
+@pytest.mark.parametrize("options", [{}, {"hosted_tools": "drop"}])
+async def test_hosted_tools_over_chat_are_refused_or_left_out(options: dict[str, Any]) -> None:
     tools: Any = [{"type": "web_search"}, WEATHER]
-    async with bridged("openai-chat") as it:
+    async with bridged("openai-chat", options={"hosted_tools": "keep"}) as it:
         with pytest.raises(openai.BadRequestError) as caught:
             await it.client.responses.create(model="m", input="Hi", tools=tools)
         assert caught.value.param == "tools[0].type"
         assert it.backend.seen == []
-    async with bridged("openai-chat", options={"hosted_tools": "drop"}) as it:
+    async with bridged("openai-chat", options=options) as it:
         it.backend.streams(*BACKS["openai-chat"].say("Sunny."))
         raw = await it.client.responses.with_raw_response.create(model="m", input="Hi", tools=tools)
         assert raw.headers["x-bridge-lost"] == "tools"

@@ -1,0 +1,95 @@
+"""Tools that clients run and that are no plain functions, as functions for backends of other dialects.
+
+A tool whose input is free text (`custom`) is a function with one argument, `input`, and the members of a namespace are
+functions whose names begin with its name. Calls of both are told to clients as they declared them, and calls and
+results in the history are read back the same way. Backends of this dialect get all of it as it came.
+
+Notes on such a tool, in `extras`: `whole` (the tool as it came), `within` (another one of the list, or an item, holds
+it), `free` (its input is free text), `named` (fields of its calls: `name`, `namespace`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.openai_responses.wire import dicts_in, noted, own
+from bridge.codec.check import Node
+from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.tools import FUNCTION
+from bridge.model import Request, Tool
+
+Wire = dict[str, Any]
+
+ADDITIONAL_TOOLS = "additional_tools"
+"""The type of an item that declares tools, and where a request's extras keep such items."""
+INPUT = "input"
+_BETWEEN = "__"
+_RUN_BY_CLIENTS = frozenset({FUNCTION, "custom", "namespace"})
+
+
+def free(node: Node) -> Tool:
+    """A tool whose input is free text. Other models are told of its grammar in words: nothing holds them to it."""
+    said = [node.string("description") or ""]
+    form = node.object("format")
+    if form is not None and (grammar := form.string("definition")):
+        said.append(f"The input has this grammar ({form.string('syntax') or 'lark'}):\n{grammar}")
+    schema = {
+        "type": "object",
+        "properties": {INPUT: {"type": "string", "description": "The whole input, as plain text."}},
+        "required": [INPUT],
+        "additionalProperties": False,
+    }
+    description = "\n\n".join(filter(None, said)) or None
+    return Tool(node.need_string("name"), description, schema, extras=noted(whole=node.value, free=True))
+
+
+def members(node: Node, tools: list[Tool]) -> list[Tool]:
+    """The tools of a namespace, of which the first one stands for the whole of it on this wire.
+
+    One that the provider runs keeps its name and may stay out even where others of its kind may not.
+    """
+    space = node.need_string("name")
+    for place, tool in enumerate(tools):
+        notes: Wire = {"within": True} if place else {"whole": node.value}
+        if tool.kind == FUNCTION:
+            notes["named"] = {"name": tool.name, "namespace": space}
+            notes["free"] = own(tool.extras).get("free")
+            tool.name = flat(space, tool.name)
+        tool.extras = noted(**notes)
+    return tools
+
+
+def held(tool: Tool) -> Tool:
+    """The same tool, which an item of the input declares."""
+    tool.extras = noted(**{**own(tool.extras), "whole": None, "within": True})
+    return tool
+
+
+def without_hosted(item: Wire) -> Wire:
+    """An item that declares tools, without those that the provider runs."""
+    tools = dicts_in(item.get("tools"))
+    return {**item, "tools": [tool for tool in tools if tool.get("type") in _RUN_BY_CLIENTS]}
+
+
+def flat(namespace: str | None, name: str) -> str:
+    """The name of a tool in a namespace, for dialects without any."""
+    return f"{namespace}{_BETWEEN}{name}" if namespace else name
+
+
+def declared(request: Request | None) -> dict[str, Wire]:
+    """The notes on the tools of a request whose calls clients know in another form, by name."""
+    tools = (request.tools if request else None) or ()
+    noted_of = {tool.name: own(tool.extras) for tool in tools}
+    return {name: notes for name, notes in noted_of.items() if notes.get("free") or notes.get("named")}
+
+
+def arguments_of(text: str) -> str:
+    """The arguments of a call whose input is this free text."""
+    return dumps({INPUT: text}).decode()
+
+
+def input_of(arguments: str) -> str:
+    """The free text in a call's arguments; of a model that keeps to no schema, all it wrote."""
+    value = read_json(arguments.encode())
+    said = value.get(INPUT) if isinstance(value, dict) else None
+    return said if isinstance(said, str) else arguments
