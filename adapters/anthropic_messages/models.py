@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapters.anthropic_messages.errors import decode_error, read_json
-from adapters.anthropic_messages.wire import is_count, text_of
+from adapters.anthropic_messages.wire import text_of
 from bridge.codec import ModelInfo, WireResponse, json_response
+from bridge.codec.counts import input_tokens_in, is_count
 from bridge.codec.jsontext import dumps
 from bridge.errors import BackendError, BridgeError, ErrorCode
 
@@ -68,8 +69,4 @@ def decode_count(wire: WireResponse) -> int:
     """Raises `BackendError`."""
     if wire.status >= 400:
         raise BridgeError.of(decode_error(wire))
-    value = read_json(wire.body)
-    tokens = value.get("input_tokens") if isinstance(value, dict) else None
-    if not is_count(tokens):
-        raise BackendError("The backend's answer is no count of tokens.", code=ErrorCode.BACKEND_PROTOCOL)
-    return tokens
+    return input_tokens_in(wire)

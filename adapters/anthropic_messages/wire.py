@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Any, TypeGuard
+from typing import Any
 
+from bridge.codec.counts import is_count
 from bridge.codec.jsontext import dumps, loads
 from bridge.model import Extras, FinishReason, UsageReported, json_text
 
@@ -29,11 +30,6 @@ def noted(values: dict[str, Any]) -> Extras | None:
 def said(values: dict[str, Any]) -> dict[str, Any]:
     """The fields that are not null: this wire writes null for "not there"."""
     return {k: v for k, v in values.items() if v is not None}
-
-
-def is_count(value: Any) -> TypeGuard[int]:
-    """Whether this JSON value is a number of something."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1e15
 
 
 def text_of(value: Any) -> str:

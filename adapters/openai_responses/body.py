@@ -22,6 +22,13 @@ _NO_FIELD = ("stop", "seed", "n", "frequency_penalty", "presence_penalty")
 
 def encode_request(request: Request, context: Context) -> WireRequest:
     """What the backend gets. Raises `Unsupported` for a medium or a tool that the wire cannot carry."""
+    body = body_of(request, context)
+    accept = "text/event-stream" if request.stream else "application/json"
+    return WireRequest("POST", "/responses", {"content-type": "application/json", "accept": accept}, body=dumps(body))
+
+
+def body_of(request: Request, context: Context) -> dict[str, Any]:
+    """The fields of the request."""
     options = back(context)
     ours = NAME in (request.extras or {})
     instructions, messages = _instructions(request.messages, options, ours)
@@ -45,8 +52,7 @@ def encode_request(request: Request, context: Context) -> WireRequest:
         if name in extras:
             body[name] = {**dict_of(body.get(name)), **dict_of(extras.pop(name))}
     body.update(extras)
-    accept = "text/event-stream" if request.stream else "application/json"
-    return WireRequest("POST", "/responses", {"content-type": "application/json", "accept": accept}, body=dumps(body))
+    return body
 
 
 def _instructions(messages: list[Message], options: BackOptions, ours: bool) -> tuple[str | None, list[Message]]:

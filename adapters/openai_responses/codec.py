@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.openai_responses import answer, background, body, input_items, request, stored
+from adapters.openai_responses import answer, background, body, counting, input_items, request, stored
 from adapters.openai_responses.card import CARD
 from adapters.openai_responses.decoder import ResponsesDecoder
 from adapters.openai_responses.encoder import ResponsesEncoder
@@ -35,6 +35,7 @@ class OpenAIResponses(OpenAIDialect):
     card = CARD
     surface = (
         Endpoint("POST", "/responses", Operation.RUN),
+        Endpoint("POST", "/responses/input_tokens", Operation.COUNT),
         Endpoint("GET", "/responses/{id}", Operation.RETRIEVE),
         Endpoint("DELETE", "/responses/{id}", Operation.DELETE),
         Endpoint("POST", "/responses/{id}/cancel", Operation.CANCEL),
@@ -76,6 +77,9 @@ class OpenAIResponses(OpenAIDialect):
     def encode_queued(self, context: Context) -> list[FrameLike]:
         return background.encode_queued(context)
 
+    def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
+        return counting.encode_count(tokens, estimated)
+
     def encode_deleted(self, answer_id: str) -> WireResponse:
         return stored.encode_deleted(answer_id)
 
@@ -90,6 +94,12 @@ class OpenAIResponses(OpenAIDialect):
 
     def decoder(self, context: Context) -> Decoder:
         return ResponsesDecoder(context)
+
+    def count_request(self, wanted: Request, context: Context) -> WireRequest | None:
+        return counting.count_request(wanted, context)
+
+    def decode_count(self, wire: WireResponse) -> int:
+        return counting.decode_count(wire)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         return answer.parse_response(wire, context)

@@ -253,6 +253,8 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         server = state.bridge.config.server
         wire = await read_request(http, route.path, server.max_body, server.body_time)
         context = Context(request_id(http), None, time.time(), route.options)
+        if (answers := state.bridge.answers(route, http[USER])) is not None:
+            context.shelf = await answers.shelf(route.dialect.stored_ids(wire))
         request = route.dialect.decode_count_request(wire, context)
         caller = Caller(http[USER], request_id(http), wire.headers, wire.body)
         tokens, estimated = await state.bridge.count(route, request, caller)

@@ -52,7 +52,7 @@ class Bridged:
 
 
 @contextlib.asynccontextmanager
-async def bridged(dialect: str, **route: Any) -> AsyncIterator[Bridged]:
+async def bridged(dialect: str, *, history: str = "off", **route: Any) -> AsyncIterator[Bridged]:
     async with fake_backend() as backend:
         config: dict[str, Any] = {
             "backends": {
@@ -64,6 +64,7 @@ async def bridged(dialect: str, **route: Any) -> AsyncIterator[Bridged]:
                 {"dialect": "openai-chat", "path": "/v1", "backend": "it"},
                 {"dialect": "openai-responses", "path": "/demo/v1", "backend": "demo"},
             ],
+            "stores": {"history": history},
         }
         async with (
             serving(config) as base,
@@ -349,6 +350,42 @@ async def test_responses_cannot_be_fetched() -> None:
             await client.responses.retrieve("resp_1")
         with pytest.raises(openai.NotFoundError):
             await client.responses.cancel("resp_1")
+
+
+async def test_tokens_are_counted_by_a_backend_that_can() -> None:
+    counts = b'{"object":"response.input_tokens","input_tokens":42}'
+    async with bridged("openai-responses", history="sqlite:///:memory:") as it:
+        it.backend.streams(*BACKS["openai-responses"].say("It is sunny."))
+        first = await it.client.responses.create(model="m", input="Weather?")
+        it.backend.answers(200, counts)
+        counted = await it.client.responses.input_tokens.count(
+            model="m", input="And tomorrow?", previous_response_id=first.id, instructions="Be short.", tools=[WEATHER]
+        )
+        assert (counted.input_tokens, counted.object) == (42, "response.input_tokens")
+        seen = it.backend.seen[-1]
+        assert seen.path == "/v1/responses/input_tokens"
+        # Nothing but what that endpoint takes, and the whole talk, which the backend does not have.
+        assert seen.json.keys() == {"model", "input", "instructions", "tools"}
+        assert [item["role"] for item in seen.json["input"]] == ["user", "assistant", "user"]
+        it.backend.answers(429, b'{"error":{"message":"slow down","type":"rate_limit_error"}}')
+        with pytest.raises(openai.RateLimitError, match="slow down"):
+            await it.client.responses.input_tokens.count(model="m", input="Hi")
+        with pytest.raises(openai.BadRequestError, match="resp_none"):
+            await it.client.responses.input_tokens.count(model="m", input="Hi", previous_response_id="resp_none")
+        # A response of that name is another thing.
+        with pytest.raises(openai.NotFoundError):
+            await it.client.responses.retrieve("input_tokens")
+
+
+@both
+async def test_tokens_are_estimated_where_the_backend_cannot_count(dialect: str) -> None:
+    async with bridged(dialect) as it:
+        it.backend.answers(404, b'{"detail":"Not Found"}')
+        raw = await it.client.responses.input_tokens.with_raw_response.count(
+            model="m", input="How is the weather?", tools=[WEATHER]
+        )
+        assert raw.headers["x-bridge-estimated"] == "tokens"
+        assert 10 < raw.parse().input_tokens < 200
 
 
 @pytest.mark.parametrize("options", [{}, {"hosted_tools": "drop"}])

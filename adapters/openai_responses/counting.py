@@ -1,0 +1,40 @@
+"""How many tokens a request holds: `POST /responses/input_tokens`."""
+
+from __future__ import annotations
+
+from adapters.openai_responses.body import body_of
+from bridge.codec import Context, WireRequest, WireResponse, json_response
+from bridge.codec.counts import input_tokens_in
+from bridge.codec.jsontext import dumps
+from bridge.codec.openai import decode_error
+from bridge.errors import BridgeError
+from bridge.model import Request
+
+_PATH = "/responses/input_tokens"
+_COUNTED = frozenset(
+    {
+        "conversation", "input", "instructions", "model", "parallel_tool_calls", "previous_response_id", "reasoning",
+        "text", "tool_choice", "tools", "truncation",
+    }
+)  # fmt: skip
+"""What the endpoint takes, by the types of the official SDK."""
+
+
+def count_request(request: Request, context: Context) -> WireRequest:
+    """The question to a backend. Raises `Unsupported` for a medium or a tool that the wire cannot carry."""
+    asked = {name: value for name, value in body_of(request, context).items() if name in _COUNTED}
+    headers = {"content-type": "application/json", "accept": "application/json"}
+    return WireRequest("POST", _PATH, headers, body=dumps(asked))
+
+
+def encode_count(tokens: int, estimated: bool) -> WireResponse:
+    """`estimated` stands in the body only where it is true; the SDK's type ignores it."""
+    more = {"estimated": True} if estimated else {}
+    return json_response(dumps({"object": "response.input_tokens", "input_tokens": tokens, **more}))
+
+
+def decode_count(wire: WireResponse) -> int:
+    """Raises `BackendError`."""
+    if wire.status >= 400:
+        raise BridgeError.of(decode_error(wire))
+    return input_tokens_in(wire)

@@ -1,0 +1,24 @@
+"""Numbers of tokens as the wires of LLMs tell them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from bridge.errors import BackendError, ErrorCode
+
+from .jsontext import read_json
+from .wire import WireResponse
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether this JSON value is a number of something."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1e15
+
+
+def input_tokens_in(wire: WireResponse) -> int:
+    """The `input_tokens` of a backend that was asked to count. Raises `BackendError` when its answer has none."""
+    value = read_json(wire.body)
+    tokens = value.get("input_tokens") if isinstance(value, dict) else None
+    if not is_count(tokens):
+        raise BackendError("The backend's answer is no count of tokens.", code=ErrorCode.BACKEND_PROTOCOL)
+    return tokens
