@@ -10,10 +10,10 @@ from typing import Any
 
 from adapters.anthropic_messages.decoder import MessagesDecoder
 from adapters.anthropic_messages.encoder import MessagesEncoder
-from adapters.anthropic_messages.errors import CANCELED, decode_error, encode_error, error_in, failure_of, read_json
+from adapters.anthropic_messages.errors import CANCELED, decode_error, encode_error, error_in, failure_of
 from adapters.anthropic_messages.wire import input_of
 from bridge.codec import Context, Feature, Frame, WireResponse, json_response
-from bridge.codec.jsontext import dumps, loads
+from bridge.codec.jsontext import dumps, loads, read_json
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, RunFailed, RunFinished
 

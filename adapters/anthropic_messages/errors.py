@@ -10,7 +10,7 @@ from typing import Any
 
 from adapters.anthropic_messages.wire import text_of
 from bridge.codec import WireResponse, json_response
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, loads
+from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.redact import masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
@@ -127,15 +127,6 @@ _ABOUT_THE_REQUEST = frozenset(
 
 def _passes(header: str) -> bool:
     return header in ("retry-after", "retry-after-ms") or header.startswith("anthropic-ratelimit-")
-
-
-def read_json(body: bytes) -> Any:
-    """The JSON value of a body, None when it is none or too deep to be handed on."""
-    try:
-        value = loads(body)
-    except ValueError:
-        return None
-    return None if deeper_than(value, MAX_DEPTH) else value
 
 
 def error_in(value: Any) -> dict[str, Any] | None:

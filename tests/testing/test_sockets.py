@@ -37,10 +37,19 @@ def test_a_process_is_not_given_a_port_again_soon() -> None:
     assert len(set(given)) == 240
 
 
-def test_a_port_in_use_is_left_out() -> None:
-    with bound_socket() as listening:
-        taken = listening.getsockname()[1]
-        assert taken not in {free_port() for _ in range(1_000)}
+def test_a_port_in_use_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a single block, so that its turn comes again."""
+    monkeypatch.setattr(sockets, "_FIRST", 32_000)
+    monkeypatch.setattr(sockets, "_BLOCKS", 1)
+    ports = sockets._ports()
+    monkeypatch.setattr(sockets, "_PORTS", ports)
+    try:
+        with bound_socket() as listening:
+            taken = listening.getsockname()[1]
+            assert taken not in {free_port() for _ in range(2 * sockets._SIZE)}
+        assert taken in {free_port() for _ in range(2 * sockets._SIZE)}
+    finally:
+        ports.close()
 
 
 def test_who_finds_every_block_held_goes_on_with_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
