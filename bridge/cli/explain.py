@@ -15,7 +15,7 @@ from bridge.codec import Context, Dialect, registry
 from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.library import Translator
-from bridge.library.reading import Reading
+from bridge.translation import AnswerDecoder
 from bridge.model import pretty
 from bridge.model.pretty import pretty_request
 
@@ -75,7 +75,7 @@ class Explanation:
         reading = self._reading()
         explained = 0
         for frame in _frames(data):
-            yield _wire(frame), pretty(reading.feed(frame)), _wire(self._translator.feed(frame))
+            yield _wire(frame), pretty(reading.receive(frame)), _wire(self._translator.feed(frame))
             explained += len(frame)
             self._done(explained)
         yield "(end of input)", pretty(reading.close()), _wire(self._translator.close())
@@ -90,7 +90,7 @@ class Explanation:
         reading = self._reading()
         yield (
             _wire(data),
-            pretty(reading.feed(data) + reading.close()),
+            pretty(reading.receive(data) + reading.close()),
             self._tried(lambda: self._translator.response(data)),
         )
 
@@ -102,8 +102,8 @@ class Explanation:
             self.failed = True
             return f"{error.code}: {error.message}"
 
-    def _reading(self) -> Reading:
-        return Reading(self._source, Context(_RUN, None, 0.0, self._source.back_options()))
+    def _reading(self) -> AnswerDecoder:
+        return AnswerDecoder(self._source, Context(_RUN, None, 0.0, self._source.back_options()))
 
 
 def _frames(data: bytes) -> list[bytes]:

@@ -56,8 +56,9 @@ class OpenParts:
         if self.ended:
             return []
         status = MessageStatus.CANCELED if failure.code is ErrorCode.CANCELED else MessageStatus.FAILED
-        out: list[Event] = [] if self.started else [head]
-        out.extend(ev.PartEnded(part) for part in self._parts)
-        out.extend(ev.MessageEnded(message, status) for message in self._messages)
-        out.append(ev.RunFailed(failure))
-        return out
+        return [*(() if self.started else (head,)), *self.closers(status), ev.RunFailed(failure)]
+
+    def closers(self, status: MessageStatus = MessageStatus.COMPLETED) -> list[Event]:
+        """The events that close everything that is open; its messages end with `status`."""
+        parts: list[Event] = [ev.PartEnded(part) for part in self._parts]
+        return [*parts, *(ev.MessageEnded(message, status) for message in self._messages)]

@@ -17,7 +17,7 @@ from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import PIECES, OpenParts
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
-from bridge.pipeline import trouble
+from bridge.errors import log_unexpected
 from bridge.pipeline.backend import Backend, Call, Sink
 from bridge.pipeline.breaker import Pass
 from bridge.pipeline.clock import Clock
@@ -255,7 +255,7 @@ class Run:
         if isinstance(error, BridgeError):
             failure = error.failure
         else:
-            trouble.report(log, f"run {self._way.info.run_id} broke in the pipeline", error)
+            log_unexpected(log, f"run {self._way.info.run_id} broke in the pipeline", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")
         return self._open.fail(failure, self._way.head())
 

@@ -19,7 +19,8 @@ import orjson
 from bridge.codec import Dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Event
-from bridge.pipeline import Run, trouble
+from bridge.pipeline import Run
+from bridge.errors import log_unexpected
 from bridge.runs.answers import AnswerStream
 from bridge.runs.log import LogReader
 from bridge.runs.plan import RunPlan
@@ -223,7 +224,7 @@ class Runs:
                 pause = min(pause * 2, _WAIT)
                 continue
             except Exception as error:
-                trouble.report(log, "runs cannot be taken", error)
+                log_unexpected(log, "runs cannot be taken", error)
                 await asyncio.sleep(_WAIT)
                 continue
             self._working("runs cannot be taken")
@@ -283,7 +284,7 @@ class Runs:
         except BridgeError as error:
             log.error("a run could not be ended: %s", error.message)
         except Exception as error:
-            trouble.report(log, "a run broke", error)
+            log_unexpected(log, "a run broke", error)
 
     # ------------------------------------------------------------------ looking after
 
@@ -308,7 +309,7 @@ class Runs:
             except BridgeError as error:
                 self._failing("runs are not looked after", error)
             except Exception as error:
-                trouble.report(log, "runs are not looked after", error)
+                log_unexpected(log, "runs are not looked after", error)
 
     def _failing(self, what: str, error: BridgeError) -> None:
         """Says so once, not with every try."""

@@ -11,7 +11,8 @@ from bridge.codec import Losses
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, FinishReason, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
-from bridge.pipeline import Run, trouble
+from bridge.pipeline import Run
+from bridge.errors import log_unexpected
 from bridge.runs.log import UNREADABLE, from_body
 from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE, Recorder
@@ -118,7 +119,7 @@ class Worker:
         except BridgeError as error:
             self._put(self._failed(error.failure))
         except Exception as error:
-            trouble.report(log, f"run {self.key.run_id} broke", error)
+            log_unexpected(log, f"run {self.key.run_id} broke", error)
             self._put(self._failed(Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")))
 
     def _put(self, events: list[Event]) -> None:
@@ -149,7 +150,7 @@ async def bury(
             after = entries[-1].number
     except ValueError as error:
         # Written by another version of us: it must end all the same.
-        trouble.report(log, f"run {record.key.run_id} cannot be read", error)
+        log_unexpected(log, f"run {record.key.run_id} cannot be read", error)
     recorder = Recorder(store, record.key, token, record.entries, lambda: None, patience)
     recorder.put(parts.fail(failure, head))
     await recorder.close()

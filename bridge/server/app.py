@@ -22,7 +22,7 @@ from multidict import CIMultiDict
 from bridge.codec import Context, Dialect, Endpoint, KeptDialect, ModelInfo, Operation
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError
-from bridge.pipeline import trouble
+from bridge.errors import log_unexpected
 from bridge.server.answers import (
     BackgroundHandler,
     CancelAnswerHandler,
@@ -360,7 +360,7 @@ def _shaping_errors(state: State) -> Middleware:
                 raise
             return _refused(request, error)
         except Exception as error:
-            trouble.report(log, f"request {request_id(request)} broke", error)
+            log_unexpected(log, f"request {request_id(request)} broke", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
             return error_of(_nearest(request), failure)
 

@@ -18,7 +18,8 @@ from bridge.codec.session import CalleeSession
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, RunFailed, RunStarted
-from bridge.pipeline import Run, trouble
+from bridge.pipeline import Run
+from bridge.errors import log_unexpected
 from bridge.server.limits import Door, Limits
 from bridge.server.report import Report
 from bridge.server.runs import shown_model
@@ -133,7 +134,7 @@ class Turns:
             report.status = "slow_reader"
             await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answers are not read.")
         except Exception as error:
-            trouble.report(log, f"run {context.run_id} broke", error)
+            log_unexpected(log, f"run {context.run_id} broke", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this inquiry.")
             await self._failed(session, failure, rpc, context, report)
         finally:

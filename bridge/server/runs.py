@@ -18,7 +18,8 @@ from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request
-from bridge.pipeline import Run, failed_at_once, trouble
+from bridge.pipeline import Run, failed_at_once
+from bridge.errors import log_unexpected
 from bridge.server.limits import Door, Rules
 from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.report import Report
@@ -90,7 +91,7 @@ class RunHandler:
             report.status = "canceled"
             response = web.Response(status=499)
         except Exception as error:
-            trouble.report(log, f"request {report.request_id} broke", error)
+            log_unexpected(log, f"request {report.request_id} broke", error)
             report.status = "internal"
             response = self._refused(_internal(), context)
             report.http = response.status
@@ -221,7 +222,7 @@ class RunHandler:
             await self._farewell(http, response, encoder, words)
         except Exception as error:
             # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
-            trouble.report(log, f"request {report.request_id} broke in its stream", error)
+            log_unexpected(log, f"request {report.request_id} broke in its stream", error)
             report.status = "internal"
             await self._farewell(http, response, encoder, run.cut(_internal()))
         finally:

@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.engine import Bridge
 from bridge.errors import BridgeError
-from bridge.pipeline import trouble
+from bridge.errors import log_unexpected
 from bridge.server import sockets as listening
 from bridge.server.app import CANCELS, STATE, State, make_app
 from bridge.server.heads import HeadWatch
@@ -270,7 +270,7 @@ class _Life:
             log.error("the configuration is not changed: %s", error)
             return
         except Exception as error:
-            trouble.report(log, "the configuration is not changed", error)
+            log_unexpected(log, "the configuration is not changed", error)
             return
         before, self.now = self.now, following
         task = asyncio.get_running_loop().create_task(before.retire())

@@ -8,7 +8,7 @@ from typing import Any
 from bridge.codec import Dialect, Operation, offers, registry
 from bridge.config import Config, Server
 from bridge.engine import Bridge, Route
-from bridge.library.reading import dialect_of
+from bridge.codec.registry import resolve
 from bridge.pipeline import Group
 from bridge.transports.local import Agent, LocalBackend
 

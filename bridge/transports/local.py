@@ -36,7 +36,7 @@ from bridge.model import Builder, Event, PartKind, Request
 from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import TERMINAL
-from bridge.pipeline import trouble
+from bridge.errors import log_unexpected
 from bridge.pipeline.backend import CallInfo, Sink, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tries import Budget, Retry
@@ -149,7 +149,7 @@ class LocalCall:
         except BridgeError as error:
             builder.fail(error.failure)
         except Exception as error:
-            trouble.report(log, f"run {self.context.run_id}: the agent failed", error)
+            log_unexpected(log, f"run {self.context.run_id}: the agent failed", error)
             builder.fail(Failure(ErrorCode.BACKEND_ERROR, f"The agent failed ({type(error).__name__})."))
         events = builder.take()
         if events and type(events[-1]) in TERMINAL:
