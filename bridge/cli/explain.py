@@ -15,9 +15,9 @@ from bridge.codec import Context, Dialect, registry
 from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.library import Translator
-from bridge.translation import AnswerDecoder
 from bridge.model import pretty
 from bridge.model.pretty import pretty_request
+from bridge.translation import AnswerDecoder
 
 _RUN = "run"
 """The same run id each time: two reports of one recording can be compared."""

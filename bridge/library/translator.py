@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireResponse
-from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.codec.registry import resolve
+from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.model import Event, Request, RunFailed, RunStarted
 from bridge.pipeline.names import tool_names
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build

@@ -32,15 +32,8 @@ from bridge.model import (
     ToolResulted,
     result_text,
 )
-from bridge.model.events import TERMINAL
 from bridge.pipeline.redirects import without_redirects
-
-Stage = Callable[[list[Event]], list[Event]]
-"""What happens to each batch of events between backend and client, in one run.
-
-One with an attribute `at_rest` that is true is not asked about batches of nothing but pieces of open parts (deltas),
-which most are: it would let them pass as they are.
-"""
+from bridge.translation import Stage
 
 
 @dataclass(slots=True)
@@ -182,17 +175,6 @@ def no_redirects(context: StageContext) -> None:
 
 AUTOMATIC: tuple[StageFactory, ...] = (no_redirects, context_as_system, withhold_server_tools)
 """The stages every route gets by itself, in order."""
-
-
-def through(stages: Sequence[Stage], events: list[Event]) -> list[Event]:
-    """Through the stages. Whatever a stage does, the end of the run stays: nobody would come to it again."""
-    end = events[-1] if events and type(events[-1]) in TERMINAL else None
-    for stage in stages:
-        events = stage(events)
-    if end is None:
-        return list(events)
-    place = next((n for n, e in enumerate(events) if type(e) in TERMINAL), None)
-    return [*events, end] if place is None else events[: place + 1]
 
 
 def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:

@@ -17,10 +17,9 @@ from typing import Any
 import orjson
 
 from bridge.codec import Dialect
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event
 from bridge.pipeline import Run
-from bridge.errors import log_unexpected
 from bridge.runs.answers import AnswerStream
 from bridge.runs.log import LogReader
 from bridge.runs.plan import RunPlan

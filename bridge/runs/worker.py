@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from bridge.codec import Losses
-from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, FinishReason, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
 from bridge.pipeline import Run
-from bridge.errors import log_unexpected
 from bridge.runs.log import UNREADABLE, from_body
 from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE, Recorder
@@ -69,7 +68,7 @@ class Worker:
 
     def _stop(self, end: Callable[[], list[Event]]) -> None:
         """The first one counts, and none after the run came to its end by itself."""
-        if self._end is not None or (self._run is not None and self._run.done):
+        if self._end is not None or (self._run is not None and self._run.ended):
             return
         self._end = end
         if self._driving is not None:
@@ -112,7 +111,7 @@ class Worker:
             run = self._run = await self._make(self.key, self.plan, self._lost)
             if self.plan.eager:
                 self._put(run.head())
-            while not run.done and self._end is None:
+            while not run.ended and self._end is None:
                 self._put(await run.read())
                 # Nobody reads along who could hold the backend up; only the store may.
                 await self._recorder.room()

@@ -21,8 +21,7 @@ from multidict import CIMultiDict
 
 from bridge.codec import Context, Dialect, Endpoint, KeptDialect, ModelInfo, Operation
 from bridge.engine import Bridge, Caller, Route
-from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError
-from bridge.errors import log_unexpected
+from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError, log_unexpected
 from bridge.server.answers import (
     BackgroundHandler,
     CancelAnswerHandler,

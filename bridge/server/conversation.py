@@ -16,10 +16,9 @@ import grpc.aio
 from bridge.codec import Context, Losses, WireRequest
 from bridge.codec.session import CalleeSession
 from bridge.engine import Bridge, Caller, Route
-from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, RunFailed, RunStarted
 from bridge.pipeline import Run
-from bridge.errors import log_unexpected
 from bridge.server.limits import Door, Limits
 from bridge.server.report import Report
 from bridge.server.runs import shown_model
@@ -198,7 +197,7 @@ async def _batches(run: Run, seconds: float) -> AsyncGenerator[list[Event], None
     reading: asyncio.Task[list[Event]] | None = None
     loop = asyncio.get_running_loop()
     try:
-        while not run.done or reading is not None:
+        while not run.ended or reading is not None:
             if not seconds:
                 yield await run.read()
                 continue
@@ -206,7 +205,7 @@ async def _batches(run: Run, seconds: float) -> AsyncGenerator[list[Event], None
             await asyncio.wait({reading})
             events, reading = reading.result(), None
             due = loop.time() + seconds
-            while not run.done:
+            while not run.ended:
                 reading = loop.create_task(run.read())
                 # The read goes on when its time is up: whoever cancels it cancels the run.
                 await asyncio.wait({reading}, timeout=max(0.0, due - loop.time()))

@@ -17,8 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.engine import Bridge
-from bridge.errors import BridgeError
-from bridge.errors import log_unexpected
+from bridge.errors import BridgeError, log_unexpected
 from bridge.server import sockets as listening
 from bridge.server.app import CANCELS, STATE, State, make_app
 from bridge.server.heads import HeadWatch

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 
 from bridge import framing
 from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, outline, project
-from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.codec.registry import resolve
-from bridge.translation import AnswerDecoder
+from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.model import FinishReason, Heartbeat, PartKind, RunFailed, RunFinished, ToolMode, fold, verify
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import comparable, context, decode, encode
 from bridge.testing.witnesses import ANSWERS, REQUESTS, sayable_answers, sayable_requests
+from bridge.translation import AnswerDecoder
 
 # How long an example takes says nothing about the dialect, and heirs of one class share its tests.
 quick = settings(

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from bridge import framing
 from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, project, registry
 from bridge.codec.jsontext import loads
+from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, Unsupported
 from bridge.library import Translator
-from bridge.codec.registry import resolve
-from bridge.translation import AnswerDecoder
 from bridge.model import Event, FinishReason, Message, PartKind, Request, Text, fold, result_text, unfold, verify
 from bridge.testing.conformance import quick
 from bridge.testing.strategies import answers, splits, texts, tools
 from bridge.testing.wires import context, decode, encode
 from bridge.testing.witnesses import ANSWERS, REQUESTS, answer_of, sayable_answers, sayable_requests
+from bridge.translation import AnswerDecoder
 
 # What two wires of any age have in common; the rest is between a dialect and its own card.
 _COMMON: dict[str, Any] = {

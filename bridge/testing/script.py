@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from bridge import framing
 from bridge.codec import Context, Dialect, WireRequest, WireResponse
-from bridge.errors import BridgeError, Failure
 from bridge.codec.registry import resolve
+from bridge.errors import BridgeError, Failure
 from bridge.model import Event, Part, Request
 from bridge.transports.local import Teller
 

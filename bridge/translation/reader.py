@@ -56,7 +56,7 @@ class Reader:
         decoder: AnswerDecoder | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`head` begins a run whose backend says nothing. `clock` returns Unix seconds: it stamps the terminal event."""
+        """`head` begins a run whose backend says nothing. `clock` returns the Unix time at which the run ended."""
         self._head = head
         self._open = OpenParts()
         self._begun = False
@@ -123,10 +123,10 @@ class Reader:
         if self.ended:
             return []
         events = self.take(self.decoder.close(failure)) if self.decoder is not None else []
-        if self.ended:
-            return events
-        text = "The backend's answer ended without an end mark."
-        return events + self.fail(failure or Failure(ErrorCode.TRUNCATED_STREAM, text))
+        if not events or type(events[-1]) not in TERMINAL:
+            text = "The backend's answer ended without an end mark."
+            events = events + self.fail(failure or Failure(ErrorCode.TRUNCATED_STREAM, text))
+        return events
 
     def fail(self, failure: Failure) -> list[Event]:
         """Ends the run from this side, now."""
@@ -137,12 +137,11 @@ class Reader:
         return self._open.fail(failure, self._head)
 
     def _ended_well(self, events: list[Event], end: Event) -> list[Event]:
-        """The last batch, as stages left it: up to the terminal event, which they may have swallowed, with all closed."""
+        """The last batch as stages left it, with everything closed and the terminal event, which they may swallow."""
         place = next((n for n, event in enumerate(events) if type(event) in TERMINAL), None)
         if place is not None:
             events, end = events[:place], events[place]
-        self._open.feed(events)
-        return [*events, *self._open.closers(), end]
+        return [*events, *self._open.closers_after(events), end]
 
     def _broken(self, error: Exception) -> Failure:
         if isinstance(error, BridgeError):
@@ -157,9 +156,9 @@ class Reader:
             self.failure = last.error
         elif isinstance(last, RunFinished):
             self.finish_reason = str(last.reason)
-        if self._clock is not None and isinstance(last, RunFailed | RunFinished):
+        if self._clock is not None:
             # A codec has no clock; this is the first place that knows of the end.
-            last.ended_at = last.ended_at or self._clock()
+            last.ended_at = last.ended_at or self._clock()  # type: ignore[union-attr]
         for event in events[-3:-1]:
             if isinstance(event, UsageReported):
                 self.usage = event

@@ -11,7 +11,6 @@ import logging
 import re
 import time
 from collections.abc import Coroutine, Mapping
-from functools import cached_property, partial
 from typing import Any
 
 import aiohttp
@@ -20,7 +19,6 @@ from yarl import URL
 from bridge.codec import (
     Card,
     Context,
-    Decoder,
     Dialect,
     FrameLike,
     Losses,
@@ -35,22 +33,19 @@ from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import Call, CallInfo, Sink, Timeouts
+from bridge.pipeline.backend import Call, CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tries import Budget, Retry
+from bridge.translation import AnswerDecoder
 from bridge.transports.answers import (
     DRAIN_SECONDS,
-    Answer,
     bounded,
     broken_off,
     failure_of,
     headers_of,
-    looks_like_stream,
     unread,
 )
 from bridge.transports.connections import Connector, reused
-from bridge.transports.direct import Direct
-from bridge.transports.inlet import Inlet, some
 
 log = logging.getLogger("bridge.http")
 
@@ -109,10 +104,9 @@ class HttpBackend:
         self._addresses: dict[str, URL] = {}
         self._chores: set[asyncio.Task[None]] = set()
         # Answers whose last bytes are still to come, and since when.
-        self._ending: dict[Answer, float] = {}
+        self._ending: dict[aiohttp.ClientResponse, float] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
-        self._direct: Direct | None = None
 
     async def start(self) -> None:
         if self._session is None:
@@ -121,7 +115,6 @@ class HttpBackend:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
-            self._direct = Direct(self._session)
 
     async def close(self) -> None:
         """Gives what is done beside the runs a moment to end: a backend may still have to be told of a cancel."""
@@ -144,7 +137,7 @@ class HttpBackend:
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
 
-    def ends(self, response: Answer) -> None:
+    def ends(self, response: aiohttp.ClientResponse) -> None:
         """Of this answer only what follows its end mark is to come, a few bytes: nobody waits for them.
 
         With them aiohttp gives the connection back by itself; where they do not come, it is closed. One timer looks
@@ -266,19 +259,16 @@ class HttpBackend:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise BackendError.of(failure_of(error)) from None
 
-    async def ask(self, wire: WireRequest) -> Answer:
+    async def ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
         """The head of the answer. Raises what aiohttp raises.
 
         A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so a fresh one
         is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
         """
         session, address = self.session, self.address(wire.path)
-        direct = self._direct
         while True:
             reused.set(False)
             try:
-                if direct is not None and (answer := await direct.ask(wire, address)) is not None:
-                    return answer
                 return await session.request(
                     wire.method,
                     address,
@@ -297,7 +287,7 @@ class HttpBackend:
             self.secrets.hide(events[-1].error)
         return events
 
-    async def refusal_in(self, response: Answer) -> Failure:
+    async def refusal_in(self, response: aiohttp.ClientResponse) -> Failure:
         """What a head with another status than 2xx means; reads the body."""
         try:
             body = await bounded(response, MAX_ERROR_BODY, cut=True)
@@ -321,30 +311,27 @@ class HttpCall:
     def __init__(self, backend: HttpBackend, wire: WireRequest, context: Context) -> None:
         self.context = context
         self.frames: list[FrameLike] = []
-        self.whole: WireResponse | None = None
-        self.wire_ended = False
-        self._backend = backend
+        self.received = 0
         self.sent = wire
-        self._response: Answer | None = None
-        self._stream: bool | None = None
-        self._over = False
-        self._clean = False
+        self._backend = backend
+        self._response: aiohttp.ClientResponse | None = None
+        self._decoder: AnswerDecoder | None = None
         self._asked = False
-        self._left: list[Event] | Exception | None = None
+        self._finished = False
 
-    @cached_property
-    def _decoder(self) -> Decoder:
-        """Of the stream: whole answers, which `parse_response` reads, need none."""
-        return self._backend.dialect.decoder(self.context)
+    @property
+    def whole(self) -> WireResponse | None:
+        return self._decoder.whole if self._decoder is not None else None
 
-    @cached_property
-    def _splitter(self) -> sse.Splitter:
-        return sse.Splitter(self._backend.max_event)
+    @property
+    def wire_ended(self) -> bool:
+        return self._decoder is not None and self._decoder.wire_ended
 
     async def open(self) -> None:
+        backend = self._backend
         self._asked = True
         try:
-            response = await self._backend.ask(self.sent)
+            response = await backend.ask(self.sent)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._asked = False
             error.__traceback__ = None  # as in `read`
@@ -353,92 +340,45 @@ class HttpCall:
         self.sent.body = b""  # it has arrived: a long prompt need not be held while its answer streams
         if response.status >= 300:
             self._asked = False
-            raise BackendError.of(await self._backend.refusal_in(response))
+            raise BackendError.of(await backend.refusal_in(response))
+        self._decoder = self._new_decoder(headers_of(response), response.status)
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
-        if self._over:
-            return []
-        response = self._response
+    def _new_decoder(self, headers: Mapping[str, str], status: int) -> AnswerDecoder:
+        backend = self._backend
+        return AnswerDecoder(backend.dialect, self.context, headers, status=status, max_event=backend.max_event)
+
+    async def read(self) -> list[Event]:
+        response, decoder = self._response, self._decoder
         assert response is not None, "read() before open()"
+        assert decoder is not None
+        if decoder.ended:
+            return []
         try:
-            if sink is not None and self._stream and (left := await self._pour(response, sink)) is not None:
-                return left
-            data = await some(response.content)
-            if self._stream is None:
-                self._stream = looks_like_stream(response, data)
-            if data and self._stream:
-                self.frames = frames = self._splitter.feed(data)
-                events = self._decoder.feed(frames)
-            elif self._stream:
-                self.frames = frames = self._splitter.close()
-                events = self._decoder.feed(frames)
-                self._mark(events)
-                self._asked = False
-                if not self._over:
-                    events += self._decoder.close()
-                    self._over = True
-                return events
-            else:
-                data += await bounded(response, self._backend.max_event - len(data))
-                events = self._whole(response, data)
+            data = await response.content.readany()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
             error.__traceback__ = None
-            self.frames = []
-            return [*self._unread(response), *self.fail(broken_off(error))]
-        except BackendError as error:
-            self.frames = []
-            return self.fail(error.failure)
+            rest = unread(response)
+            events = decoder.receive(rest) if rest else []
+            self.frames = decoder.frames if rest else []
+            if not decoder.ended:
+                events += decoder.close(broken_off(error))
+            return self._backend.hide(events)
+        if data:
+            self.received += len(data)
+            events = decoder.receive(data)
+        else:
+            events = decoder.close()
+            self._asked = False
+        self.frames = decoder.frames
         if events and type(events[-1]) in TERMINAL:
-            self._mark(events)
+            self._finished = decoder.wire_ended and type(events[-1]) is RunFinished
+            self._backend.hide(events)
         return events
 
-    async def _pour(self, response: Answer, sink: Sink) -> list[Event] | None:
-        """Gives `sink` what comes until it leaves a batch, which is returned; None when the answer is to be read."""
-        # Made anew when it is needed, which is rarely: kept here it would be a cycle, which only the collector frees.
-        inlet = Inlet(response, partial(self._take, sink))
-        if not inlet.open():
-            return None
-        await inlet.closed()
-        left, self._left = self._left, None
-        if isinstance(left, Exception):
-            raise left
-        if left and type(left[-1]) in TERMINAL:
-            self._mark(left)
-        return left
-
-    def _take(self, sink: Sink, data: bytes) -> bool:
-        """One network read, on its way to the sink; what goes wrong belongs to whoever waits in `read`."""
-        try:
-            self.frames = frames = self._splitter.feed(data)
-            events = self._decoder.feed(frames)
-            if sink(events):
-                return True
-            self._left = events
-        except Exception as error:
-            self._left = error
-        return False
-
-    def _unread(self, response: Answer) -> list[Event]:
-        """The events of what had arrived when the connection broke."""
-        data = unread(response) if self._stream is not False else b""
-        try:
-            return self._backend.hide(self._decoder.feed(self._splitter.feed(data))) if data else []
-        except BackendError:
-            return []
-
-    def _whole(self, response: Answer, body: bytes) -> list[Event]:
-        self.whole = WireResponse(response.status, headers_of(response), body)
-        return self._backend.dialect.parse_response(self.whole, self.context)
-
-    def _mark(self, events: list[Event]) -> None:
-        if events and type(events[-1]) in TERMINAL:
-            self._over = self.wire_ended = True
-            self._clean = type(events[-1]) is RunFinished
-            self._backend.hide(events)
-
     def fail(self, failure: Failure) -> list[Event]:
-        self._over = True
+        if self._decoder is None:
+            self._decoder = self._new_decoder({}, 200)
         return self._decoder.close(failure)
 
     async def close(self) -> None:
@@ -448,7 +388,7 @@ class HttpCall:
             return
         if response.content.at_eof():
             response.release()
-        elif self._clean:
+        elif self._finished:
             self._backend.ends(response)
         else:
             response.close()

@@ -10,8 +10,8 @@ from typing import Any
 from bridge import Message, Request, Text
 from bridge.codec import Context, Dialect, WireRequest, WireResponse, registry
 from bridge.errors import Failure
-from bridge.translation import AnswerDecoder
 from bridge.model import Event, RunFailed, fold, verify
+from bridge.translation import AnswerDecoder
 from tests.docs.tables import dialects
 
 SPEAKING = [name for name in dialects() if registry.get(name).framing == "sse"]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from bridge.codec import Dialect, WireRequest, WireResponse, registry
 from bridge.errors import BridgeError, Failure, RequestError, Unsupported
 from bridge.framing import sse
-from bridge.translation import AnswerDecoder
 from bridge.model import ArgsDelta, Event, ReasoningDelta, Request, TextDelta, fold, verify
 from bridge.testing.wires import context
+from bridge.translation import AnswerDecoder
 
 JSON = {"content-type": "application/json"}
 

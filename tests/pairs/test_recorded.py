@@ -14,10 +14,10 @@ import pytest
 
 from bridge.codec import Dialect, Fate, registry
 from bridge.library import Translator
-from bridge.translation import AnswerDecoder
 from bridge.model import Event, MediaKind, RunFailed, RunFinished, ToolResult, fold, unfold, verify
 from bridge.testing.pairs import told
 from bridge.testing.wires import context, decode
+from bridge.translation import AnswerDecoder
 from tests.recorded import CAPTURES, answers
 
 DIALECTS = registry.names()

@@ -65,6 +65,11 @@ class PerKey(Section):
 class Limits(Section):
     concurrent: Positive = Field(default=1000, description="requests served at the same time, by all workers together")
     queue: Whole = Field(default=100, description="requests that wait for their turn; more are refused")
+    answer: Annotated[Size | None, OrOff] = Field(
+        default=64 * 2**20,
+        description="bytes of one whole answer as the backend sends them; a longer one ends with an error",
+        json_schema_extra=or_off_word,
+    )
     per_key: Annotated[PerKey | None, OrOff] = Field(
         default=None, description="limits for each key or user of auth", json_schema_extra=or_off_word
     )

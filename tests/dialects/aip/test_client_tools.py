@@ -255,7 +255,7 @@ def asking(city: str, call: ToolCall | None = None, result: str | None = None, *
 async def ended(bridge: Bridge, request: Request, owner: str = "") -> Answer:
     run = await bridge.run(bridge.route(), request, caller=Caller(owner))
     folder = Folder()
-    while not run.done:
+    while not run.ended:
         folder.feed(await run.read())
     await run.close()
     return folder.answer
@@ -409,7 +409,7 @@ async def test_without_the_option_tools_stay_with_the_client_and_are_named_as_lo
             async with Bridge.from_config(config(gateway.address, expose_client_tools=option)) as bridge:
                 run = await bridge.run(bridge.route(), Request([Message("user", [Text("x")])], tools=tools))
                 folder = Folder()
-                while not run.done:
+                while not run.ended:
                     folder.feed(await run.read())
                 await run.close()
                 assert (folder.answer.text, run.lost.names) == ("[]", lost)

@@ -128,7 +128,7 @@ async def test_a_tool_that_went_away_is_told_to_the_model() -> None:
             run = await bridge.run(bridge.route(), asks())
             await tool.stop()
             told = []
-            while not run.done:
+            while not run.ended:
                 told += [result_text(e.parts) for e in await run.read() if type(e).__name__ == "ToolResulted"]
             await run.close()
     assert told == ["Error: Receiver not found"]
@@ -139,7 +139,7 @@ async def test_the_rounds_are_bounded() -> None:
         model.turns([ADD])
         async with Bridge.from_config(config(model.url, gateway.address, max_tool_rounds=2)) as bridge:
             run = await bridge.run(bridge.route(), asks())
-            while not run.done:
+            while not run.ended:
                 await run.read()
             await run.close()
     assert run.failure == Failure(
@@ -154,7 +154,7 @@ async def test_without_a_gateway_the_model_answers_without_tools() -> None:
         model.says("I cannot add.")
         async with Bridge.from_config(config(model.url, address())) as bridge:
             run = await bridge.run(bridge.route(), asks())
-            while not run.done:
+            while not run.ended:
                 await run.read()
             await run.close()
         assert not model.requests[0].tools
