@@ -19,7 +19,7 @@ def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def unread(response: aiohttp.ClientResponse) -> bytes:
-    """What had arrived when the connection broke: aiohttp raises the error before it gives that, unless it is cleared."""
+    """What had arrived when the connection broke; aiohttp gives it only once the error is cleared."""
     response.content.set_exception(None)  # type: ignore[arg-type]
     return response.content.read_nowait()
 
