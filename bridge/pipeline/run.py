@@ -173,7 +173,7 @@ class Run:
         if self._max_answer is not None:
             self._size += _EVENT_SIZE * len(events)
             if self._size + self._attempt.call.received > self._max_answer and not _ends(events):
-                events = [*events, *self._attempt.call.fail(_too_large(self._max_answer))]
+                events = [*events, *self._too_large(self._max_answer)]
         events = self.reader.apply(events) if self._continuation is None else await self._continued(events)
         return await self._passed_on(events)
 
@@ -227,7 +227,7 @@ class Run:
             while _CONTENT_OR_END.isdisjoint(map(type, events)):
                 frames = call.frames
                 if self._max_answer is not None and call.received > self._max_answer:
-                    events += call.fail(_too_large(self._max_answer))
+                    events += self._too_large(self._max_answer)
                     break
                 events += await call.read()
                 call.frames = [*frames, *call.frames]
@@ -327,6 +327,15 @@ class Run:
         """A limit has passed: the backend is given up."""
         return self._attempt.call.fail(failure) if self._clock.opened else [self._attempt.head(), RunFailed(failure)]
 
+    def _too_large(self, limit: int) -> list[Event]:
+        """Gives the answer up, for good: no other backend continues it. A client may have asked for a long one, so that
+        it does not count against the backend.
+        """
+        self._forgive()
+        self._others.clear()
+        text = f"The backend's answer is longer than the limit of {limit} bytes (server.limits.answer)."
+        return self._attempt.call.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+
     def _report(self, failure: Failure | None) -> None:
         """Tells the backend's breaker how the call came out."""
         admitted, self._pass = self._pass, None
@@ -392,8 +401,3 @@ def _ends(events: list[Event]) -> bool:
 
 def _canceled() -> Failure:
     return Failure(ErrorCode.CANCELED, "The run was canceled.")
-
-
-def _too_large(limit: int) -> Failure:
-    text = f"The backend's answer is longer than the limit of {limit} bytes (server.limits.answer)."
-    return Failure(ErrorCode.BACKEND_PROTOCOL, text)

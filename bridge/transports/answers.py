@@ -70,8 +70,11 @@ def failure_of(error: Exception) -> Failure:
             reason = "the connection was refused"
         case aiohttp.ServerDisconnectedError() | ConnectionResetError() | BrokenPipeError():
             reason = "it closed the connection without an answer"
-        case aiohttp.InvalidURL() | ValueError():
-            reason = "its address or a header for it is not valid"
+        case aiohttp.InvalidURL():
+            reason = "its address is not valid"
+        case ValueError():
+            # What cannot be written on the wire never left this process: that says nothing of the backend.
+            return Failure(ErrorCode.INTERNAL, "The request could not be written for the backend.")
         case aiohttp.ClientResponseError():
             return Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not HTTP.")
         case _:

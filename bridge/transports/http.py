@@ -29,7 +29,7 @@ from bridge.codec import (
 )
 from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
-from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.errors import BackendError, ErrorCode, Failure, RequestError
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.events import TERMINAL
@@ -59,6 +59,8 @@ _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
 _SHUT = frozenset({401, 403, 407})
 """Statuses of a server that does not take our key."""
+_SENDABLE = re.compile(r"[\t -~]*")
+"""Values of client headers that every backend takes."""
 _FEW = 64  # paths of a dialect; those with ids in them are not worth remembering
 
 
@@ -168,7 +170,12 @@ class HttpBackend:
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         own = self.dialect.own_headers if front is self.dialect else ()
-        return {name: headers[name] for name in (*own, *self._forward) if name in headers}
+        found = {name: headers[name] for name in (*own, *self._forward) if name in headers}
+        for name, value in found.items():
+            if not _SENDABLE.fullmatch(value):
+                # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
+                raise RequestError(f"The header {name} cannot be sent on: expected printable ASCII.", param=name)
+        return found
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         context = self._context(request, info, lost)
