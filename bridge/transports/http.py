@@ -54,6 +54,8 @@ MAX_ERROR_BODY = 1024 * 1024
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
+_LOOK_SECONDS = 1.0
+"""How often answers that are being read are looked at."""
 _VERSION = re.compile(r"/v\d+(?=/)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
@@ -105,6 +107,7 @@ class HttpBackend:
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
         self._chores: set[asyncio.Task[None]] = set()
+        self._reading: set[aiohttp.ClientResponse] = set()
         # Answers whose last bytes are still to come, and since when.
         self._ending: dict[aiohttp.ClientResponse, float] = {}
         self._sweep: asyncio.TimerHandle | None = None
@@ -139,6 +142,15 @@ class HttpBackend:
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
 
+    def reads(self, response: aiohttp.ClientResponse) -> None:
+        """This answer is being read, until `ends` or `forget`."""
+        self._reading.add(response)
+        self._look_later(_LOOK_SECONDS)
+
+    def forget(self, response: aiohttp.ClientResponse) -> None:
+        """Nobody reads this answer any more."""
+        self._reading.discard(response)
+
     def ends(self, response: aiohttp.ClientResponse) -> None:
         """Of this answer only what follows its end mark is to come, a few bytes: nobody waits for them.
 
@@ -146,10 +158,18 @@ class HttpBackend:
         after all, which costs a tenth of a task for each.
         """
         self._ending[response] = time.monotonic()
-        if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._swept)
+        self._look_later(DRAIN_SECONDS)
 
-    def _swept(self) -> None:
+    def _look_later(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._sweep is not None:
+            if self._sweep.when() <= loop.time() + seconds:
+                return
+            self._sweep.cancel()
+        self._sweep = loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._sweep = None
         late = time.monotonic() - DRAIN_SECONDS * 0.9
         for response, since in list(self._ending.items()):
             if response.content.is_eof():
@@ -157,7 +177,13 @@ class HttpBackend:
             elif since <= late:
                 del self._ending[response]
                 response.close()
-        self._sweep = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._swept) if self._ending else None
+        for response in self._reading:
+            # aiohttp 3.14 closes a connection on which something came that is no HTTP, and does not tell the reader.
+            connection = response.connection
+            if not response.content.is_eof() and (connection is None or connection.transport is None):
+                response.content.set_exception(aiohttp.ClientPayloadError("The answer breaks off in what is no HTTP."))
+        if self._ending or self._reading:
+            self._look_later(DRAIN_SECONDS if self._ending else _LOOK_SECONDS)
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -349,6 +375,7 @@ class HttpCall:
             self._asked = False
             raise BackendError.of(await backend.refusal_in(response))
         self._decoder = self._new_decoder(headers_of(response), response.status)
+        backend.reads(response)
 
     def _new_decoder(self, headers: Mapping[str, str], status: int) -> AnswerDecoder:
         backend = self._backend
@@ -393,6 +420,7 @@ class HttpCall:
         await self._stop()
         if response is None:
             return
+        self._backend.forget(response)
         if response.content.at_eof():
             response.release()
         elif self._finished:

@@ -116,6 +116,7 @@ class QueuedCall:
             else:
                 if response.status == 200:
                     self._response, self._came = response, 0
+                    self._backend.reads(response)
                     self._splitter = sse.Splitter(self._backend.max_event)
                     return
                 async with response:
@@ -164,6 +165,7 @@ class QueuedCall:
             self._tries = 0
         if ended:
             self._response = None
+            self._backend.forget(response)
             response.release()
         return self._passed_on(self._decoder.feed(frames))
 
@@ -193,6 +195,8 @@ class QueuedCall:
 
     async def close(self) -> None:
         response, self._response = self._response, None
+        if response is not None:
+            self._backend.forget(response)
         if self._started and not (self.wire_ended or self._all_read):
             self._backend.later(self._cancel(response))
         elif response is not None:
