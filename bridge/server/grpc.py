@@ -170,9 +170,9 @@ class GrpcServer:
         chores, self._chores = self._chores, []
         for chore in chores:
             chore.cancel()
-        await asyncio.gather(*chores, return_exceptions=True)
-        if self._server is not None:
-            await self._server.stop(grace)
+        # Beside the goodbyes to gateways, which may be slow: the listener is closed at once.
+        stopping = [self._server.stop(grace)] if self._server is not None else []
+        await asyncio.gather(*stopping, *chores, return_exceptions=True)
         await self._relays.stop(grace)
         await self._nodes.close()
         while self._gateways:
