@@ -27,6 +27,12 @@ def masked(text: str, longest: int = LONGEST) -> str:
     return shown if len(shown) <= longest else shown[:longest] + "..."
 
 
+def printable(text: str, longest: int = 80) -> str:
+    """A foreign name for a log line or an error: at most `longest` characters, the unprintable ones escaped."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:longest])
+    return shown if len(text) <= longest else shown + "..."
+
+
 _SECRET_NAME = re.compile(r"auth|key|secret|token|password|cookie", re.IGNORECASE)
 _SHORTEST = 6
 """What is shorter is no key; taking it out of every text would only spoil them."""

@@ -322,11 +322,15 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     # Most servers leave one or both of these out; asking costs a part in a hundred of a request.
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
+    is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def handle(http: web.Request) -> web.StreamResponse:
         http[DIALECT] = route.dialect
         http[WHERE] = {"operation": endpoint.operation, "path": http.path}
         try:
+            if state.draining and is_refused_late:
+                text = "The server is stopping; another one, or the next one, will take this request."
+                raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
             user = await state.identity.user(visit_of(http, in_query), route.path) if is_asked else ""
             http[USER] = user
             if is_counted:

@@ -24,7 +24,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from bridge.errors import BridgeError, ConfigError
-from bridge.stores import schema
+from bridge.stores import machine, schema
 from bridge.stores.base import unavailable
 
 _T = TypeVar("_T")
@@ -142,7 +142,7 @@ class Connection:
         self._wal(db)
         db.execute("PRAGMA journal_size_limit = 67108864")
         with suppress(sqlite3.OperationalError):  # no such table
-            if not self._room.missing(self._version(db), ""):
+            if not self._room.missing(self._version(db), "") and self._boot(db) == machine.boot():
                 return
         db.execute("BEGIN IMMEDIATE")
         db.execute(schema.VERSIONS)
@@ -153,6 +153,15 @@ class Connection:
             " ON CONFLICT (room) DO UPDATE SET version = excluded.version",
             (self._room.name, self._room.newest),
         )
+        db.execute(schema.BOOTS)
+        if self._boot(db) != machine.boot():
+            for statement in self._room.rebooted:
+                db.execute(statement, {"now": machine.now()})
+            db.execute(
+                "INSERT INTO machine_boot (room, boot) VALUES (?, ?)"
+                " ON CONFLICT (room) DO UPDATE SET boot = excluded.boot",
+                (self._room.name, machine.boot()),
+            )
         db.execute("COMMIT")
 
     def _wal(self, db: sqlite3.Connection) -> None:
@@ -181,6 +190,10 @@ class Connection:
             with suppress(sqlite3.Error):
                 self._db.close()
             self._db = None
+
+    def _boot(self, db: sqlite3.Connection) -> str | None:
+        found = db.execute("SELECT boot FROM machine_boot WHERE room = ?", (self._room.name,)).fetchone()
+        return str(found[0]) if found else None
 
     def _version(self, db: sqlite3.Connection) -> int:
         found = db.execute("SELECT version FROM schema_version WHERE room = ?", (self._room.name,)).fetchone()

@@ -338,7 +338,7 @@ async def test_a_tool_is_told_yes_or_that_its_name_is_taken(tmp_path: Any) -> No
         body = info("ToolInfo", "adder", node.address).SerializeToString()
         assert await register(body) == schema.message("RegisterToolResponse", success=True).SerializeToString()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await register(body)
+            await register(info("ToolInfo", "adder", f"127.0.0.1:{free_port()}").SerializeToString())
         assert (caught.value.code().name, caught.value.details()) == (
             "ALREADY_EXISTS",
             "Tool [adder] already registered.",
