@@ -81,7 +81,9 @@ def decode_error(wire: WireResponse) -> Failure:
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
     code = ErrorCode(word) if word in _OWN_CODES else BY_STATUS.get(wire.status, default)
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    return Failure(code, message, status=_kept(code, wire.status), backend_code=masked(word, LONGEST_WORD) or None, headers=headers)
+    return Failure(
+        code, message, status=_kept(code, wire.status), backend_code=masked(word, LONGEST_WORD) or None, headers=headers
+    )
 
 
 def _kept(code: ErrorCode, status: int) -> int | None:

@@ -127,7 +127,9 @@ def decode_error(wire: WireResponse) -> Failure:
         return Failure(code, KEY_REFUSED, headers=headers, details=details)
     if not isinstance(text, str) or not text:
         text = f"The backend answered with HTTP status {wire.status}."
-    return Failure(code, masked(text), backend_code=masked(word, LONGEST_WORD) or None, headers=headers, details=details)
+    return Failure(
+        code, masked(text), backend_code=masked(word, LONGEST_WORD) or None, headers=headers, details=details
+    )
 
 
 def _word_in(body: dict[str, Any]) -> str:
