@@ -13,6 +13,7 @@ Keys are the decoder's own names for messages and parts (an index, a wire id); t
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -79,7 +80,7 @@ class Builder:
         self._parts: dict[Hashable, OpenPart] = {}
         self._flows: dict[Hashable, OpenPart] = {}
         # Calls without a result: the choices in which each was made, and how many there are in each choice.
-        self._pending: dict[str, set[int]] = {}
+        self._pending: OrderedDict[str, set[int]] = OrderedDict()
         self._unanswered: dict[int, int] = {}
         self._usage: ev.UsageReported | None = None
         self._interrupted = False
@@ -322,6 +323,11 @@ class Builder:
     def open_calls(self) -> list[str]:
         """Call ids without a result, in order of appearance."""
         return list(self._pending)
+
+    @property
+    def oldest_call(self) -> str | None:
+        """The first of `open_calls`."""
+        return next(iter(self._pending), None)
 
     def is_unanswered(self, call_id: str) -> bool:
         """Whether there was a call with this id and no result of it."""
