@@ -26,7 +26,7 @@ _SECRET = re.compile(
     r"|\bgh[pousr]_[A-Za-z0-9]{16,}"
     r"|(?<=://)[^\s/@:]{0,200}:[^\s/@]{1,700}(?=@)"
     r"|\beyJ[\w\-]{8,}[\w\-.]*"
-    r"|(?i:(?<=api[-_ ]key[=:])|(?<=apikey[=:])|(?<=api[-_ ]key[=:] ))[^\s,;'\"]+"
+    r"|(?i:(?<=api[-_ ]key[=:])|(?<=apikey[=:])|(?<=api[-_ ]key[=:] ))(?!<key>)[^\s,;'\"]+"
 )
 # Schemes longer than this keep their beginning; the address after them is hidden all the same.
 _ADDRESS = re.compile(r"[a-z0-9+.\-]{0,32}://\S+|\bip(?:v4|v6)?:\S+", re.IGNORECASE)
