@@ -121,6 +121,18 @@ KEY_REFUSED = "The backend refused the bridge's credentials."
 """Said instead of the backend's own words, which may repeat the key."""
 
 
+LONGEST_QUOTE = 200
+"""The most characters of a foreign value that an error message repeats."""
+
+
+def shortened(value: str) -> str:
+    """Return a value of a client or a backend for an error message: its first `LONGEST_QUOTE` characters and "...".
+
+    Every message that repeats such a value cuts it with this; quote it with `!r` where it stands among words.
+    """
+    return value if len(value) <= LONGEST_QUOTE else f"{value[:LONGEST_QUOTE]}..."
+
+
 @dataclass(slots=True)
 class Failure:
     """One failure as a value.

@@ -12,7 +12,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, PartKind, Raw, Text, ToolCall, UsageReported
 
 from .content import EXTRAS, part_of
-from .errors import failure_of
+from .errors import LONGEST, failure_of
 from .messages import AgentMessage, SessionStatus, TaskStatus
 from .options import back
 from .request import NAME
@@ -94,7 +94,7 @@ class Decoder:
             self._builder.emit(Raw(NAME, {"session_status": int(message.session_status)}))
 
     def _stop(self, message: AgentMessage, task: int) -> None:
-        if task == TaskStatus.BREAK or (not self.heard and self._error.search(message.text)):
+        if task == TaskStatus.BREAK or (not self.heard and self._error.search(message.text[:LONGEST])):
             self._builder.fail(failure_of(message.text))
             return
         if not self.asked_to_stop and not self.heard and not message.content:

@@ -106,11 +106,14 @@ class Explanation:
         return AnswerDecoder(self._source, Context(_RUN, None, 0.0, self._source.back_options()))
 
 
+_FRAME = re.compile(rb".+?(?:(?:\r\n|\r|\n){2}|\Z)", re.DOTALL)
+
+
 def _frames(data: bytes) -> list[bytes]:
     """A stream cut after its blank lines, whichever line ends it has; a body in one piece is one frame."""
     if not sse.is_stream(data):
         return [data]
-    return [m[0] for m in re.finditer(rb".+?(?:(?:\r\n|\r|\n){2}|\Z)", data, re.DOTALL)]
+    return [m[0] for m in _FRAME.finditer(data)]
 
 
 def _wire(data: bytes) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from bridge.codec import Context, Dialect, Frame, FrameLike
-from bridge.errors import Failure, RequestError
+from bridge.errors import Failure, RequestError, shortened
 from bridge.model import Event, Heartbeat, RunFailed, RunFinished
 from bridge.model.events import CONTENT, UsageReported
 from bridge.runs.log import Batch, LogReader
@@ -40,7 +40,7 @@ class Cursor:
         found = _FORM.fullmatch(text)
         if found is None or max(pieces := [int(piece) for piece in found.groups()]) >= 2**64:
             raise RequestError(
-                f"Last-Event-ID: expected two numbers such as 12-0, got {text[:60]!r}.", param="Last-Event-ID"
+                f"Last-Event-ID: expected two numbers such as 12-0, got {shortened(text)!r}.", param="Last-Event-ID"
             )
         return cls(*pieces)
 

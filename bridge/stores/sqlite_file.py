@@ -77,6 +77,16 @@ class SQLiteFile:
         return self._lanes[writes]
 
 
+def make_private(path: Path) -> None:
+    """Create the file and its folder for this user alone, where they do not exist.
+
+    SQLite gives its journal files the mode of the database. Raises `OSError`.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
 class Connection:
     """One connection to the file, for one thread at a time. It connects when it has to, and again after a failure.
 
@@ -126,7 +136,7 @@ class Connection:
                 return self._db
             self.close()  # the file was deleted or replaced: what we would write, nobody would see
         if self._path != MEMORY:
-            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            make_private(Path(self._path))
         db = sqlite3.connect(self._path, timeout=self._busy, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(db)

@@ -125,6 +125,7 @@ class Jwt(Section):
     issuer: OptionalText = Field(default=None, description="the issuer a token must name; absent = any")
     user_claim: Text = Field(default="sub", description="the claim that names the user")
     leeway: Duration = Field(default=30.0, description="how wrong clocks may be")
+    require_exp: bool = Field(default=True, description="refuse tokens without `exp`, which would never expire")
 
     @model_validator(mode="after")
     def _one_kind_of_key(self) -> Self:
