@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from adapters.aip.options import BackOptions
 from bridge.codec import redact, registry, repeat
+from bridge.dialects.aip.options import BackOptions
 
 ROOT = Path(__file__).parents[1]
 FACTOR = 4

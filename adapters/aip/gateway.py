@@ -26,11 +26,10 @@ from bridge.codec.session import (
     Visitor,
     Watch,
 )
-
-from .addresses import AddressRule, not_allowed, plain_address
-from .callee import Callee, Relayed
-from .generation import Generation, of_registration
-from .messages import (
+from bridge.dialects.aip.addresses import AddressRule, not_allowed, plain_address
+from bridge.dialects.aip.callee import Callee, Relayed
+from bridge.dialects.aip.generation import Generation, of_registration
+from bridge.dialects.aip.messages import (
     AgentInfo,
     AgentMessage,
     AgentSkill,
@@ -49,9 +48,9 @@ from .messages import (
     UpdateNodeInfoRequest,
     UpdateType,
 )
-from .options import FrontOptions
-from .proto import fields, text_field
-from .writing import CALL_AGENT
+from bridge.dialects.aip.options import FrontOptions
+from bridge.dialects.aip.proto import fields, text_field
+from bridge.dialects.aip.writing import CALL_AGENT
 
 CALL_TOOL = "/grpc_service.ToolService/CallTool"
 EVERY_DOMAIN = "default"

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from bridge.codec import Context, Options
 from bridge.codec.units import Bytes, Seconds
-
-from .addresses import AddressRule
+from bridge.dialects.aip.addresses import AddressRule
 
 MAX_MESSAGE = 4 * 2**20
 CANCEL_GRACE = 30.0

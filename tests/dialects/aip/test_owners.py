@@ -14,11 +14,11 @@ import grpc
 import grpc.aio
 import pytest
 
-from adapters.aip import Gateway, dialect
-from adapters.aip.addresses import AddressRule, plain_address
-from adapters.aip.gateway import Gateway as Machine
 from bridge import Bridge
 from bridge.codec.session import Dial, Dialed, Refuse, Visitor
+from bridge.dialects.aip import Gateway, dialect
+from bridge.dialects.aip.addresses import AddressRule, plain_address
+from bridge.dialects.aip.gateway import Gateway as Machine
 from bridge.errors import ConfigError
 from bridge.testing import fake_backend, free_port
 
