@@ -106,53 +106,6 @@ def test_no_further_library_is_loaded(modules: dict[str, str]) -> None:
     assert found - known - {"_distutils_hack"} == set()
 
 
-def test_the_collector_walks_once_what_a_server_imports() -> None:
-    code = """
-import gc
-from bridge.cli import main
-
-def note(phase, info):
-    module = sys.modules.get("bridge.cli.serve")
-    if module is not None and not hasattr(module, "serve"):
-        walks.append(info["generation"])
-
-walks, before = [], gc.get_threshold()
-gc.callbacks.append(note)
-assert main(["serve", "nowhere.yaml"]) == 2
-print(gc.isenabled(), gc.get_threshold() == before, gc.get_freeze_count() > 10_000, len(walks) > 10, set(walks))
-"""
-    assert run(code).split() == ["True", "True", "True", "True", "{0}"]
-
-
-def test_certificates_are_read_only_for_connections_that_check_them() -> None:
-    code = """
-import ssl
-from bridge.cli import main
-
-def read(context):
-    reads.append(context.verify_mode)
-    real(context)
-
-reads, real = [], ssl.SSLContext.set_default_verify_paths
-ssl.SSLContext.set_default_verify_paths = read
-assert main(["serve", "nowhere.yaml"]) == 2
-print([mode.name for mode in reads], ssl.SSLContext.set_default_verify_paths is read, "aiohttp" in sys.modules)
-"""
-    assert run(code).split() == ["['CERT_REQUIRED']", "True", "True"]
-
-
-def test_the_library_of_cpp_is_not_loaded_and_nobody_is_told_so() -> None:
-    code = """
-import os
-from bridge.cli import main
-
-os.environ.pop("FROZENLIST_NO_EXTENSIONS", None)
-assert main(["serve", "nowhere.yaml"]) == 2
-print("frozenlist" in sys.modules, "frozenlist._frozenlist" in sys.modules, "FROZENLIST_NO_EXTENSIONS" in os.environ)
-"""
-    assert run(code).split() == ["True", "False", "False"]
-
-
 def test_what_is_installed_is_read_once_for_all_dialects(monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
 

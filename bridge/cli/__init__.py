@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--workers", type=int, metavar="N", help="processes that share the port")
     serve.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     serve.add_argument("--log-format", default="text", choices=["text", "json"])
-    serve.set_defaults(run=_serve)
+    serve.set_defaults(run=_later("bridge.cli.serve", "serve"))
 
     check = _command(commands, "check", "validate a configuration", "dialect-bridge check config.yaml")
     _config_argument(check)
@@ -133,14 +133,6 @@ def _later(module: str, name: str) -> Command:
         return command(args)
 
     return run
-
-
-def _serve(args: argparse.Namespace) -> int:
-    from bridge.cli.sparing import sparing
-
-    with sparing():
-        from bridge.cli.serve import serve
-    return serve(args)
 
 
 def _version() -> str:

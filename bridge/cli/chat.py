@@ -38,7 +38,7 @@ from bridge.model import (
     json_text,
     result_text,
 )
-from bridge.pipeline import Backend, CallInfo, Run, Way
+from bridge.pipeline import Backend, BackendAttempt, CallInfo, Run
 from bridge.transports.http import HttpBackend
 
 
@@ -95,7 +95,7 @@ class _Conversation:
         asked = Message("user", [Text(text)])
         messages = [asked] if self.backend.card.takes_news else [*self._talk, asked]
         request = Request(messages, model=self._model, thread_id=self._thread)
-        run = Run(Way(request, self.backend, LIBRARY, CallInfo(uuid.uuid4().hex, self._thread, 0.0)))
+        run = Run(BackendAttempt(request, self.backend, LIBRARY, CallInfo(uuid.uuid4().hex, self._thread, 0.0)))
         folder, shown = Folder(), _Screen()
         try:
             async with shown.waiting():

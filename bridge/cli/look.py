@@ -29,8 +29,6 @@ def check(args: argparse.Namespace) -> int:
     print(f"{args.config} is fine.")
     for line in config.describe():
         print(f"  {line}")
-    for notice in config.notices:
-        print(f"note: {notice}")
     return 0
 
 

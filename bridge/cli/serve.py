@@ -141,8 +141,6 @@ def _announce(bridge: Bridge, port: int) -> None:
         line = _curl(base, route, keyed)
         if line:
             print(f"  {line}")
-    for notice in config.notices:
-        print(f"note: {notice}")
     sys.stdout.flush()
 
 

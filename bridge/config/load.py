@@ -1,6 +1,6 @@
 """From a file or a mapping to a checked `Config`.
 
-The order is fixed: YAML, variables, command line, keys of later versions, the schema, and last what spans sections.
+The order is fixed: YAML, variables, command line, the schema, and last what spans sections.
 Everything found up to the schema is reported together; what spans sections needs sound sections.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bridge.config import checks, later, source
+from bridge.config import checks, source
 from bridge.config.origin import Origin
 from bridge.config.problems import Path, Problem
 from bridge.config.schema import Config
@@ -79,7 +79,7 @@ def _build(
     replaced = substitute(raw, os.environ if env is None else env)
     origin.sources = replaced.sources
     data = _lay_over(replaced.data, server or {}, origin)
-    known = [*problems, *replaced.problems, *later.refused(data)]
+    known = [*problems, *replaced.problems]
     config, wrong = _validated(data, origin)
     known += _not_below(wrong, [problem.path for problem in known])
     if config is not None and not known:
@@ -108,7 +108,6 @@ def _validated(data: dict[str, Any], origin: Origin) -> tuple[Config | None, lis
         config = Config.model_validate(data, context=context)
     except ValidationError as error:
         return None, translate(error, data, origin)
-    config._notices = tuple(later.notices(data))
     return config, []
 
 

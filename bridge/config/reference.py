@@ -10,9 +10,7 @@ from pydantic_core import core_schema
 
 from bridge.codec import registry
 from bridge.config.kinds import BUILT_IN, dialect_of
-from bridge.config.later import LATER
 from bridge.config.schema import Backend, Config, Route
-from bridge.config.translate import model_at
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{"}
 # YAML 1.2, which editors read, knows no `on` and `off`.
@@ -56,7 +54,6 @@ def json_schema() -> dict[str, Any]:
         definitions[name] = refs[model, "validation"]
     for role, owner in _ROLES:
         _apply(definitions[owner.__name__], role, options)
-    _mark_later(definitions)
     return {"$schema": _Generator.schema_dialect, **schema, **refs[Config, "validation"]}
 
 
@@ -84,12 +81,3 @@ def _apply(definition: dict[str, Any], role: str, options: dict[str, type[BaseMo
     ]
     if not names:
         del definition["allOf"]
-
-
-def _mark_later(definitions: dict[str, Any]) -> None:
-    """Adds to the description of each key that this version does not serve what becomes of it."""
-    for row in LATER:
-        owner = model_at(tuple(0 if step == "*" else step for step in row.pattern[:-1]))
-        entry = definitions[owner.__name__]["properties"][row.pattern[-1]]
-        fate = "Not available" if row.refused else "Not used"
-        entry["description"] = f"{entry['description']}. {fate} in this version: {row.why}"

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bridge.codec import Card, Entry, Fate, Feature, registry
-from bridge.config.later import LATER
 from bridge.model import HistoryMode
 
 ROOT = Path(__file__).parents[2]
@@ -77,18 +76,7 @@ def _memory(card: Card) -> str:
     return "yes, and are sent all of it" if card.wants_whole else "yes"
 
 
-def later() -> str:
-    """The keys of the configuration that this version does not serve."""
-    if not LATER:
-        return "Every key of the configuration is served."
-    rows = ["| key | where it is set | since |", "|---|---|---|"]
-    for row in LATER:
-        key = ".".join(row.pattern)
-        rows.append(f"| `{key}` | {'refused' if row.refused else 'not used'} | {row.why} |")
-    return "\n".join(rows)
-
-
-TABLES = {"cards": cards, "later": later}
+TABLES = {"cards": cards}
 
 
 def spanned(text: str, name: str, table: str) -> str:

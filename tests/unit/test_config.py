@@ -27,9 +27,7 @@ from bridge.codec import (
     registry,
 )
 from bridge.config import Config, is_loopback, json_schema, kinds, load, parse
-from bridge.config.later import LATER, Later
 from bridge.config.schema import Section
-from bridge.config.translate import model_at
 from bridge.errors import ConfigError
 
 CARD = Card(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
@@ -224,18 +222,6 @@ def test_the_example_of_the_interface(tmp_path: Path) -> None:
     assert config.routes[3].backend == "mine"
     assert config.routes[2].backends == ("agent", "llm", "demo")
     assert config.routes[2].stages == ("my.module:stage",)
-
-
-PLANNED = (Later(("server", "metrics"), False, "no metrics are served"),)
-"""As the table of later keys was when it had some."""
-
-
-def test_what_is_not_used_by_this_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert written(tmp_path, GOOD, {"WEB_KEY": "foo"}).notices == []
-    monkeypatch.setattr("bridge.config.later.LATER", PLANNED)
-    config = written(tmp_path, GOOD, {"WEB_KEY": "foo"})
-    assert config.notices == ["server.metrics: not used by this version; no metrics are served"]
-    assert parse(mapping(server={"metrics": "off"})).notices == []
 
 
 def test_the_defaults() -> None:
@@ -789,7 +775,7 @@ def test_secrets_are_in_no_repr() -> None:
         )
     )
     assert config.backends["demo"].api_key == SecretStr("hush-2")
-    for told in (repr(config), str(config), "\n".join([*config.describe(), *config.notices])):
+    for told in (repr(config), str(config), "\n".join([*config.describe()])):
         assert "hush" not in told
         assert "abab" not in told
 
@@ -899,14 +885,6 @@ def test_every_key_has_a_line_that_says_what_it_is() -> None:
             assert "\n" not in field.description
 
 
-def test_the_table_of_later_keys_names_real_keys() -> None:
-    for row in (*LATER, *PLANNED):
-        steps: tuple[str | int, ...] = row.pattern
-        owner = model_at(steps[:-1])
-        assert issubclass(owner, Section)
-        assert row.pattern[-1] in owner.model_fields
-
-
 def test_the_json_schema_is_well_formed() -> None:
     schema = json.loads(json.dumps(json_schema()))
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -936,13 +914,6 @@ def test_the_json_schema_knows_the_dialects() -> None:
         "if": {"properties": {"dialect": {"const": "toy-agent"}}, "required": ["dialect"]},
         "then": {"properties": {"options": {"$ref": "#/$defs/back:toy-agent"}}},
     } in definitions["Backend"]["allOf"]
-
-
-def test_the_json_schema_says_what_this_version_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.config.reference.LATER", PLANNED)
-    definitions = json_schema()["$defs"]
-    metrics = definitions["Server"]["properties"]["metrics"]["description"]
-    assert metrics.endswith("Not used in this version: no metrics are served")
 
 
 def test_the_json_schema_has_words_and_variables() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from bridge.config.kinds import (
     AttachmentsUrl,
@@ -70,13 +70,6 @@ class Config(Section):
     routes: tuple[Route, ...] = Field(min_length=1, description="what frontends find, and where")
     stores: Stores = Field(default_factory=Stores, description="where state is kept")
     speech: Speech | None = Field(default=None, description="speech to text; absent = not offered")
-
-    _notices: tuple[str, ...] = PrivateAttr(default=())
-
-    @property
-    def notices(self) -> list[str]:
-        """A sentence for each key that was given, is well formed, and is not used by this version."""
-        return list(self._notices)
 
     def describe(self) -> list[str]:
         """The route table, a line for each endpoint: method, path, dialect, and the backends behind it."""
