@@ -22,6 +22,7 @@ from bridge.framing import sse
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.pipeline import Run
 from bridge.runs import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, RunRecord, ThreadBusy
+from bridge.server.browsers import check_kept
 from bridge.server.durable import DurableHandler, cursor_of
 from bridge.server.report import Report
 from bridge.server.runs import RunHandler
@@ -203,6 +204,7 @@ class ExclusiveDurableHandler(DurableHandler):
         session = self._dialect.decode_reconnect(wire)
         if session is None:
             return await super()._answer(http, context, report)
+        check_kept(http)
         record = await self._bridge.runs.running(*_key(http[USER], self._route, session))
         if record is None:
             return _nothing(report)

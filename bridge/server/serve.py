@@ -87,6 +87,7 @@ class Served:
         # Without handler_cancellation aiohttp lets a handler sleep on when its client is gone.
         app[CANCELS] = True
         self._state = app[STATE]
+        self._state.browsers.hosts = bridge.config.server.known_hosts
         self._state.hurry = self.hurry = hurry or self._state.hurry
         # Streams are drained by `State.drain`, which can still say something to them; aiohttp only cuts.
         self._runner = web.AppRunner(

@@ -12,6 +12,7 @@ from aiohttp import ClientConnectionResetError, web
 
 from bridge.codec import Dialect, WireRequest, WireResponse
 from bridge.errors import ErrorCode, Failure, RequestError
+from bridge.server.browsers import check_json
 
 REQUEST_ID = web.RequestKey("request_id", str)
 USER = web.RequestKey("user", str)
@@ -92,7 +93,12 @@ def request_id(http: web.Request, new: str | None = None) -> str:
 
 
 async def read_request(http: web.Request, mount: str, max_body: int, seconds: float) -> WireRequest:
-    """The whole request. Raises `RequestError`: too_large beyond `max_body` bytes, 408 after `seconds`."""
+    """The whole request.
+
+    Raises `RequestError`: too_large beyond `max_body` bytes, 408 after `seconds`, 415 for what a page does not
+    declare as JSON.
+    """
+    check_json(http)
     try:
         if http.content.is_eof():
             body = await http.read()

@@ -375,7 +375,8 @@ async def test_a_key_that_is_no_text_is_just_wrong() -> None:
         port = int(base.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(
-            b"POST /toy/ask HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \xff\xfe\r\ncontent-length: 2\r\n\r\n{}"
+            b"POST /toy/ask HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer \xff\xfe\r\n"
+            b"content-length: 2\r\n\r\n{}"
         )
         head = await reader.readuntil(b"\r\n\r\n")
         writer.close()
@@ -386,7 +387,7 @@ async def test_a_body_that_does_not_come_holds_nobody_up() -> None:
     async with serving(config(limits={"concurrent": 1, "queue": 0}, body_time="300ms")) as base:
         port = int(base.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /toy/ask HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        writer.write(b"POST /toy/ask HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         await writer.drain()
         assert (await post(f"{base}/toy/ask", {"ask": "x"})).status == 200
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 40)
@@ -405,7 +406,7 @@ async def test_a_client_that_never_reads_is_cut() -> None:
         backend.plays(script)
         port = int(base.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(b'POST /toy/ask HTTP/1.1\r\nhost: x\r\ncontent-length: 11\r\n\r\n{"ask":"x"}')
+            client.sendall(b'POST /toy/ask HTTP/1.1\r\nhost: localhost\r\ncontent-length: 11\r\n\r\n{"ask":"x"}')
             while not backend.seen:
                 await asyncio.sleep(0.01)
             await asyncio.wait_for(backend.seen[0].gone.wait(), 40)

@@ -234,7 +234,7 @@ async def test_the_bytes_of_a_request_are_not_held_while_its_answer_streams() ->
     async with fake_backend() as backend, serving(config(backend.url)) as base:
         backend.plays(script)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: it\r\ncontent-type: application/json\r\n"
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         writer.write(head + b"content-length: %d\r\n\r\n" % len(body) + body)
         assert held(marker) == [body]
         del body

@@ -20,6 +20,7 @@ from bridge.config.kinds import (
     Algorithm,
     Digest,
     HeaderName,
+    HostName,
     MountPath,
     Network,
     OptionalSecret,
@@ -33,6 +34,7 @@ from bridge.config.kinds import (
     TimeZone,
     Url,
     Whole,
+    host_name,
     is_loopback,
 )
 from bridge.config.problems import at, expected, wrong
@@ -42,8 +44,12 @@ from bridge.config.units import Duration, DurationOrOff, Size, is_off
 
 class Cors(Section):
     # Open unless said otherwise: browsers are the normal clients of AgentScope, AG-Kit and AG-UI, whose own servers are
-    # open too, and what may be done is a matter of keys, which a foreign page does not have.
-    origins: tuple[Origin, ...] = Field(default=("*",), description='origins that browsers may call from; "*" is any')
+    # open too. What is kept is for origins that are named.
+    origins: tuple[Origin, ...] = Field(
+        default=("*",),
+        description='origins whose pages may call; "*" lets any page run requests, and none reach what is kept '
+        "(histories, kept runs and responses, files, metrics)",
+    )
 
 
 def _off_is_empty(value: Any) -> Any:
@@ -198,6 +204,12 @@ class Server(Section):
     host: Text = Field(default="127.0.0.1", description="address to listen on")
     port: Port = Field(default=8080, description="port to listen on; 0 takes a free one")
     workers: Positive = Field(default=1, description="processes sharing the port")
+    hosts: tuple[HostName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description='host names under which it may be called, without port; "*" is any; absent = localhost, 127.0.0.1, '
+        "[::1], host and that of public_url on loopback without auth, else any",
+    )
     max_body: Size = Field(default=8 * 2**20, description="largest request body")
     drain: Duration = Field(default=30.0, description="time for open streams to finish after SIGTERM")
     cors: Annotated[Cors, BeforeValidator(_off_is_empty)] = Field(
@@ -247,6 +259,17 @@ class Server(Section):
     def is_open(self) -> bool:
         """Whether everybody may call: by `auth: none`, or on loopback with nothing said."""
         return self.auth is None or self.auth.is_none
+
+    @property
+    def known_hosts(self) -> frozenset[str] | None:
+        """The host names under which a server at `host` may be called; None for any."""
+        if self.hosts is not None:
+            return None if "*" in self.hosts else frozenset(self.hosts)
+        if not (self.is_open and is_loopback(self.host)):
+            return None
+        public = urlsplit(self.public_url or "").hostname
+        names = ("localhost", "127.0.0.1", "[::1]", host_name(self.host), host_name(public or "localhost"))
+        return frozenset(names)
 
     @property
     def has_page(self) -> bool:
