@@ -168,6 +168,7 @@ class Bridge:
             lease=kept.lease,
             events=kept.retention.events,
             threads=kept.retention.history,
+            max_run=kept.max_run,
             ended=self._settle,
             drove=self._drove,
         )
@@ -303,13 +304,13 @@ class Bridge:
         seen = self._look and partial(self._look, self.runs, owner, route.path, route.dialect, route.options)
         return self._memory.answers(owner, route.path, seen)
 
-    async def _settle(self, key: RunKey, plan: RunPlan, events: Sequence[Event]) -> None:
+    async def _settle(self, key: RunKey, plan: RunPlan) -> None:
         from bridge.runs import settle
 
         route = self._planned(plan) if plan.background else None
         answers = self.answers(route, key.owner) if route is not None else None
         if route is not None and answers is not None:
-            await settle(self.runs, key, answers, route.dialect, route.options, events)
+            await settle(self.runs, key, answers, route.dialect, route.options)
 
     def _drove(self, plan: RunPlan, run: Run) -> None:
         if self.metrics is not None:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -18,7 +18,6 @@ import orjson
 
 from bridge.codec import Dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
-from bridge.model import Event
 from bridge.pipeline import Run, trouble
 from bridge.runs.answers import AnswerStream
 from bridge.runs.log import LogReader
@@ -31,8 +30,8 @@ from bridge.stores.runs import Created
 
 log = logging.getLogger("bridge.runs")
 
-Ended = Callable[[RunKey, RunPlan, Sequence[Event]], Awaitable[None]]
-"""Is told when a run has ended that this process drove or buried, and what the driver still knows of its events."""
+Ended = Callable[[RunKey, RunPlan], Awaitable[None]]
+"""Is told when a run has ended that this process drove or buried."""
 
 Drove = Callable[[RunPlan, Run], None]
 """Is told of a run that this process drove, when it has ended."""
@@ -51,8 +50,9 @@ class Runs:
     """`open`, then any of the operations, then `close`.
 
     `concurrent`: how many runs this process drives at once; others wait in the queue. `lease`: after how many seconds a
-    run counts as lost when the process that drives it is gone. `events`, `threads`: retention in seconds. `ended` may
-    be called for a run that another process has taken over by then.
+    run counts as lost when the process that drives it is gone. `events`, `threads`: retention in seconds. `max_run`:
+    bytes of the log of one run, at which it fails; None = no limit. `ended` may be called for a run that another
+    process has taken over by then.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Runs:
         events: float = 86400.0,
         threads: float = 90 * 86400.0,
         patience: float = PATIENCE,
+        max_run: int | None = None,
         ended: Ended | None = None,
         drove: Drove | None = None,
     ) -> None:
@@ -78,6 +79,7 @@ class Runs:
         self._events = events
         self._threads = threads
         self._patience = patience
+        self._max_run = max_run
         self._token = uuid.uuid4().hex
         self._workers: dict[RunKey, Worker] = {}
         self._readers: dict[str, tuple[str, int]] = {}
@@ -239,7 +241,7 @@ class Runs:
             self._bury(record, LOST)
             return
         try:
-            worker = Worker(self._store, record, self._token, self._drive, patience=self._patience)
+            worker = Worker(self._store, record, self._token, self._drive, patience=self._patience, limit=self._max_run)
         except ValueError:
             self._bury(record, LOST_PLAN)
             return
@@ -252,11 +254,11 @@ class Runs:
     async def _burial(self, record: RunRecord, failure: Failure) -> None:
         await bury(self._store, record, self._token, failure, patience=self._patience)
         with suppress(ValueError):  # of another version of us, which knows what becomes of it
-            await self._tell_end(record.key, RunPlan.load(record.plan), [])
+            await self._tell_end(record.key, RunPlan.load(record.plan))
 
-    async def _tell_end(self, key: RunKey, plan: RunPlan, events: Sequence[Event]) -> None:
+    async def _tell_end(self, key: RunKey, plan: RunPlan) -> None:
         if self._ended is not None:
-            await self._ended(key, plan, events)
+            await self._ended(key, plan)
 
     async def _work(self, worker: Worker) -> None:
         try:
@@ -267,7 +269,7 @@ class Runs:
             await worker.work()
             if self._drove is not None and worker.run is not None:
                 self._drove(worker.plan, worker.run)
-            await self._tell_end(worker.key, worker.plan, worker.events)
+            await self._tell_end(worker.key, worker.plan)
         finally:
             del self._workers[worker.key]
             self._vacant.set()

@@ -19,7 +19,6 @@ from bridge.stores.base import plain_id, stored_id
 from bridge.stores.bells import Bells
 from bridge.stores.runs import (
     CANCEL_KEPT,
-    MAX_ENTRIES,
     Created,
     Entry,
     Ownership,
@@ -60,9 +59,8 @@ _FAILURES = (RedisError, OSError, TimeoutError)
 class RedisRuns:
     """A `RunStore` at `url`. `?prefix=name` keeps several bridges apart in one database; default `bridge`."""
 
-    def __init__(self, url: str, *, max_entries: int = MAX_ENTRIES, connections: int = 50) -> None:
+    def __init__(self, url: str, *, connections: int = 50) -> None:
         url, prefix = _without_prefix(url)
-        self._max_entries = max_entries
         self._base = f"{{{prefix}}}"
         self._client = _client(url, connections)
         self._scripts: dict[str, Any] = {}
@@ -121,7 +119,7 @@ class RedisRuns:
 
     async def delete(self, key: RunKey) -> bool:
         n = self._names(key)
-        keys = [n.run_key, n.events_key, self._key("ended"), n.thread_key, n.runs_key]
+        keys = [n.run_key, n.events_key, self._key("ended"), n.runs_key]
         self._tails.forget(n.channel)
         return bool(await self._call(scripts.DELETE, keys, n.run))
 
@@ -134,11 +132,10 @@ class RedisRuns:
 
     async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
         n = self._names(key)
-        keys = [n.run_key, n.thread_key, n.events_key, *map(self._key, ("leases", "ended", "threads")), n.runs_key]
-        head = (n.run, n.thread, token, position, int(end), self._max_entries)
-        places = (self._key("run", ""), self._key("events", ""), n.channel)
+        keys = [n.run_key, n.thread_key, n.events_key, *map(self._key, ("leases", "ended", "threads"))]
+        head = (n.run, n.thread, token, position, int(end), n.channel)
         last: int
-        last, new, before = await self._run(lambda: self._appends.call(keys, *head, *places, *bodies))
+        last, new, before = await self._run(lambda: self._appends.call(keys, *head, *bodies))
         if last < 0:
             self._tails.forget(n.channel)
             raise lease_lost()
@@ -271,7 +268,7 @@ class RedisRuns:
         while names := await self._call(scripts.DUE, [self._key("ended")], events, _BATCH):
             for name in names:
                 n = self._names(_parse(name))
-                keys = [n.run_key, n.events_key, self._key("ended"), n.thread_key]
+                keys = [n.run_key, n.events_key, self._key("ended")]
                 total += await self._call(scripts.FORGET, keys, n.run)
         for name in await self._call(scripts.DUE, [self._key("threads")], threads, 10 * _BATCH):
             n = self._names(_parse(f"{name}:"))

@@ -1,8 +1,8 @@
 """The run store's transactions on Redis, in Lua. All keys share one hash tag, so that they stand on one node.
 
 A run is a hash (fingerprint, task_id, created_at, plan, whole, entries, and in time token, last, ended_at) and a
-stream whose ids are `<number>-0`. The numbers are its thread's, which is a hash (number, entries, latest: the name of
-the run that was made last) and a sorted set of its runs, oldest first. A stream for each run and not one for each
+stream whose ids are `<number>-0`. The numbers are its thread's, which is a hash (number, latest: the name of the run
+that was made last) and a sorted set of its runs, oldest first. A stream for each run and not one for each
 thread: a reader passes over nothing. `leases` is a sorted set of run names by expiry. A run's name is its thread's
 name, `:` and its quoted id.
 """
@@ -53,18 +53,17 @@ return 'none'
 """
 )
 
-# KEYS: run, thread, events, leases, ended, threads, runs of the thread
-# ARGV: run name, thread name, token, position, end, most entries, prefix of run keys, prefix of events keys, channel,
-#       body, ...
+# KEYS: run, thread, events, leases, ended, threads
+# ARGV: run name, thread name, token, position, end, channel, body, ...
 # The number of the last entry, how many were new, the number of the last one before these; -1 for the first when the
 # token does not hold the run.
 APPEND = (
     _NOW
     + """
 local run = redis.call('HMGET', KEYS[1], 'token', 'entries', 'ended_at', 'last')
-local position, ending, most = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[6])
+local position, ending = tonumber(ARGV[4]), ARGV[5] == '1'
 if run[1] ~= ARGV[3] or tonumber(run[2]) < position then return {-1, 0, 0} end
-local first_new = 10 + tonumber(run[2]) - position
+local first_new = 7 + tonumber(run[2]) - position
 local new = #ARGV - first_new + 1
 local before = tonumber(run[4] or 0)
 if run[3] then
@@ -76,27 +75,14 @@ for i = first_new, #ARGV do
     last = redis.call('HINCRBY', KEYS[2], 'number', 1)
     redis.call('XADD', KEYS[3], string.format('%.0f-0', last), 'body', ARGV[i])
 end
-if new > 0 then redis.call('HSET', KEYS[1], 'entries', position + #ARGV - 9, 'last', last) end
-local over = redis.call('HINCRBY', KEYS[2], 'entries', math.max(new, 0)) - most
-if over > 0 then
-    redis.call('HINCRBY', KEYS[2], 'entries', -over)
-    for _, name in ipairs(redis.call('ZRANGE', KEYS[7], 0, -1)) do
-        local there = redis.call('XLEN', ARGV[8] .. name)
-        if there > 0 then
-            redis.call('XTRIM', ARGV[8] .. name, 'MAXLEN', '=', math.max(there - over, 0))
-            redis.call('HSET', ARGV[7] .. name, 'whole', 0)
-            over = over - there
-        end
-        if over <= 0 then break end
-    end
-end
+if new > 0 then redis.call('HSET', KEYS[1], 'entries', position + #ARGV - 6, 'last', last) end
 if ending then
     redis.call('HSET', KEYS[1], 'ended_at', stamp(now))
     redis.call('ZREM', KEYS[4], ARGV[1])
     redis.call('ZADD', KEYS[5], stamp(now), ARGV[1])
     redis.call('ZADD', KEYS[6], stamp(now), ARGV[2])
 end
-redis.call('PUBLISH', ARGV[9], last)
+redis.call('PUBLISH', ARGV[6], last)
 return {last, math.max(new, 0), before}
 """
 )
@@ -174,12 +160,11 @@ return 1
 )
 
 _DROP_ENTRIES = """
-redis.call('HINCRBY', KEYS[4], 'entries', -redis.call('XLEN', KEYS[2]))
 redis.call('DEL', KEYS[2])
 redis.call('ZREM', KEYS[3], ARGV[1])
 """
 
-# KEYS: run, events, ended, thread   ARGV: run name
+# KEYS: run, events, ended   ARGV: run name
 FORGET = (
     _DROP_ENTRIES
     + """
@@ -188,14 +173,14 @@ return redis.call('HDEL', KEYS[1], 'plan')
 """
 )
 
-# KEYS: run, events, ended, thread, runs of the thread   ARGV: run name
+# KEYS: run, events, ended, runs of the thread   ARGV: run name
 DELETE = (
     """
 if not redis.call('HGET', KEYS[1], 'ended_at') then return 0 end
 """
     + _DROP_ENTRIES
     + """
-redis.call('ZREM', KEYS[5], ARGV[1])
+redis.call('ZREM', KEYS[4], ARGV[1])
 return redis.call('DEL', KEYS[1])
 """
 )

@@ -22,9 +22,6 @@ from bridge.stores.base import StoreConflict, stored_id, unavailable
 CANCEL_KEPT = 3600.0
 """Seconds for which the wish to cancel a run is kept, also of a run that is not known yet."""
 
-MAX_ENTRIES = 10_000
-"""Entries kept of one thread; beyond it the oldest go, and the runs they belonged to cannot be read any more."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
@@ -66,7 +63,7 @@ class RunRecord:
     last: int | None
     """The number of the last one; of a run that has ended, the one that holds the terminal event."""
     whole: bool
-    """False when some of its entries are not kept any more: it cannot be replayed."""
+    """False when its entries are not kept any more: it cannot be replayed."""
     plan: str
     """What `create` was given; empty when the run is remembered by its name only."""
 

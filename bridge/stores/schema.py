@@ -139,6 +139,8 @@ _RUNS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX runs_by_thread ON runs (thread, id)",
         "CREATE INDEX run_cancels_by_age ON run_cancels (expires)",
     ),
+    # Runs are bounded one by one: `entries` of a thread is not written any more.
+    ("DROP INDEX run_entries_by_thread",),
 )
 
 HISTORY = Room("history", _HISTORY)

@@ -21,7 +21,6 @@ from bridge.stores.base import plain_id, stored_id
 from bridge.stores.bells import Bells
 from bridge.stores.runs import (
     CANCEL_KEPT,
-    MAX_ENTRIES,
     Created,
     Entry,
     LeaseLost,
@@ -54,9 +53,8 @@ class SQLiteRuns:
     `busy` is how many seconds a write waits for another process before it is `STORE_UNAVAILABLE`.
     """
 
-    def __init__(self, path: str, *, max_entries: int = MAX_ENTRIES, busy: float = 5.0) -> None:
+    def __init__(self, path: str, *, busy: float = 5.0) -> None:
         self._file = SQLiteFile(path, schema.RUNS, busy)
-        self._max_entries = max_entries
         self._bells: Bells[log.Stored] = Bells()
         self._tails: Tails[log.Stored] = Tails()
         self._mine: set[int] = set()
@@ -128,8 +126,7 @@ class SQLiteRuns:
             found = _find(db, where)
             if found is None or found.record.ended_at is None:
                 return False
-            gone = db.execute("DELETE FROM run_entries WHERE run = ?", (found.id,)).rowcount
-            db.execute("UPDATE run_threads SET entries = entries - ? WHERE id = ?", (gone, found.thread))
+            db.execute("DELETE FROM run_entries WHERE run = ?", (found.id,))
             db.execute("DELETE FROM runs WHERE id = ?", (found.id,))
             return True
 
@@ -155,9 +152,7 @@ class SQLiteRuns:
     async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
         where = stored_key(key)
         try:
-            before, new = await self._file.write(
-                lambda db: log.append(db, where, token, position, bodies, end, self._max_entries)
-            )
+            before, new = await self._file.write(lambda db: log.append(db, where, token, position, bodies, end))
         except LeaseLost:
             self._tails.forget(where)
             raise
@@ -330,14 +325,12 @@ class SQLiteRuns:
     async def sweep(self, events: float, threads: float) -> int:
         def forget(db: sqlite3.Connection) -> int:
             rows = db.execute(
-                "SELECT id, thread FROM runs WHERE plan IS NOT NULL AND ended_at <= ?"
-                f" ORDER BY ended_at LIMIT {_BATCH}",
+                f"SELECT id FROM runs WHERE plan IS NOT NULL AND ended_at <= ? ORDER BY ended_at LIMIT {_BATCH}",
                 (time.time() - events,),
             ).fetchall()
-            for run, thread in rows:
-                gone = db.execute("DELETE FROM run_entries WHERE run = ?", (run,)).rowcount
-                db.execute("UPDATE run_threads SET entries = entries - ? WHERE id = ?", (gone, thread))
-                db.execute("UPDATE runs SET plan = NULL, whole = 0 WHERE id = ?", (run,))
+            for run in rows:
+                db.execute("DELETE FROM run_entries WHERE run = ?", run)
+                db.execute("UPDATE runs SET plan = NULL, whole = 0 WHERE id = ?", run)
             return len(rows)
 
         def forget_threads(db: sqlite3.Connection) -> int:

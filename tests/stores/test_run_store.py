@@ -451,26 +451,20 @@ async def test_whose_a_thread_is(run_store: RunStore) -> None:
 # ---------------------------------------------------------------------- retention
 
 
-async def test_a_thread_keeps_so_many_entries(run_engine: RunEngine) -> None:
-    store = run_engine.store(max_entries=10)
-    old, new = key("old"), key("new")
-    await begun(store, old)
-    await store.append(old, "me", 0, list("abcd"))
-    await begun(store, new)
-    await store.append(new, "me", 0, list("123456"))
-    assert (await there(store, old)).whole
-    await store.append(old, "me", 4, ["e"])
-    assert await bodies(store, old) == list("bcde")
-    assert not (await there(store, old)).whole
-    assert (await there(store, new)).whole
-    await store.append(new, "me", 6, list("789abcdef"), end=True)
-    # Which of two runs that went on at the same time loses more is the engine's matter.
-    left = await bodies(store, old), await bodies(store, new)
-    assert len(left[0]) + len(left[1]) == 10
-    assert "abcde".endswith("".join(left[0]))
-    assert "123456789abcdef".endswith("".join(left[1]))
-    assert not (await there(store, new)).whole
-    assert (await there(store, new)).entries == 15
+async def test_a_long_run_is_kept_whole(run_store: RunStore) -> None:
+    """What bounds a log are its bytes, which whoever drives the run counts, not the number of its entries."""
+    run, size = key("long"), 2_000
+    await begun(run_store, run)
+    for position in range(0, 6 * size, size):
+        await run_store.append(run, "me", position, [str(n) for n in range(position, position + size)])
+    await run_store.append(run, "me", 6 * size, ["end"], end=True)
+    assert (await there(run_store, run)).whole
+    found: list[str] = []
+    after = 0
+    while entries := await run_store.read(run, after):
+        found += [entry.body for entry in entries]
+        after = entries[-1].number
+    assert found == [*(str(n) for n in range(6 * size)), "end"]
 
 
 async def test_runs_are_forgotten_after_their_time(run_engine: RunEngine, run_store: RunStore) -> None:

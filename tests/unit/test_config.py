@@ -244,13 +244,14 @@ def test_the_defaults() -> None:
         "host": "127.0.0.1",
         "port": 8080,
         "workers": 1,
+        "hosts": None,
         "max_body": 8388608,
         "drain": 30.0,
         "body_time": 30.0,
         "slow_reader": 60.0,
         "cors": {"origins": ("*",)},
         "keepalive": 15.0,
-        "limits": {"concurrent": 1000, "queue": 100, "per_key": None},
+        "limits": {"concurrent": 1000, "queue": 100, "answer": 67108864, "per_key": None},
         "auth": None,
         "public_url": None,
         "secret": None,
@@ -687,7 +688,7 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path)
             backend: lm
     """
     known = (
-        "host, port, workers, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, public_url, "
+        "host, port, workers, hosts, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, public_url, "
         "secret, time_zone, page, page_key, "
         "metrics, traces, health"
     )

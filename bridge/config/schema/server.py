@@ -39,7 +39,7 @@ from bridge.config.kinds import (
 )
 from bridge.config.problems import at, expected, wrong
 from bridge.config.schema.base import OrOff, Section, or_none_word, or_off_word
-from bridge.config.units import Duration, DurationOrOff, Size, is_off
+from bridge.config.units import Duration, DurationOrOff, Size, SizeOrOff, is_off
 
 
 class Cors(Section):
@@ -71,6 +71,9 @@ class PerKey(Section):
 class Limits(Section):
     concurrent: Positive = Field(default=1000, description="requests served at the same time, by all workers together")
     queue: Whole = Field(default=100, description="requests that wait for their turn; more are refused")
+    answer: SizeOrOff = Field(
+        default=64 * 2**20, description="bytes of one whole answer, at which its run fails; off = no limit"
+    )
     per_key: Annotated[PerKey | None, OrOff] = Field(
         default=None, description="limits for each key or user of auth", json_schema_extra=or_off_word
     )
