@@ -29,6 +29,7 @@ from bridge.server.answers import (
     ItemsHandler,
     RetrieveHandler,
 )
+from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
 from bridge.server.durable import DurableHandler
 from bridge.server.exclusive import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
@@ -132,6 +133,7 @@ def make_app(bridge: Bridge) -> web.Application:
     app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])
     app[STATE] = state
     app[CANCELS] = False
+    app[BODIES] = state.limits.bodies
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if state.page is not None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.errors import BackendError, ErrorCode
+from bridge.server.bodies import Bodies
 from bridge.stores import Rates, open_rates
 
 if TYPE_CHECKING:
@@ -81,14 +82,27 @@ class _OwnGate(Gate):
 class Limits:
     """The limits of a server, and of its users. `close` it when the server ends."""
 
-    def __init__(self, gate: Gate, each: int | None = None, rates: Rates | None = None, *, each_queue: int = 0) -> None:
-        """`each`: how many requests of one user at the same time; `each_queue`: how many more of his may wait."""
+    def __init__(
+        self,
+        gate: Gate,
+        each: int | None = None,
+        rates: Rates | None = None,
+        *,
+        each_queue: int = 0,
+        bodies: int | None = None,
+    ) -> None:
+        """`each`: how many requests of one user at the same time; `each_queue`: how many more of them may wait.
+
+        `bodies`: bytes of request bodies that are being read.
+        """
         self.gate = gate
         self._each = each
         self._rates = rates
         self._each_queue = each_queue
         self._users: dict[str, _OwnGate] = {}
         self._gates = [gate]
+        # A body is read before its request has a place: nobody waits for who sends slowly.
+        self.bodies = Bodies(bodies, None if each is None else each + each_queue)
 
     @classmethod
     def of(cls, config: Config) -> Limits:
@@ -96,10 +110,10 @@ class Limits:
         limits = config.server.limits
         gate, per_key = Gate(limits.concurrent, limits.queue), limits.per_key
         if per_key is None:
-            return cls(gate)
+            return cls(gate, bodies=limits.bodies)
         per_minute = per_key.requests_per_minute
         rates = open_rates(config.stores.runs, per_minute) if per_minute else None
-        return cls(gate, per_key.concurrent, rates, each_queue=per_key.queue)
+        return cls(gate, per_key.concurrent, rates, each_queue=per_key.queue, bodies=limits.bodies)
 
     @property
     def waiting(self) -> int:

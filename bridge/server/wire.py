@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 import uuid
@@ -11,7 +10,8 @@ from typing import Any
 from aiohttp import ClientConnectionResetError, web
 
 from bridge.codec import Dialect, WireRequest, WireResponse
-from bridge.errors import ErrorCode, Failure, RequestError
+from bridge.errors import Failure
+from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_json
 
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -21,6 +21,7 @@ WHERE: web.RequestKey[dict[str, Any]] = web.RequestKey("where", dict[str, Any])
 """The `operation` that a request asks for and its `path`, for dialects whose errors depend on them."""
 OWN_PAGE = web.RequestKey("own_page", bool)
 """Set for requests of the bridge's own page: no page of another origin may read their answers."""
+_BODY = web.RequestKey("body", bytes)
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 
 _SOUND = sys.version_info >= (3, 13, 2) or sys.version_info < (3, 12) or (3, 12, 9) <= sys.version_info < (3, 13)
@@ -93,24 +94,12 @@ def request_id(http: web.Request, new: str | None = None) -> str:
 
 
 async def read_request(http: web.Request, mount: str, max_body: int, seconds: float) -> WireRequest:
-    """The whole request.
-
-    Raises `RequestError`: too_large beyond `max_body` bytes, 408 after `seconds`, 415 for what a page does not
-    declare as JSON.
-    """
+    """The whole request. Raises what `Bodies.read` and `check_json` raise."""
     check_json(http)
-    try:
-        if http.content.is_eof():
-            body = await http.read()
-        else:
-            async with asyncio.timeout(seconds):
-                body = await http.read()
-    except TimeoutError:
-        raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
-    except web.HTTPRequestEntityTooLarge:
-        raise RequestError(
-            f"The request body is longer than the limit of {max_body} bytes.", code=ErrorCode.TOO_LARGE
-        ) from None
+    body = http.get(_BODY)
+    if body is None:
+        body = await http.app[BODIES].read(http, http.get(USER, ""), limit=max_body, seconds=seconds)
+        http[_BODY] = body
     return WireRequest(
         http.method,
         http.path.removeprefix(mount.rstrip("/")),
@@ -122,8 +111,8 @@ async def read_request(http: web.Request, mount: str, max_body: int, seconds: fl
 
 
 def forget_body(http: web.Request) -> None:
-    """Nobody reads it again: aiohttp would keep it as long as the request lives, and so while its answer streams."""
-    http._read_bytes = None
+    """Nobody reads it again: it would be kept as long as the request lives, and so while its answer streams."""
+    http.pop(_BODY, None)
 
 
 def response_of(wire: WireResponse, lost: list[str] | None = None) -> web.Response:

@@ -8,6 +8,7 @@ import gc
 import socket
 import sys
 import types
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -453,3 +454,15 @@ async def test_an_answer_that_has_ended_but_for_its_last_bytes_is_let_go_with_it
         await asyncio.wait_for(backend.seen[0].gone.wait(), 40)
         del bridge, answer
         gc.collect()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "nix", "gzip, gzip"])
+async def test_a_body_that_is_not_of_its_encoding(encoding: str) -> None:
+    sent = {"content-type": "application/json", "content-encoding": encoding}
+    async with serving(config()) as base:
+        refused = await ask("POST", f"{base}/toy/ask", b'{"ask": "x"}', sent)
+        assert refused.status == (415 if "n" in encoding or "," in encoding else 400)
+        assert "content-encoding" in refused.body.decode() or "cannot be decoded" in refused.body.decode()
+        squeezed = zlib.compress(b'{"ask": "x"}')
+        good = await ask("POST", f"{base}/toy/ask", squeezed, {**sent, "content-encoding": "deflate"})
+        assert good.status == 200

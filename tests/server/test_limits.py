@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 from redis import asyncio as redis
 
 from bridge.config import parse
+from bridge.engine import Bridge
 from bridge.errors import ConfigError
+from bridge.server import make_app
+from bridge.server.bodies import BODIES, FREE, Bodies
 from bridge.stores import open_rates
 from bridge.stores.rates import LocalRates
-from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
+from tests.server.harness import Exchange, FakeBackend, ask, bound_socket, fake_backend, free_port, post, serving
 from tests.stores.run_engines import redis_server  # noqa: F401
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
@@ -261,3 +266,81 @@ async def test_a_head_that_is_too_long_is_refused_and_not_logged(line: bytes, ca
 def test_a_queue_of_a_key_needs_a_limit_to_wait_at() -> None:
     with pytest.raises(ConfigError, match=r"per_key\.queue: needs concurrent"):
         parse(config("http://127.0.0.1:9", per_key={"queue": 3, "requests_per_minute": 5}))
+
+
+# ---------------------------------------------------------------------- bodies that are being read
+
+
+class Slow:
+    """A client that sends a part of its body and waits."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def begin(cls, base: str, sent: int, key: str = "key-ann") -> Slow:
+        slow = cls(*await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2])))
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-api-key: {key}\r\n"
+        slow.writer.write(f"{head}content-length: 4000000\r\n\r\n".encode() + b"x" * sent)
+        await slow.writer.drain()
+        return slow
+
+    async def head(self) -> str:
+        return (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 40)).decode().lower()
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+async def serving_app(setup: dict[str, Any], stack: contextlib.AsyncExitStack) -> tuple[str, Bodies]:
+    """The bridge, and what counts its bodies."""
+    bridge = Bridge.from_config({**setup, "stores": {"history": "off"}})
+    runner = web.AppRunner(make_app(bridge), handler_cancellation=True, shutdown_timeout=1)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    listening = bound_socket()
+    await web.SockSite(runner, listening).start()
+    return f"http://127.0.0.1:{listening.getsockname()[1]}", runner.app[BODIES]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(40):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_unfinished_bodies_have_one_budget() -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        base, bodies = await serving_app(config(bodies="1MiB"), stack)
+        one, two = [await Slow.begin(base, 500_000) for _ in range(2)]
+        await until(lambda: bodies.taken == 2 * (500_000 - FREE))
+        three = await Slow.begin(base, 500_000, "key-bob")
+        head = await three.head()
+        assert head.startswith("http/1.1 503 ")
+        assert "retry-after: 1" in head
+        # What is small is read all the same.
+        small = {**HELLO, "user": "x" * 50_000}
+        assert (await post(f"{base}/v1/chat/completions", small, **BOB)).status == 200
+        large = {**HELLO, "user": "x" * 500_000}
+        for slow in (one, two, three):
+            await slow.close()
+        await until(lambda: bodies.taken == 0)
+        assert (await post(f"{base}/v1/chat/completions", large, **BOB)).status == 200
+        assert bodies.taken == 0
+
+
+async def test_a_body_that_comes_takes_a_place_of_its_owner() -> None:
+    async with serving(config(per_key={"concurrent": 1, "queue": 1})) as base:
+        slow = [await Slow.begin(base, 10) for _ in range(3)]
+        heads = [asyncio.create_task(each.head()) for each in slow]
+        done, _ = await asyncio.wait(heads, return_when=asyncio.FIRST_COMPLETED)
+        (head,) = [task.result() for task in done]
+        assert head.startswith("http/1.1 429 ")
+        assert "retry-after: 1" in head
+        assert (await post(f"{base}/v1/chat/completions", HELLO, **BOB)).status == 200, "it holds nobody else up"
+        for task in heads:
+            task.cancel()
+        for each in slow:
+            await each.close()

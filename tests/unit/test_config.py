@@ -251,7 +251,7 @@ def test_the_defaults() -> None:
         "slow_reader": 60.0,
         "cors": {"origins": ("*",)},
         "keepalive": 15.0,
-        "limits": {"concurrent": 1000, "queue": 100, "answer": 67108864, "per_key": None},
+        "limits": {"concurrent": 1000, "queue": 100, "answer": 67108864, "bodies": 268435456, "per_key": None},
         "auth": None,
         "public_url": None,
         "secret": None,
@@ -413,7 +413,8 @@ DURATION = "expected a duration such as 500ms, 5s, 10m, 24h, 90d or a number of 
             'server.cors.origins[0]: expected "*" or an origin such as https://app.example '
             '(no path, no "/" at the end), got "https://a/"']),
         ("{limits: {queues: 1}}", [
-            'server.limits.queues: unknown key; did you mean "queue"? Known keys: concurrent, queue, per_key']),
+            'server.limits.queues: unknown key; did you mean "queue"? '
+            "Known keys: concurrent, queue, answer, bodies, per_key"]),
         ("{time_zone: Europe/Berlni}", [
             'server.time_zone: unknown time zone "Europe/Berlni"; did you mean "Europe/Berlin"? '
             "Known time zones: Europe/Berlin, UTC"]),
@@ -688,8 +689,8 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path)
             backend: lm
     """
     known = (
-        "host, port, workers, hosts, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, public_url, "
-        "secret, time_zone, page, page_key, "
+        "host, port, workers, hosts, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, "
+        "public_url, secret, time_zone, page, page_key, "
         "metrics, traces, health"
     )
     assert mistakes(tmp_path, text) == [

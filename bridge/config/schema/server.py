@@ -74,6 +74,11 @@ class Limits(Section):
     answer: SizeOrOff = Field(
         default=64 * 2**20, description="bytes of one whole answer, at which its run fails; off = no limit"
     )
+    bodies: SizeOrOff = Field(
+        default=256 * 2**20,
+        description="bytes of request bodies that are being read at the same time, in each worker, the first 64 KiB of "
+        "each not counted; more are refused; off = no limit",
+    )
     per_key: Annotated[PerKey | None, OrOff] = Field(
         default=None, description="limits for each key or user of auth", json_schema_extra=or_off_word
     )
