@@ -28,7 +28,7 @@ from bridge.pipeline.way import NextWay
 
 if TYPE_CHECKING:
     from bridge.config import Config
-    from bridge.runs import RunKey, RunPlan, Runs
+    from bridge.runs import Places, RunKey, RunPlan, Runs
     from bridge.speech import Speech
     from bridge.stores import Attachments, RunStore
     from bridge.telemetry.metrics import Metrics
@@ -60,6 +60,8 @@ class Bridge:
         """What is put around the backend of a run, by the run's id, for whoever watches it."""
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
+        self.places: Places | None = None
+        """Set by a server whose limits hold for the runs that are kept, too."""
         self.tracing: Tracing | None = None
         self._runs: Runs | None = None
         self._look: Callable[..., Awaitable[StoredAnswer]] | None = None
@@ -165,6 +167,7 @@ class Bridge:
             store,
             self._drive,
             concurrent=self.config.server.limits.concurrent,
+            places=lambda: self.places,
             lease=kept.lease,
             events=kept.retention.events,
             threads=kept.retention.history,

@@ -134,6 +134,7 @@ def make_app(bridge: Bridge) -> web.Application:
     app[STATE] = state
     app[CANCELS] = False
     app[BODIES] = state.limits.bodies
+    bridge.places = state.limits
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if state.page is not None:
@@ -231,14 +232,14 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         def make() -> Handler:
             server = state.bridge.config.server
             rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
-            handler = kind(state.bridge, route, state.limits.at(route.limits), rules)
+            handler = kind(state.bridge, route, door, rules)
             handler.traces = state.page.traces if state.page is not None else None
             state.handlers.append(handler)
             return handler
 
         return make
 
-    seats = Seats()
+    seats, door = Seats(), state.limits.at(route)
 
     def run() -> Callable[[], Handler]:
         if route.serves(Operation.STOP):
@@ -246,10 +247,11 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         return of(_run_handler(route))
 
     def uploads() -> UploadHandlers:
-        return UploadHandlers(state.bridge, route, files_of(state.bridge, route))
+        return UploadHandlers(state.bridge, route, files_of(state.bridge, route), door)
 
     async def models(http: web.Request) -> web.StreamResponse:
-        listed = await _models_at(route, state)
+        async with door.place(http[USER]):
+            listed = await _models_at(route, state)
         wanted = http.match_info.get("id")
         if wanted is None:
             return response_of(route.dialect.encode_models(listed))
@@ -271,7 +273,8 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
             context.shelf = await answers.shelf(route.dialect.stored_ids(wire))
         request = route.dialect.decode_count_request(wire, context)
         caller = Caller(http[USER], request_id(http), wire.headers, wire.body)
-        tokens, estimated = await state.bridge.count(route, request, caller)
+        async with door.place(http[USER]):
+            tokens, estimated = await state.bridge.count(route, request, caller)
         response = response_of(route.dialect.encode_count(tokens, estimated))
         if estimated:
             response.headers["x-bridge-estimated"] = "tokens"

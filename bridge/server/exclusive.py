@@ -208,7 +208,7 @@ class ExclusiveDurableHandler(DurableHandler):
         record = await self._bridge.runs.running(*_key(http[USER], self._route, session))
         if record is None:
             return _nothing(report)
-        async with self._door.place(http[USER]):
+        async with self._door.reading(http[USER]):
             return await self._read_on(http, record.key, cursor_of(http), context, report)
 
     async def _begin(self, key: RunKey, plan: RunPlan, mark: str) -> RunKey:

@@ -140,7 +140,10 @@ _RUNS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX run_cancels_by_age ON run_cancels (expires)",
     ),
     # Runs are bounded one by one: `entries` of a thread is not written any more.
-    ("DROP INDEX run_entries_by_thread",),
+    (
+        "DROP INDEX run_entries_by_thread",
+        "CREATE INDEX runs_open ON runs (thread) WHERE ended_at IS NULL",
+    ),
 )
 
 HISTORY = Room("history", _HISTORY)

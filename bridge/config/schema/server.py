@@ -58,10 +58,10 @@ def _off_is_empty(value: Any) -> Any:
 
 class PerKey(Section):
     concurrent: Positive | None = Field(
-        default=None, description="requests of one key at the same time, in each worker"
+        default=None, description="requests and kept runs of one key at the same time, in each worker"
     )
     queue: Whole = Field(
-        default=0, description="requests of one key that wait for a place of its own; more are refused"
+        default=0, description="requests of one key, and as many kept runs, that wait for a place; more are refused"
     )
     requests_per_minute: Positive | None = Field(
         default=None, description="requests of one key in a minute; of all processes where stores.runs is Redis"
@@ -69,8 +69,12 @@ class PerKey(Section):
 
 
 class Limits(Section):
-    concurrent: Positive = Field(default=1000, description="requests served at the same time, by all workers together")
-    queue: Whole = Field(default=100, description="requests that wait for their turn; more are refused")
+    concurrent: Positive = Field(
+        default=1000, description="requests and kept runs served at the same time, by all workers together"
+    )
+    queue: Whole = Field(
+        default=100, description="requests, and as many kept runs, that wait for their turn; more are refused"
+    )
     answer: SizeOrOff = Field(
         default=64 * 2**20, description="bytes of one whole answer, at which its run fails; off = no limit"
     )
