@@ -16,12 +16,16 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: $(BIN)/python pyproject.toml constraints.txt
+# bridge.dialects is a link to adapters/, which the source distribution and some archives come without.
+bridge/dialects/__init__.py:
+	ln -sfn ../adapters bridge/dialects
+
+$(VENV)/.run: $(BIN)/python pyproject.toml constraints.txt | bridge/dialects/__init__.py
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
 # agentscope-runtime is an oracle of the tests: only its schema module is loaded, so its many dependencies stay out.
-$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt | bridge/dialects/__init__.py
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps agentscope-runtime==1.1.6.post2
 	@touch $@ $(VENV)/.run

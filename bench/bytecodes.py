@@ -36,7 +36,7 @@ DELAY_MS = 15
 SHOWN = 25
 DETAILED = ("openai-chat -> openai-chat", "agentscope -> openai-chat")
 """The plainest pair, and the one whose streams cost most beside the reference."""
-ROOMS = ("adapters", "bridge")
+PACKAGE = "bridge"
 
 Counts = dict[str, float]
 """Bytecodes by function, `file:name`."""
@@ -54,8 +54,8 @@ def room(function: str) -> str:
     """What a function belongs to: a room of ours, or a package."""
     file = function.partition(":")[0]
     parts = Path(file).parts
-    if parts[0] in ROOMS and len(parts) > 1:
-        return "/".join(parts[:2]).removesuffix(".py")
+    if parts[0] == PACKAGE and len(parts) > 1:
+        return "/".join(parts[: 3 if parts[1] == "dialects" else 2]).removesuffix(".py")
     if file.startswith("<"):
         return "generated `__init__`"
     return parts[0].removesuffix(".py")
@@ -63,7 +63,7 @@ def room(function: str) -> str:
 
 def is_ours(function: str) -> bool:
     """Functions that dataclasses make are ours; aiohttp has next to none of those in a request."""
-    return function.startswith((*ROOMS, "<string>"))
+    return function.startswith((f"{PACKAGE}/", "<string>"))
 
 
 def counted(target: Target, case: Case, mock: Mock, file: Path, tokens: int) -> Counts:
@@ -183,7 +183,7 @@ def page(found: dict[tuple[str, str], Profile], where: dict[str, Any]) -> str:
         f"- commit {where['commit']}, {where['python']}, aiohttp {packages['aiohttp']}\n"
         f"- {RAW} passes bytes on in the same framework, over the same backend wire\n"
         "- *a stream, once* is what a stream of no token costs; *an event* is one more token, a read of its own\n"
-        "- *ours* are `bridge` and `adapters` with what dataclasses make for them; the rest is aiohttp, logging, "
+        "- *ours* are `bridge` with what dataclasses make for them; the rest is aiohttp, logging, "
         "prometheus_client and the standard library",
         _pairs(found),
         *(_detail(p, found["dialect-bridge", p], _reference(found, p), SHOWN) for p in DETAILED),

@@ -197,7 +197,7 @@ def compile_checkout() -> None:
     """Byte code for what is started from this checkout, as pip makes it of what it installs. Where Python itself may
     write none (PYTHONDONTWRITEBYTECODE), each start would compile all of it anew.
     """
-    for folder in (HERE.parent / "bridge", HERE.parent / "adapters", HERE):
+    for folder in (HERE.parent / "bridge", HERE.parent / "bridge" / "dialects", HERE):
         compileall.compile_dir(folder, quiet=1)
 
 

@@ -8,6 +8,8 @@ a key, a request body or a stack trace, since clients get to read it.
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -117,6 +119,18 @@ BY_STATUS: Mapping[int, ErrorCode] = {
 
 KEY_REFUSED = "The backend refused the bridge's credentials."
 """Said instead of the backend's own words, which may repeat the key."""
+
+
+LONGEST_QUOTE = 200
+"""The most characters of a foreign value that an error message repeats."""
+
+
+def shortened(value: str) -> str:
+    """Return a value of a client or a backend for an error message: its first `LONGEST_QUOTE` characters and "...".
+
+    Every message that repeats such a value cuts it with this; quote it with `!r` where it stands among words.
+    """
+    return value if len(value) <= LONGEST_QUOTE else f"{value[:LONGEST_QUOTE]}..."
 
 
 @dataclass(slots=True)
@@ -240,3 +254,14 @@ class ConfigError(BridgeError):
     """The configuration is wrong; the message names file, line, key and what was expected."""
 
     default = ErrorCode.INVALID_REQUEST
+
+
+def log_unexpected(log: logging.Logger, what: str, error: BaseException) -> None:
+    """Logs an exception that nothing here expects: its class and place at level error, all of it at level debug.
+
+    The text of a foreign exception may hold anything, keys and bodies included, so that only a debug log has it.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "an unknown place"
+    log.error("%s: %s at %s (run with --log-level debug for the rest)", what, type(error).__name__, place)
+    log.debug("%s", what, exc_info=error)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 # Each room and what it may import. `bridge` is the package's own front door, `bridge/__init__.py`. A new room fails
 # the tests until it has a row here.
 _BASE = {"errors", "model", "codec"}
-_WHOLE = {*_BASE, "framing", "config", "pipeline", "transports", "telemetry", "engine", "bridge"}
+_WHOLE = {*_BASE, "framing", "config", "pipeline", "translation", "transports", "telemetry", "engine", "bridge"}
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "model": {"errors"},
@@ -32,19 +32,23 @@ ROOMS: dict[str, set[str]] = {
     "framing": {"errors", "codec"},
     "config": {"errors", "codec"},
     "stores": {"errors", "model"},
-    "pipeline": {*_BASE, "stores"},
-    "runs": {*_BASE, "pipeline", "stores"},
-    "transports": {*_BASE, "framing", "pipeline"},
+    "translation": {*_BASE, "framing"},
+    "pipeline": {*_BASE, "stores", "translation"},
+    "runs": {*_BASE, "pipeline", "stores", "translation"},
+    "transports": {*_BASE, "framing", "pipeline", "translation"},
     "speech": {"errors"},
-    "library": {*_BASE, "framing", "pipeline"},
+    "library": {*_BASE, "pipeline", "translation"},
     "assembly": {*_BASE, "config", "stores", "speech", "pipeline", "transports", "engine", "telemetry"},
     "telemetry": {*_BASE, "pipeline"},
     "engine": {*_BASE, "config", "pipeline", "runs", "assembly", "telemetry"},
-    "testing": {*_BASE, "framing", "config", "pipeline", "transports", "library", "engine"},
+    "testing": {*_BASE, "framing", "config", "pipeline", "transports", "library", "engine", "translation"},
     "server": {*_WHOLE, "stores", "speech", "runs"},
     "cli": {*_WHOLE, "library", "assembly", "server"},
     "bridge": {"errors", "model", "engine", "library"},
 }
+
+FOLDER, DIALECTS = "adapters", "bridge.dialects"
+"""The folder of the dialects, and the package that it is imported as."""
 
 # What a dialect may use: our three rooms, two libraries, and of the standard library what has no clock, no
 # randomness and no I/O.
@@ -79,7 +83,8 @@ def sources(*packages: str) -> list[Path]:
 
 
 def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return DIALECTS + name.removeprefix(FOLDER) if name.partition(".")[0] == FOLDER else name
 
 
 def where(path: Path, line: int = 1) -> str:
@@ -127,7 +132,8 @@ def room_of(module: str) -> str | None:
 def standing_rooms() -> set[str]:
     folder = ROOT / "bridge"
     files = {p.stem for p in folder.glob("*.py") if p.stem != "__init__"}
-    return {"bridge"} | files | {p.name for p in folder.iterdir() if p.is_dir() and any(p.glob("*.py"))}
+    rooms = {p.name for p in folder.iterdir() if p.is_dir() and any(p.glob("*.py"))}
+    return {"bridge"} | files | rooms - {"dialects"}
 
 
 # ---------------------------------------------------------------------- rooms
@@ -156,7 +162,7 @@ def trespasses(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
     own = room_of(name_of(path)) or ""
     for found in imports(path, tree):
         room = room_of(found.module)
-        if found.module.partition(".")[0] == "adapters":
+        if room == "dialects":
             yield f"{where(path, found.line)}: the engine knows no dialect, but imports {found.module}"
         elif room and room != own and not found.typing_only and room not in ROOMS[own]:
             yield f"{where(path, found.line)}: {own} may not import {found.module}"
@@ -177,25 +183,25 @@ def test_rows_promise_no_more_than_is_used() -> None:
     assert {room: extra for room, extra in loose.items() if extra and room not in ("cli", "server")} == {}
 
 
-# ---------------------------------------------------------------------- adapters
+# ---------------------------------------------------------------------- dialects
 
 
 def dialects() -> list[str]:
-    return sorted(p.name for p in (ROOT / "adapters").iterdir() if (p / "__init__.py").exists())
+    return sorted(p.name for p in (ROOT / FOLDER).iterdir() if (p / "__init__.py").exists())
 
 
 def impurities(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
     """What a codec file does that a codec may not do."""
-    own = ".".join(name_of(path).split(".")[:2])
+    own = ".".join(name_of(path).split(".")[:3])
     for found in imports(path, tree):
         module, top = found.module, found.module.partition(".")[0]
         place = f"{where(path, found.line)}: "
-        if top == "bridge":
+        if room_of(module) == "dialects":
+            if own == DIALECTS or not (module == own or module.startswith(own + ".")):
+                yield f"{place}a dialect may not import another one: {module}"
+        elif top == "bridge":
             if not any(module == room or module.startswith(room + ".") for room in ADAPTER_ROOMS):
                 yield f"{place}a dialect may not import {module}"
-        elif top == "adapters":
-            if own == "adapters" or not (module == own or module.startswith(own + ".")):
-                yield f"{place}a dialect may not import another one: {module}"
         elif module in IMPURE or top in IMPURE:
             yield f"{place}a codec has no clock, no randomness, no I/O, but imports {module}"
         elif top not in ADAPTER_LIBRARIES and top not in sys.stdlib_module_names:
@@ -212,7 +218,7 @@ def impurities(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
 
 
 def test_dialects_are_pure_and_strangers_to_each_other() -> None:
-    files = [p for p in sources("adapters") if SDK not in (p.stem, p.parent.name)]
+    files = [p for p in sources(FOLDER) if SDK not in (p.stem, p.parent.name)]
     assert len({p.parent for p in files}) > 1
     assert [i for path in files for i in impurities(path)] == []
 
@@ -234,8 +240,13 @@ def test_dialects_are_pure_and_strangers_to_each_other() -> None:
         "import bridge",
         "import bridge.server.app",
         "if TYPE_CHECKING:\n    from bridge.engine import Bridge",
-        "from adapters.another.codec import x",
-        "from adapters import another",
+        "from bridge.dialects.another.codec import x",
+        "from bridge.dialects import another",
+        "import bridge.dialects.another",
+        "if TYPE_CHECKING:\n    from bridge.dialects.another import dialect",
+        "from ..another import codec",
+        f"import {FOLDER}",
+        f"from {FOLDER}.one.wire import x",
         "from ..another import x",
         "import numpy",
         "x = datetime.now()",
@@ -245,7 +256,7 @@ def test_dialects_are_pure_and_strangers_to_each_other() -> None:
     ],
 )
 def test_the_rule_for_dialects_bites(line: str) -> None:
-    assert list(impurities(ROOT / "adapters" / "one" / "codec.py", ast.parse(line)))
+    assert list(impurities(ROOT / FOLDER / "one" / "codec.py", ast.parse(line)))
 
 
 @pytest.mark.parametrize(
@@ -258,13 +269,13 @@ def test_the_rule_for_dialects_bites(line: str) -> None:
         "from pydantic import Field",
         "from datetime import datetime",
         "from urllib.parse import urlsplit",
-        "from adapters.one.wire import x",
+        "from bridge.dialects.one.wire import x",
         "from .wire import x",
         "from . import wire",
     ],
 )
 def test_the_rule_for_dialects_lets_pass(line: str) -> None:
-    assert list(impurities(ROOT / "adapters" / "one" / "codec.py", ast.parse(line))) == []
+    assert list(impurities(ROOT / FOLDER / "one" / "codec.py", ast.parse(line))) == []
 
 
 @pytest.mark.parametrize(
@@ -280,8 +291,11 @@ def test_the_rule_for_dialects_lets_pass(line: str) -> None:
         ("model/parts.py", "from bridge import Text", True),
         ("errors.py", "import bridge.model.parts", True),
         ("pipeline/run.py", "from bridge.framing import sse", True),
-        ("server/app.py", "import adapters", True),
-        ("codec/registry.py", "from adapters.one import dialect", True),
+        ("server/app.py", "import bridge.dialects", True),
+        ("server/app.py", "from bridge import dialects", True),
+        ("server/app.py", "from ..dialects.one import dialect", True),
+        ("server/app.py", "if TYPE_CHECKING:\n    from bridge.dialects.one import dialect", True),
+        ("codec/registry.py", "from bridge.dialects.one import dialect", True),
         ("codec/registry.py", "import bridgehead", False),
     ],
 )
@@ -345,7 +359,9 @@ def test_examples_name_dialects_in_examples_only() -> None:
 def test_every_dialect_is_an_entry_point() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     entries = project["entry-points"]["bridge.dialects"]
-    assert sorted({target.partition(":")[0] for target in entries.values()}) == [f"adapters.{n}" for n in dialects()]
+    assert sorted({target.partition(":")[0] for target in entries.values()}) == [
+        f"bridge.dialects.{n}" for n in dialects()
+    ]
     # Written forms of one protocol are further dialects of its folder, each an object of its own.
     assert len(set(entries.values())) == len(entries)
 
@@ -355,7 +371,7 @@ def test_every_dialect_is_an_entry_point() -> None:
 
 def test_every_module_says_why_it_exists() -> None:
     """An empty `__init__.py` has nothing to say."""
-    silent = [p for p in sources("bridge", "adapters") if parsed(p).body and not ast.get_docstring(parsed(p))]
+    silent = [p for p in sources("bridge", FOLDER) if parsed(p).body and not ast.get_docstring(parsed(p))]
     assert [where(p) for p in silent] == []
 
 
@@ -373,7 +389,7 @@ DOORS = {
     "from bridge import Bridge; from bridge.server import make_app; "
     "make_app(Bridge.from_config({'backends': {'it': {'dialect': 'demo'}}, 'routes': "
     "[{'dialect': 'openai-chat', 'path': '/v1', 'backend': 'it'}]}))": {"grpc", *TESTS},
-    "from adapters.aip import dialect": {"aiohttp", "asyncio", "ssl", "sqlite3", *SERVER, *TESTS},
+    "from bridge.dialects.aip import dialect": {"aiohttp", "asyncio", "ssl", "sqlite3", *SERVER, *TESTS},
     "import bridge.testing; bridge.testing.fake_backend": {"hypothesis", "pytest", "aiohttp"},
 }
 

@@ -12,12 +12,11 @@ from typing import Any
 from bridge.codec import Context, FrameLike
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
+from bridge.dialects.ag_kit.errors import failure_of
+from bridge.dialects.ag_kit.options import back
+from bridge.dialects.ag_kit.wire import DONE, NAME
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, Interrupted, PartKind, Raw, RunStarted, Text, json_text
-
-from .errors import failure_of
-from .options import back
-from .wire import DONE, NAME
 
 _TEXT = PartKind.TEXT
 _Wire = dict[str, Any]

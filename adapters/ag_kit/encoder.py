@@ -11,14 +11,13 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
+from bridge.dialects.ag_kit.errors import CANCELED, error_text
+from bridge.dialects.ag_kit.options import front
+from bridge.dialects.ag_kit.order import Order
+from bridge.dialects.ag_kit.wire import DONE, NAME, safe, write
 from bridge.model import Data, FinishReason, Media, MediaKind, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
 from bridge.model.events import Event
-
-from .errors import CANCELED, error_text
-from .options import front
-from .order import Order
-from .wire import DONE, NAME, safe, write
 
 _DELTAS: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
 _TEXT = b'{"type":"text","content":'

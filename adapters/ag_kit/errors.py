@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
 from bridge.codec.fastapi import detail_response, told_in
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.redact import masked
+from bridge.codec.ratelimits import passed_on
+from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, RULES, ErrorCode, Failure
 
 CANCELED = "The run was canceled."
@@ -25,7 +25,6 @@ _WORDS: dict[ErrorCode, str] = {
     ErrorCode.UNSUPPORTED: "INVALID_REQUEST",
     ErrorCode.INTERNAL: "INTERNAL_ERROR",
 }
-_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 
 
 # ------------------------------------------------------------------ inside a stream
@@ -33,7 +32,7 @@ _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 
 def error_text(failure: Failure) -> str:
     """The text of an `error` event: short, without keys and addresses."""
-    return masked(_ADDRESS.sub("(address)", failure.message), LONGEST) or "The run failed."
+    return masked(failure.message, LONGEST, addresses=True) or "The run failed."
 
 
 def failure_of(event: dict[str, Any]) -> Failure:
@@ -68,7 +67,7 @@ def _second(failure: Failure) -> WireResponse:
 
 def decode_error(wire: WireResponse) -> Failure:
     """What an error status of either generation means. A page of HTML is not repeated."""
-    headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+    headers = passed_on(wire.headers)
     if wire.status in (401, 403):
         return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)
     body = read_json(wire.body)
@@ -82,7 +81,9 @@ def decode_error(wire: WireResponse) -> Failure:
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
     code = ErrorCode(word) if word in _OWN_CODES else BY_STATUS.get(wire.status, default)
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    return Failure(code, message, status=_kept(code, wire.status), backend_code=word or None, headers=headers)
+    return Failure(
+        code, message, status=_kept(code, wire.status), backend_code=masked(word, LONGEST_WORD) or None, headers=headers
+    )
 
 
 def _kept(code: ErrorCode, status: int) -> int | None:

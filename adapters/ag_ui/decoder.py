@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from adapters.ag_ui.errors import error_in, failure_of
-from adapters.ag_ui.reports import read_interrupt, read_usage
-from adapters.ag_ui.snapshot import answer_from
-from adapters.ag_ui.streams import Streams
-from adapters.ag_ui.wire import NAME, OURS, attached, camel, finish_in, noted, text_of
 from bridge.codec import Context, FrameLike
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
 from bridge.codec.repeat import Repeat
+from bridge.dialects.ag_ui.errors import error_in, failure_of
+from bridge.dialects.ag_ui.reports import read_interrupt, read_usage
+from bridge.dialects.ag_ui.snapshot import answer_from
+from bridge.dialects.ag_ui.streams import Streams
+from bridge.dialects.ag_ui.wire import NAME, OURS, attached, camel, finish_in, noted, text_of
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Custom, Event, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.wire import OURS, camel, text_of
 from bridge.codec import WireResponse, json_response
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.redact import masked
+from bridge.codec.ratelimits import passed_on
+from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.dialects.ag_ui.wire import OURS, camel, text_of
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 WORDS: dict[ErrorCode, str] = {
@@ -55,7 +56,7 @@ def run_error(failure: Failure) -> dict[str, Any]:
     }
     ours = {} if _code(word) is failure.code else {"code": str(failure.code)}
     if failure.backend_code and word.startswith(_HTTP):
-        ours["backend_code"] = masked(failure.backend_code)
+        ours["backend_code"] = masked(failure.backend_code, LONGEST_WORD)
     if ours:
         out["metadata"] = {OURS: ours}
     return out
@@ -68,7 +69,7 @@ def _word(failure: Failure) -> str:
         return f"{_HTTP}{status}"
     said = failure.backend_code
     if said and _code(said) is failure.code:
-        return masked(said)
+        return masked(said, LONGEST_WORD)
     return WORDS[failure.code]
 
 
@@ -93,7 +94,7 @@ def failure_of(event: dict[str, Any]) -> Failure:
 
 def _foreign(word: str) -> str | None:
     """The word when it is the backend's own; one of ours says nothing more than the code."""
-    return masked(word) if word and word.upper() not in WORDS.values() else None
+    return masked(word, LONGEST_WORD) if word and word.upper() not in WORDS.values() else None
 
 
 def _status(word: str) -> int | None:
@@ -118,13 +119,13 @@ def encode_error(failure: Failure) -> WireResponse:
     status = failure.status or (422 if failure.code in _INVALID else failure.http_status)
     error: dict[str, Any] = {"code": _word(failure), "message": masked(failure.message) or "Unknown error."}
     if failure.param:
-        error["param"] = failure.param
+        error["param"] = masked(failure.param, LONGEST_WORD)
     return json_response(dumps({"error": error}), status, dict(failure.headers))
 
 
 def decode_error(wire: WireResponse) -> Failure:
     """What an error status means. Only a JSON error's own message is repeated, and nothing said about keys."""
-    headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+    headers = passed_on(wire.headers)
     code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
     details = {"backend_status": wire.status}
     if code is ErrorCode.BACKEND_AUTH:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.parts import reasoning_part, tolerant_parts
-from adapters.ag_ui.wire import arguments_text, camel, noted, text_of
+from bridge.dialects.ag_ui.parts import reasoning_part, tolerant_parts
+from bridge.dialects.ag_ui.wire import arguments_text, camel, noted, text_of
 from bridge.model import Builder, Request, Text, ToolCall, ToolResult, as_text
 
 _Wire = dict[str, Any]
@@ -26,7 +26,7 @@ def answer_from(
         role = wire.get("role")
         if role == "assistant" or (role == "reasoning" and not thought):
             _spoken(("snapshot", place), wire, builder, known)
-        elif role == "tool" and (call_id := text_of(wire.get("toolCallId"))) in builder.open_calls:
+        elif role == "tool" and builder.is_unanswered(call_id := text_of(wire.get("toolCallId"))):
             parts = tolerant_parts(wire.get("content"))
             builder.result(call_id, parts, message_id=_id(wire), extras=noted({"snapshot": True}))
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.codec import CONNECTIONS, Operation, WireResponse
+from bridge.codec.fastapi import location
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.redact import masked
+from bridge.codec.ratelimits import passed_on
+from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 TYPE = "application/problem+json"
@@ -69,7 +71,7 @@ def encode_error(failure: Failure) -> WireResponse:
     if path := failure.details.get("path"):
         body["instance"] = path
     if failure.param and failure.code in _INVALID:
-        body["errors"] = [{"loc": _place(failure.param), "msg": body["detail"]}]
+        body["errors"] = [{"loc": location(failure.param), "msg": body["detail"]}]
     return WireResponse(status, {"content-type": TYPE, **failure.headers}, dumps(body))
 
 
@@ -94,11 +96,6 @@ def word_of(failure: Failure) -> str:
     if code is ErrorCode.TOO_LARGE:
         return words.large
     return _PLAIN.get(code, str(code).upper())
-
-
-def _place(param: str) -> list[str | int]:
-    """`messages[0].role` as the pieces `messages`, 0, `role`."""
-    return [int(p) if p.isdigit() else p for p in re.split(r"[.\[\]]+", param) if p]
 
 
 # ------------------------------------------------------------------ as the back
@@ -127,13 +124,15 @@ def decode_error(wire: WireResponse) -> Failure:
     code = _CODES.get(word, ErrorCode.BACKEND_ERROR)
     if wire.status not in _ABSENT:  # that nothing is there may as well say that the address is wrong
         code = BY_STATUS.get(wire.status) or code
-    headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+    headers = passed_on(wire.headers)
     details = {"backend_status": wire.status}
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED, headers=headers, details=details)
     if not isinstance(text, str) or not text:
         text = f"The backend answered with HTTP status {wire.status}."
-    return Failure(code, masked(text), backend_code=masked(word) or None, headers=headers, details=details)
+    return Failure(
+        code, masked(text), backend_code=masked(word, LONGEST_WORD) or None, headers=headers, details=details
+    )
 
 
 def _word_in(body: dict[str, Any]) -> str:

@@ -13,11 +13,10 @@ from typing import Any
 
 from bridge.codec import Context, DayAsked, ReadAsked, RunNamed, WireRequest
 from bridge.codec.jsontext import dumps, loads
-from bridge.errors import RequestError
+from bridge.dialects.agent_runs.base import AGUI, BASE, MODES, inner, outer
+from bridge.dialects.agent_runs.options import back
+from bridge.errors import RequestError, shortened
 from bridge.model import HistoryMode, Request
-
-from .base import AGUI, BASE, MODES, inner, outer
-from .options import back
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _DIGITS = re.compile(r"\d{1,4}", re.ASCII)
@@ -61,7 +60,7 @@ def decode_subscribe(wire: WireRequest) -> ReadAsked:
     limit = int(text) if _DIGITS.fullmatch(text) else 0
     if not 1 <= limit <= _MOST_POLLS:
         raise RequestError(
-            f"idle_limit: expected a whole number from 1 to {_MOST_POLLS}, got {text[:20]!r}.", param="idle_limit"
+            f"idle_limit: expected a whole number from 1 to {_MOST_POLLS}, got {shortened(text)!r}.", param="idle_limit"
         )
     return ReadAsked(run.thread_id, run.run_id, limit)
 
@@ -77,7 +76,7 @@ def _day(text: str) -> date:
             return date.fromisoformat(text)
     except ValueError:
         pass
-    raise RequestError(f"before: expected a date such as 2026-01-31, got {text[:20]!r}.", param="before")
+    raise RequestError(f"before: expected a date such as 2026-01-31, got {shortened(text)!r}.", param="before")
 
 
 def decode_attach(fields: Mapping[str, str], has_file: bool) -> str:
@@ -102,7 +101,7 @@ def thread_in(wire: WireRequest) -> str:
 def checked_id(text: str | None, name: str) -> str:
     """Raises `RequestError` for an id that is missing or ill-formed."""
     if text is None or not _ID.fullmatch(text):
-        came = "nothing came" if not text else f"got {text[:40]!r}"
+        came = "nothing came" if not text else f"got {shortened(text)!r}"
         raise RequestError(f"{name}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ : -, {came}.", param=name)
     return text
 

@@ -7,7 +7,8 @@ from typing import Any
 from bridge.codec import WireResponse
 from bridge.codec.fastapi import detail_response, told_in
 from bridge.codec.jsontext import read_json
-from bridge.codec.redact import masked
+from bridge.codec.ratelimits import passed_on
+from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 # Our code -> AgentScope's word. What is not here is said as the last resort below.
@@ -66,8 +67,8 @@ def error_object(failure: Failure, word: str | None = None) -> dict[str, Any]:
     chosen = word if word and _CODES.get(word, ErrorCode.BACKEND_ERROR) is failure.code else None
     if chosen is None and failure.code is ErrorCode.NOT_FOUND and failure.backend_code == "model_not_found":
         chosen = "MODEL_NOT_FOUND"
-    chosen = chosen or _WORDS.get(failure.code, _UNKNOWN)
-    error = {"code": chosen, "message": failure.message}
+    chosen = masked(chosen, LONGEST_WORD) if chosen else _WORDS.get(failure.code, _UNKNOWN)
+    error = {"code": chosen, "message": masked(failure.message)}
     if _CODES.get(chosen, ErrorCode.BACKEND_ERROR) is not failure.code:
         error["reason"] = str(failure.code)
     return error
@@ -84,7 +85,7 @@ def failure_of(error: object, fallback: str = "The backend reported an error.") 
     if isinstance(own, str) and own in _OWN_CODES:
         code = ErrorCode(own)
     message = masked(text) if isinstance(text, str) and text else fallback
-    return Failure(code, message, backend_code=word)
+    return Failure(code, message, backend_code=word and masked(word, LONGEST_WORD))
 
 
 # ------------------------------------------------------------------ before a stream
@@ -92,12 +93,12 @@ def failure_of(error: object, fallback: str = "The backend reported an error.") 
 
 def encode_error(failure: Failure) -> WireResponse:
     """FastAPI's shape, which is the real server's. Invalid requests are 422 as there."""
-    return detail_response(failure, failure.message)
+    return detail_response(failure, masked(failure.message))
 
 
 def decode_error(wire: WireResponse) -> Failure:
     """What an error status means. A refused key is told in our own words; a page of HTML is not repeated."""
-    headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+    headers = passed_on(wire.headers)
     if wire.status in (401, 403):
         return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)
     text, kind = told_in(read_json(wire.body))
@@ -106,4 +107,4 @@ def decode_error(wire: WireResponse) -> Failure:
     if kind in _OWN_CODES:
         code = ErrorCode(kind)
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    return Failure(code, message, backend_code=kind or None, headers=headers)
+    return Failure(code, message, backend_code=masked(kind, LONGEST_WORD) or None, headers=headers)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, arguments_of, call_of, origin_of, result_of
+from bridge.dialects.agentscope.contents import part_of
+from bridge.dialects.agentscope.merge import join_media, merge
+from bridge.dialects.agentscope.messages import PART_KINDS, Content, Message
+from bridge.dialects.agentscope.notes import NAME, beside, own, reasoning_of
+from bridge.dialects.agentscope.spelling import plain
 from bridge.model import Builder, PartKind
 from bridge.model.surrogates import mend
-
-from .calls import CALLS, OUTPUTS, arguments_of, call_of, origin_of, result_of
-from .contents import part_of
-from .merge import join_media, merge
-from .messages import PART_KINDS, Content, Message
-from .notes import NAME, beside, own, reasoning_of
-from .spelling import plain
 
 _ONCE = ("call_id", "name", "server_label", "id")
 
@@ -27,7 +27,8 @@ class Writer:
         self.spoken = 0
         """How many pieces of an answer went out: an error that is reported before one was not the end."""
         self._held: dict[Content, Message] = {}
-        self._calls: dict[str, bool] = {}
+        self._calls: set[str] = set()
+        self._given: deque[str] = deque()  # ids that we had to make, of calls that nothing answered yet
         self._loose: set[tuple[str, str]] = set()
 
     def tell(self, message: Message, content: Content, event: dict[str, Any], ragged: str | None) -> None:
@@ -158,7 +159,10 @@ class Writer:
         data = content.value if isinstance(content.value, dict) else {}
         said = data.get("call_id")
         call_id = said if isinstance(said, str) and said else self.make_id("call")
-        self._calls.setdefault(call_id, call_id != said)
+        if call_id not in self._calls:
+            self._calls.add(call_id)
+            if call_id != said:
+                self._given.append(call_id)
         if message.id is None:
             self._loose.add(("call", call_id))
         call = call_of(kind, data, message.metadata, call_id)
@@ -215,10 +219,10 @@ class Writer:
         named = said if isinstance(said, str) and said else None
         if named in self._calls:
             return str(named)
-        open_calls = self._builder.open_calls
-        lonely = [c for c in open_calls if self._calls.get(c)]
-        candidates = lonely or ([named] if named else open_calls)
-        return candidates[0] if candidates else self.make_id("call")
+        while self._given and not self._builder.is_unanswered(self._given[0]):
+            self._given.popleft()
+        oldest = self._given[0] if self._given else named or self._builder.oldest_call
+        return oldest or self.make_id("call")
 
     def knows(self, kind: str, item: dict[str, Any]) -> bool:
         """Whether the calls or outputs of a message object were told by contents without a message."""

@@ -8,14 +8,13 @@ from typing import Any
 
 from bridge.codec import Context, Frame, FrameLike
 from bridge.codec.jsontext import loads
+from bridge.dialects.aip.content import EXTRAS, part_of
+from bridge.dialects.aip.errors import LONGEST, failure_of
+from bridge.dialects.aip.messages import AgentMessage, SessionStatus, TaskStatus
+from bridge.dialects.aip.options import back
+from bridge.dialects.aip.request import NAME
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, PartKind, Raw, Text, ToolCall, UsageReported
-
-from .content import EXTRAS, part_of
-from .errors import failure_of
-from .messages import AgentMessage, SessionStatus, TaskStatus
-from .options import back
-from .request import NAME
 
 _MESSAGE = "answer"
 
@@ -94,7 +93,7 @@ class Decoder:
             self._builder.emit(Raw(NAME, {"session_status": int(message.session_status)}))
 
     def _stop(self, message: AgentMessage, task: int) -> None:
-        if task == TaskStatus.BREAK or (not self.heard and self._error.search(message.text)):
+        if task == TaskStatus.BREAK or (not self.heard and self._error.search(message.text[:LONGEST])):
             self._builder.fail(failure_of(message.text))
             return
         if not self.asked_to_stop and not self.heard and not message.content:

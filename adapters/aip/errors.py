@@ -5,11 +5,10 @@ A response with an error carries the name of its gRPC status in the header `grpc
 
 from __future__ import annotations
 
-import re
-
 from bridge.codec import WireResponse
 from bridge.codec.jsontext import loads
-from bridge.codec.redact import masked
+from bridge.codec.ratelimits import passed_on
+from bridge.codec.redact import LONGEST_WORD, masked
 from bridge.errors import BY_STATUS, KEY_REFUSED, RULES, ErrorCode, Failure
 
 STATUS = "grpc-status"
@@ -26,7 +25,6 @@ _CODES = {
     "UNAUTHENTICATED": ErrorCode.BACKEND_AUTH,
     "PERMISSION_DENIED": ErrorCode.BACKEND_AUTH,
 }
-_ADDRESS = re.compile(r"\b(?:[a-z][a-z0-9+.-]*://\S+|ip(?:v4|v6)?:\S+)", re.IGNORECASE)
 
 
 def error_text(failure: Failure) -> str:
@@ -46,16 +44,16 @@ def encode_error(failure: Failure) -> WireResponse:
 
 def decode_error(wire: WireResponse) -> Failure:
     """What a gRPC status means; that of a plain HTTP response (a proxy in between) by its own."""
-    word = wire.headers.get(STATUS, "")
+    word = masked(wire.headers.get(STATUS, ""), LONGEST_WORD)
     code = _CODES.get(word) or BY_STATUS.get(wire.status)
     if word and word not in _CODES:
         code = ErrorCode.BACKEND_ERROR
     code = code or (ErrorCode.INVALID_REQUEST if 400 <= wire.status < 500 else ErrorCode.BACKEND_ERROR)
     if code is ErrorCode.BACKEND_AUTH:
         return Failure(code, KEY_REFUSED, backend_code=word or None)
-    text = masked(_ADDRESS.sub("(address)", _text(wire.body)))
+    text = masked(_text(wire.body), addresses=True)
     fallback = f"The agent's side answered with the status {word or wire.status}."
-    headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+    headers = passed_on(wire.headers)
     return Failure(code, text or fallback, backend_code=word or None, headers=headers)
 
 

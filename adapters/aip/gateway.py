@@ -6,15 +6,30 @@ agents are part of it from the start, never expire and cannot be changed from ou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from bridge.codec import Endpoint, Fate, Feature
-from bridge.codec.session import Dial, Forward, Handle, Hub, OwnAgent, Refuse, Reply, Respond, Serve, Watch
-
-from .callee import Callee, Relayed
-from .generation import Generation, of_registration
-from .messages import (
+from bridge.codec.redact import printable
+from bridge.codec.session import (
+    Dial,
+    Dialed,
+    Forward,
+    Handle,
+    Hub,
+    OwnAgent,
+    Refuse,
+    Reply,
+    Respond,
+    Serve,
+    Visitor,
+    Watch,
+)
+from bridge.dialects.aip.addresses import AddressRule, not_allowed, plain_address
+from bridge.dialects.aip.callee import Callee, Relayed
+from bridge.dialects.aip.generation import Generation, of_registration
+from bridge.dialects.aip.messages import (
     AgentInfo,
     AgentMessage,
     AgentSkill,
@@ -33,9 +48,9 @@ from .messages import (
     UpdateNodeInfoRequest,
     UpdateType,
 )
-from .options import FrontOptions
-from .proto import fields
-from .writing import CALL_AGENT
+from bridge.dialects.aip.options import FrontOptions
+from bridge.dialects.aip.proto import fields, text_field
+from bridge.dialects.aip.writing import CALL_AGENT
 
 CALL_TOOL = "/grpc_service.ToolService/CallTool"
 EVERY_DOMAIN = "default"
@@ -49,7 +64,10 @@ _TAKES = {Mode.IMAGE: Feature.IMAGE_INLINE, Mode.AUDIO: Feature.AUDIO_INLINE, Mo
 
 @dataclass(slots=True)
 class Node:
-    """One registered node. `raw` is its registration, `beat` when it was last heard of (monotonic seconds)."""
+    """One registered node. `raw`: its registration; `beat`: when it was last heard of, in monotonic seconds.
+
+    `address`: where it is called, without a scheme; `owner`: the user who registered it, who alone may change it.
+    """
 
     node_id: str
     is_agent: bool
@@ -58,11 +76,36 @@ class Node:
     raw: bytes
     generation: Generation
     beat: float
-    connected: bool = False
+    owner: str
+
+    @classmethod
+    def of(cls, head: NodeHead, raw: bytes, generation: Generation, owner: str, now: float, *, is_agent: bool) -> Self:
+        """A node by its registration. Those who read it from a list get an address that they can call."""
+        address = plain_address(head.address)
+        if address != head.address:
+            raw += text_field(2, address)  # the last of several values counts
+        return cls(head.node_id, is_agent, address, head.domain, raw, generation, now, owner)
 
     @property
     def peer(self) -> Peer:
         return Peer(agent=self.raw) if self.is_agent else Peer(tool=self.raw)
+
+
+@dataclass(slots=True)
+class _Joining:
+    """A node that is dialed: it takes its place when it is reached."""
+
+    node: Node
+    is_update: bool
+
+
+@dataclass(slots=True)
+class _Subscriber:
+    """Who wants to hear of some nodes, of all when none are named; and what he has not heard yet."""
+
+    owner: str
+    wanted: set[str]
+    waiting: list[bytes]
 
 
 class Gateway(Hub):
@@ -76,7 +119,12 @@ class Gateway(Hub):
         heartbeat_timeout: float = 30.0,
         check_every: float = 10.0,
         dial_timeout: float = 5.0,
+        allow_addresses: Iterable[str] = (),
     ) -> None:
+        """`allow_addresses`: addresses that nodes may register besides their own; the agents' options add to them.
+
+        Raises `ValueError` for one that is no network, host or target.
+        """
         self.check_every = check_every
         self.dial_timeout = dial_timeout
         self.nodes: dict[str, Node] = {}
@@ -85,11 +133,15 @@ class Gateway(Hub):
         self._address = address
         # A gateway without agents of its own is one, too.
         self._is_gateway = not self._own or any(options.mode == "gateway" for options, _ in self._own.values())
+        self._rule = AddressRule.of(
+            [*allow_addresses, *(entry for options, _ in self._own.values() for entry in options.allow_addresses)]
+        )
+        self._joining: dict[str, _Joining] = {}
         self._live: set[str] = set()
-        self._watching: dict[str, tuple[set[str], list[bytes]]] = {}
-        self._methods: dict[str, Callable[[bytes, float], Reply]] = {
-            "RegisterAgent": lambda body, now: self._register(body, now, is_agent=True),
-            "RegisterTool": lambda body, now: self._register(body, now, is_agent=False),
+        self._watching: dict[str, _Subscriber] = {}
+        self._methods: dict[str, Callable[[bytes, float, Visitor], Reply]] = {
+            "RegisterAgent": lambda body, now, by: self._register(body, now, by, is_agent=True),
+            "RegisterTool": lambda body, now, by: self._register(body, now, by, is_agent=False),
             "DeregisterNode": self._deregister,
             "GetNodes": self._list,
             "Heartbeat": self._beat,
@@ -97,28 +149,30 @@ class Gateway(Hub):
             "RouteToolCalling": self._route_tool,
             "SubscribeToUpdates": self._subscribe,
             "Unsubscribe": self._unsubscribe,
-            "CallTool": lambda body, now: _NOT_FOUND,
+            "CallTool": lambda body, now, by: _NOT_FOUND,
         }
 
     # ------------------------------------------------------------------ subscribers
 
-    def _subscribe(self, body: bytes, now: float) -> Reply:
+    def _subscribe(self, body: bytes, now: float, by: Visitor) -> Reply:
         asked = Subscription.from_bytes(body)
         if not asked.subscriber_id:
             return Refuse("INVALID_ARGUMENT", "subscriber_id: required, expected the id of the one who subscribes.")
         if asked.subscriber_id in self._watching:
-            return Refuse("ALREADY_EXISTS", f"Subscriber [{asked.subscriber_id}] already subscribed.")
-        self._watching[asked.subscriber_id] = (set(asked.node_ids), [])
+            return Refuse("ALREADY_EXISTS", f"Subscriber [{printable(asked.subscriber_id)}] already subscribed.")
+        self._watching[asked.subscriber_id] = _Subscriber(by.user, set(asked.node_ids), [])
         return Watch(asked.subscriber_id)
 
-    def _unsubscribe(self, body: bytes, now: float) -> Reply:
+    def _unsubscribe(self, body: bytes, now: float, by: Visitor) -> Reply:
         """From some nodes, or from all; who has none left is no subscriber any more."""
         asked = Subscription.from_bytes(body)
         found = self._watching.get(asked.subscriber_id)
         if found is None:
-            return Respond(Done(False, f"Subscriber {asked.subscriber_id} not subscribed").to_bytes())
-        found[0].difference_update(asked.node_ids)
-        if not asked.node_ids or not found[0]:
+            return Respond(Done(False, f"Subscriber {printable(asked.subscriber_id)} not subscribed").to_bytes())
+        if found.owner != by.user:
+            return _foreign("Subscriber", asked.subscriber_id)
+        found.wanted.difference_update(asked.node_ids)
+        if not asked.node_ids or not found.wanted:
             del self._watching[asked.subscriber_id]
         return Respond(Done(True, "Unsubscribed").to_bytes())
 
@@ -126,8 +180,7 @@ class Gateway(Hub):
         found = self._watching.get(subscriber)
         if found is None:
             return None
-        told = list(found[1])
-        found[1].clear()
+        told, found.waiting = found.waiting, []
         return told
 
     def unwatched(self, subscriber: str) -> None:
@@ -135,112 +188,155 @@ class Gateway(Hub):
 
     def _tell(self, what: UpdateType, node: Node) -> None:
         update = NodeUpdate(what, node.node_id, None if what is UpdateType.REMOVED else node.peer).to_bytes()
-        for subscriber, (wanted, waiting) in list(self._watching.items()):
-            if not wanted or node.node_id in wanted:
-                waiting.append(update)
-            if len(waiting) > _MOST_NEWS:
-                del self._watching[subscriber]
+        for name, subscriber in list(self._watching.items()):
+            if not subscriber.wanted or node.node_id in subscriber.wanted:
+                subscriber.waiting.append(update)
+            if len(subscriber.waiting) > _MOST_NEWS:
+                del self._watching[name]
 
     def _drop(self, name: str) -> bool:
         """Forgets a node; whether it was there."""
         node = self.nodes.pop(name, None)
-        if node is not None and node.connected:
+        if node is not None:
             self._tell(UpdateType.REMOVED, node)
         return node is not None
 
     @property
     def addresses(self) -> set[str]:
-        return {node.address for node in self.nodes.values()}
+        joining = (each.node for each in self._joining.values())
+        return {node.address for node in (*self.nodes.values(), *joining)}
 
     # ------------------------------------------------------------------ single messages
 
-    def call(self, endpoint: Endpoint, body: bytes, now: float) -> Reply:
+    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Reply:
         method = endpoint.path.rpartition("/")[2]
         if not self._is_gateway:
             return _NO_GATEWAY
         try:
-            return self._methods[method](body, now)
+            return self._methods[method](body, now, by)
         except ValueError as error:
             return Refuse("INVALID_ARGUMENT", f"{method}: the request is no message of this method ({error}).")
 
-    def _register(self, body: bytes, now: float, *, is_agent: bool) -> Reply:
+    def _register(self, body: bytes, now: float, by: Visitor, *, is_agent: bool) -> Reply:
+        """A node that crashed and comes back takes its place; anybody else finds the id taken."""
         head = NodeHead.from_bytes(body)
         what = "Agent" if is_agent else "Tool"
         if not head.node_id or not head.address:
             missing = "an address" if head.node_id else "an id"
             return Refuse("INVALID_ARGUMENT", f"{what}: the registration names no node, {missing} is missing.")
-        if head.node_id in self.nodes or head.node_id in self._own:
-            return Refuse("ALREADY_EXISTS", f"{what} [{head.node_id}] already registered.")
-        if head.address == self._address or any(node.address == head.address for node in self.nodes.values()):
-            return Refuse("ALREADY_EXISTS", f"Address [{head.address}] already registered.")
         generation: Generation = "tool" if is_agent else of_registration(body)
-        self.nodes[head.node_id] = Node(head.node_id, is_agent, head.address, head.domain, body, generation, now)
-        return Dial(head.node_id, head.address)
+        node = Node.of(head, body, generation, by.user, now, is_agent=is_agent)
+        known = self.nodes.get(node.node_id)
+        comes_back = known is None or (known.owner, known.address) == (node.owner, node.address)
+        if node.node_id in self._own or node.node_id in self._joining or not comes_back:
+            return Refuse("ALREADY_EXISTS", f"{what} [{printable(node.node_id)}] already registered.")
+        return self._dial(_Joining(node, is_update=False), by)
 
-    def dialed(self, node: str, connected: bool, now: float) -> Reply:
-        found = self.nodes.get(node)
-        if found is None or not connected:
-            self.nodes.pop(node, None)
-            address = found.address if found is not None else ""
-            return Refuse("UNAVAILABLE", f"Address [{address}] cannot be reached.")
-        found.connected, found.beat = True, now
-        self._tell(UpdateType.ADDED, found)
-        response = RegisterAgentResponse(True, self._peers(EVERY_DOMAIN)) if found.is_agent else Done(True)
+    def _dial(self, joining: _Joining, by: Visitor) -> Reply:
+        node = joining.node
+        others = (
+            n.address
+            for n in (*self.nodes.values(), *(j.node for j in self._joining.values()))
+            if n.node_id != node.node_id
+        )
+        if node.address == self._address or node.address in others:
+            return Refuse("ALREADY_EXISTS", f"Address [{printable(node.address)}] already registered.")
+        reply = self._rule.dial(node.node_id, node.address, by)
+        if isinstance(reply, Dial):
+            self._joining[node.node_id] = joining
+        return reply
+
+    def dialed(self, node: str, outcome: Dialed, now: float) -> Reply:
+        joining = self._joining.pop(node)
+        address = joining.node.address
+        if outcome is Dialed.NOT_ADMITTED:
+            return not_allowed(address)
+        if outcome is Dialed.UNREACHABLE:
+            return Refuse("UNAVAILABLE", f"Address [{printable(address)}] cannot be reached.")
+        if joining.is_update:
+            return self._updated(joining.node, now)
+        self._place(joining.node, now)
+        response = RegisterAgentResponse(True, self._peers(EVERY_DOMAIN)) if joining.node.is_agent else Done(True)
         return Respond(response.to_bytes())
 
-    def _deregister(self, body: bytes, now: float) -> Reply:
-        return Respond(Done(self._drop(Named.from_bytes(body).id)).to_bytes())
+    def _place(self, node: Node, now: float) -> None:
+        what = UpdateType.UPDATED if node.node_id in self.nodes else UpdateType.ADDED
+        node.beat = now
+        self.nodes[node.node_id] = node
+        self._tell(what, node)
 
-    def _list(self, body: bytes, now: float) -> Reply:
+    def _deregister(self, body: bytes, now: float, by: Visitor) -> Reply:
+        name = Named.from_bytes(body).id
+        node = self.nodes.get(name)
+        if node is not None and node.owner != by.user:
+            return _foreign("Node", name)
+        return Respond(Done(self._drop(name)).to_bytes())
+
+    def _list(self, body: bytes, now: float, by: Visitor) -> Reply:
         return Respond(Peers(self._peers(GetNodesRequest.from_bytes(body).domain)).to_bytes())
 
     def _peers(self, domain: str) -> list[Peer]:
         """Those of a domain; an unknown and an empty one have none."""
         own = [Peer(agent=info.to_bytes()) for _, info in self._own.values() if domain in (EVERY_DOMAIN, info.domain)]
-        others = [n.peer for n in self.nodes.values() if n.connected and domain in (EVERY_DOMAIN, n.domain)]
+        others = [n.peer for n in self.nodes.values() if domain in (EVERY_DOMAIN, n.domain)]
         return [*own, *others] if domain else []
 
-    def _beat(self, body: bytes, now: float) -> Reply:
+    def _beat(self, body: bytes, now: float, by: Visitor) -> Reply:
         name = Named.from_bytes(body).id
-        if self._heard(name, now) or name in self._own:
-            return Respond(Done(True, "Heartbeat received").to_bytes())
-        return Respond(Done(False, f"Node {name} not registered").to_bytes())
-
-    def _heard(self, name: str, now: float) -> bool:
-        """Whatever a node sends says that it lives."""
         node = self.nodes.get(name)
-        if node is not None:
-            node.beat = now
-        return node is not None
+        if node is not None and node.owner != by.user:
+            return _foreign("Node", name)
+        self._heard(name, now, by)
+        if node is not None or name in self._own:
+            return Respond(Done(True, "Heartbeat received").to_bytes())
+        return Respond(Done(False, f"Node {printable(name)} not registered").to_bytes())
 
-    def _update(self, body: bytes, now: float) -> Reply:
-        peer = _updated(body)
+    def _heard(self, name: str, now: float, by: Visitor) -> None:
+        """Whatever a node sends says that it lives; what others send in its name does not."""
+        node = self.nodes.get(name)
+        if node is not None and node.owner == by.user:
+            node.beat = now
+
+    def _update(self, body: bytes, now: float, by: Visitor) -> Reply:
+        """At once, or, for a new address, when the node is reached there."""
+        peer = _peer_of_update(body)
         raw = peer.agent or peer.tool
         head = NodeHead.from_bytes(raw)
+        name = printable(head.node_id)
         if head.node_id in self._own:
-            return Respond(Done(False, f"Node [{head.node_id}] cannot be changed from outside.").to_bytes())
-        node = self.nodes.get(head.node_id)
-        if node is None:
-            return Refuse("NOT_FOUND", f"Agent [{head.node_id}] not registered.")
-        if any(n.address == head.address for n in self.nodes.values() if n is not node):
-            return Refuse("ALREADY_EXISTS", f"Address [{head.address}] already registered.")
-        node.raw, node.is_agent, node.address, node.domain = raw, bool(peer.agent), head.address, head.domain
-        node.generation = "tool" if node.is_agent else of_registration(raw, node.generation)
-        node.beat = now
-        self._tell(UpdateType.UPDATED, node)
-        return Respond(Done(True, f"Node [{head.node_id}] updated successfully.").to_bytes())
+            return Respond(Done(False, f"Node [{name}] cannot be changed from outside.").to_bytes())
+        known = self.nodes.get(head.node_id)
+        if known is None:
+            return Refuse("NOT_FOUND", f"Agent [{name}] not registered.")
+        if known.owner != by.user:
+            return _foreign("Node", head.node_id)
+        if not head.address:
+            return Refuse("INVALID_ARGUMENT", f"Node [{name}]: an address is missing.")
+        generation: Generation = "tool" if peer.agent else of_registration(raw, known.generation)
+        node = Node.of(head, raw, generation, by.user, now, is_agent=bool(peer.agent))
+        if head.node_id in self._joining:
+            return Refuse("ABORTED", f"Node [{name}] is registered or updated by another call now.")
+        if node.address != known.address:
+            return self._dial(_Joining(node, is_update=True), by)
+        return self._updated(node, now)
 
-    def _route_tool(self, body: bytes, now: float) -> Reply:
+    def _updated(self, node: Node, now: float) -> Reply:
+        if node.node_id not in self.nodes:
+            return Refuse("NOT_FOUND", f"Agent [{printable(node.node_id)}] not registered.")
+        self._place(node, now)
+        return Respond(Done(True, f"Node [{printable(node.node_id)}] updated successfully.").to_bytes())
+
+    def _route_tool(self, body: bytes, now: float, by: Visitor) -> Reply:
         request = ToolRequest.from_bytes(body)
-        self._heard(request.sender_id, now)
+        self._heard(request.sender_id, now, by)
         node = self.nodes.get(request.receiver_id)
-        if node is None or node.is_agent or not node.connected:
+        if node is None or node.is_agent:
             return _NOT_FOUND
         return Forward(node.node_id, node.address, CALL_TOOL)
 
     # ------------------------------------------------------------------ sessions
 
-    def open(self, endpoint: Endpoint, first: bytes | None, now: float) -> Reply:
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Reply:
         if first is None:
             return Refuse("ABORTED", "Empty request stream")
         try:
@@ -252,8 +348,10 @@ class Gateway(Hub):
         if not message.session_id:
             return Refuse("INVALID_ARGUMENT", "Missing session_id in START_QUEST")
         if message.session_id in self._live:
-            return Refuse("INVALID_ARGUMENT", f"Session_id [{message.session_id}] is already registered in server")
-        self._heard(message.sender_id, now)
+            return Refuse(
+                "INVALID_ARGUMENT", f"Session_id [{printable(message.session_id)}] is already registered in server"
+            )
+        self._heard(message.sender_id, now, by)
         reply = self._route(endpoint, message)
         if not isinstance(reply, Refuse):
             self._live.add(message.session_id)
@@ -264,7 +362,7 @@ class Gateway(Hub):
         if own is not None:
             return Serve(message.receiver_id, Callee(message.receiver_id, own[0], message))
         node = self.nodes.get(message.receiver_id)
-        if endpoint.path == CALL_AGENT or node is None or not node.is_agent or not node.connected:
+        if endpoint.path == CALL_AGENT or node is None or not node.is_agent:
             return _NOT_FOUND
         return Forward(node.node_id, node.address, CALL_AGENT, Relayed(message))
 
@@ -274,11 +372,13 @@ class Gateway(Hub):
     # ------------------------------------------------------------------ own agents
 
     def taken(self, other: Hub) -> list[str]:
-        return sorted(self.nodes.keys() & other._own.keys()) if isinstance(other, Gateway) else []
+        return (
+            sorted((self.nodes.keys() | self._joining.keys()) & other._own.keys()) if isinstance(other, Gateway) else []
+        )
 
     def replace(self, other: Hub) -> None:
         assert isinstance(other, Gateway)
-        self._own, self._is_gateway = other._own, other._is_gateway
+        self._own, self._is_gateway, self._rule = other._own, other._is_gateway, other._rule
 
     # ------------------------------------------------------------------ liveness
 
@@ -286,7 +386,7 @@ class Gateway(Hub):
         self._drop(node)
 
     def expire(self, now: float) -> list[str]:
-        silent = [n.node_id for n in self.nodes.values() if n.connected and now - n.beat > self._timeout]
+        silent = [n.node_id for n in self.nodes.values() if now - n.beat > self._timeout]
         for name in silent:
             self._drop(name)
         return silent
@@ -299,7 +399,7 @@ class ToolNode(Gateway):
         super().__init__(address, {})
         self._tool_id = tool_id
 
-    def call(self, endpoint: Endpoint, body: bytes, now: float) -> Reply:
+    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Reply:
         if endpoint.path != CALL_TOOL:
             return Refuse("UNIMPLEMENTED", "This is the address of a tool, not of a gateway.")
         try:
@@ -310,16 +410,20 @@ class ToolNode(Gateway):
             return Refuse("INTERNAL", f"Handling request failure: this is not the tool {receiver[:80]!r}")
         return Handle(self._tool_id)
 
-    def open(self, endpoint: Endpoint, first: bytes | None, now: float) -> Reply:
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Reply:
         return Refuse("UNIMPLEMENTED", "This is the address of a tool, which has no sessions.")
 
 
-def _updated(body: bytes) -> Peer:
+def _peer_of_update(body: bytes) -> Peer:
     """The peer of an update: at number 2 in the generation `tool`, at number 1 in the generation `toolbox`."""
     if any(number == 2 for number, _ in fields(body)):
         return UpdateNodeInfoRequest.from_bytes(body).peer or Peer()
     inner = next((value for number, value in fields(body) if number == 1 and isinstance(value, bytes)), b"")
     return Peer.from_bytes(inner)
+
+
+def _foreign(what: str, name: str) -> Refuse:
+    return Refuse("PERMISSION_DENIED", f"{what} [{printable(name)}] belongs to another user.")
 
 
 def options_of(agent: OwnAgent) -> FrontOptions:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from bridge.codec import Context, Options
 from bridge.codec.units import Bytes, Seconds
+from bridge.dialects.aip.addresses import AddressRule
 
 MAX_MESSAGE = 4 * 2**20
 CANCEL_GRACE = 30.0
@@ -78,9 +79,20 @@ class FrontOptions(Options):
     tools: Literal["gateway", "off"] = Field(
         "gateway", description="gateway: tools that register at the gateway are functions of the backend's model."
     )
+    allow_addresses: tuple[str, ...] = Field(
+        (),
+        description="mode gateway: addresses that nodes may register besides those of the host that they call from: "
+        "networks (10.0.0.0/8), hosts (*.internal), gRPC targets (unix:/run/agents/*).",
+    )
     max_tool_rounds: int = Field(8, ge=1, description="How often in one turn the model may call tools.")
     max_message: Bytes = Field(MAX_MESSAGE, description="Largest message that is received.")
     tls: Tls | None = Field(None, description="Certificates of the server; absent = plaintext.")
+
+    @field_validator("allow_addresses")
+    @classmethod
+    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        AddressRule.of(value)
+        return value
 
     @field_validator("tools", mode="before")
     @classmethod

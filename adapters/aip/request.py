@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bridge.codec import Context, WireRequest
-from bridge.errors import RequestError
+from bridge.dialects.aip.content import asked_part
+from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo, TaskStatus
+from bridge.errors import RequestError, shortened
 from bridge.model import HistoryMode, Message, Request, Text
-
-from .content import asked_part
-from .messages import AgentMessage, ContentItem, SessionStatus, TaskInfo, TaskStatus
 
 NAME = "aip"
 CONTENT_TYPE = "application/grpc+proto"
@@ -65,7 +64,7 @@ def need_messages(wire: WireRequest) -> None:
     """Raises `RequestError` when the request says that its body is something else; saying nothing is fine."""
     said = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said and said not in (CONTENT_TYPE, "application/grpc"):
-        raise RequestError(f"content-type: expected {CONTENT_TYPE}, got {said[:40]!r}.", param="content-type")
+        raise RequestError(f"content-type: expected {CONTENT_TYPE}, got {shortened(said)!r}.", param="content-type")
 
 
 def decode_request(wire: WireRequest) -> Request:

@@ -13,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adapters.anthropic_messages.errors import error_in, failure_of
-from adapters.anthropic_messages.wire import (
+from bridge.codec import Context, FrameLike
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
+from bridge.codec.repeat import Repeat
+from bridge.dialects.anthropic_messages.errors import error_in, failure_of
+from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
     NAME,
     NO_USAGE,
@@ -26,9 +29,6 @@ from adapters.anthropic_messages.wire import (
     said,
     text_of,
 )
-from bridge.codec import Context, FrameLike
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
-from bridge.codec.repeat import Repeat
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Heartbeat, PartKind, Raw
 

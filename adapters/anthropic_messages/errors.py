@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.anthropic_messages.wire import text_of
 from bridge.codec import WireResponse, json_response
 from bridge.codec.jsontext import dumps, read_json
-from bridge.codec.redact import masked
+from bridge.codec.ratelimits import ANTHROPIC, passed_on
+from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.dialects.anthropic_messages.wire import text_of
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 _REQUEST, _API = "invalid_request_error", "api_error"
@@ -98,7 +99,7 @@ def encode_error(failure: Failure) -> WireResponse:
 def decode_error(wire: WireResponse) -> Failure:
     """What a response with an error status means for the caller."""
     error = error_in(read_json(wire.body))
-    headers = {k: v for k, v in wire.headers.items() if _passes(k)}
+    headers = passed_on(wire.headers, ANTHROPIC)
     code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
     if error is None and code not in _TOLD_BY_STATUS:
         code = ErrorCode.BACKEND_ERROR  # a proxy's page says nothing of the request: wrong address, crash
@@ -123,10 +124,6 @@ _ABOUT_THE_REQUEST = frozenset(
         ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER, ErrorCode.UNSUPPORTED,
     }
 )  # fmt: skip
-
-
-def _passes(header: str) -> bool:
-    return header in ("retry-after", "retry-after-ms") or header.startswith("anthropic-ratelimit-")
 
 
 def error_in(value: Any) -> dict[str, Any] | None:
@@ -154,7 +151,7 @@ def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
     return Failure(
         code,
         masked(message) or "The backend reported an error without a message.",
-        backend_code=masked(word) if word and word not in _OWN_CODES else None,
+        backend_code=masked(word, LONGEST_WORD) if word and word not in _OWN_CODES else None,
     )
 
 

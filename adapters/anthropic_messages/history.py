@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
-from adapters.anthropic_messages.options import BackOptions
-from adapters.anthropic_messages.wire import UNREAD, input_of, own, wire_id
 from bridge.codec import Context, Feature
-from bridge.errors import Unsupported
+from bridge.dialects.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
+from bridge.dialects.anthropic_messages.options import BackOptions
+from bridge.dialects.anthropic_messages.wire import UNREAD, input_of, own, wire_id
+from bridge.errors import Unsupported, shortened
 from bridge.model import (
     Data,
     FileRef,
@@ -177,7 +177,7 @@ class MessageWriter:
         if block is not None:
             return block
         if not spoken and self._options.unsupported_media == "refuse":
-            kind = media.mime or media.kind
+            kind = shortened(media.mime or media.kind)
             raise Unsupported(
                 f"{path}: this backend takes no {kind} {_SOURCES[type(media.source)]}. The option unsupported_media: "
                 "text sends it as text.",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_chat.wire import noted, without_empty
 from bridge.codec.jsontext import is_number, loads
+from bridge.dialects.openai_chat.wire import noted, without_empty
 from bridge.model import Builder, PartKind, json_text
 
 _CALL_KEYS = frozenset({"index", "id", "type", "function"})
@@ -49,12 +49,13 @@ class _Call:
 class Calls:
     """The tool calls of one choice; `open` holds those that may still grow."""
 
-    __slots__ = ("_all", "_builder", "_by_index", "_choice", "_last", "open")
+    __slots__ = ("_builder", "_by_id", "_by_index", "_choice", "_count", "_last", "open")
 
     def __init__(self, builder: Builder, choice: int) -> None:
         self._builder = builder
         self._choice = choice
-        self._all: list[_Call] = []
+        self._count = 0
+        self._by_id: dict[str, _Call] = {}  # the last one that has the id
         self._by_index: dict[int, _Call] = {}
         self._last: _Call | None = None
         self.open: list[_Call] = []
@@ -99,6 +100,9 @@ class Calls:
             return
         if call_id:
             call.ids.add(call_id)
+            last = self._by_id.get(call_id)
+            if last is None or last.key < call.key:
+                self._by_id[call_id] = call
         # The first non-empty id and name count: fragments repeat them (capture tool-name-and-id-repeated)
         call.call_id = call.call_id or call_id
         call.name = call.name or name
@@ -124,7 +128,7 @@ class Calls:
             call.indexed = True
             self._by_index[number] = call
             return call
-        known = next((c for c in reversed(self._all) if call_id in c.ids), None) if call_id else self._last
+        known = self._by_id.get(call_id) if call_id else self._last
         if known is None or (
             name
             and (
@@ -152,8 +156,8 @@ class Calls:
 
     def _new(self) -> _Call:
         self.settle()
-        call = self._last = _Call((self._choice, len(self._all)))
-        self._all.append(call)
+        call = self._last = _Call((self._choice, self._count))
+        self._count += 1
         self.open.append(call)
         return call
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adapters.openai_chat.audio import audio_from
-from adapters.openai_chat.calls import Calls
-from adapters.openai_chat.options import BackOptions
-from adapters.openai_chat.think import ThinkSplitter
-from adapters.openai_chat.wire import (
+from bridge.codec import Context, FrameLike
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, is_number, loads, loads_mended, may_nest
+from bridge.codec.openai import error_in, failure_of
+from bridge.codec.repeat import Repeat
+from bridge.dialects.openai_chat.audio import audio_from
+from bridge.dialects.openai_chat.calls import Calls
+from bridge.dialects.openai_chat.options import BackOptions
+from bridge.dialects.openai_chat.think import ThinkSplitter
+from bridge.dialects.openai_chat.wire import (
     FINISH,
     HALVES,
     NAME,
@@ -22,10 +26,6 @@ from adapters.openai_chat.wire import (
     read_usage,
     without_empty,
 )
-from bridge.codec import Context, FrameLike
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, is_number, loads, loads_mended, may_nest
-from bridge.codec.openai import error_in, failure_of
-from bridge.codec.repeat import Repeat
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_responses.wire import dict_of
 from bridge.codec.openai import WORDS, error_object, failure_of
+from bridge.dialects.openai_responses.wire import dict_of
 from bridge.errors import ErrorCode, Failure
 
 _CODES = frozenset(
@@ -56,7 +56,7 @@ def stream_error(failure: Failure) -> dict[str, Any]:
         code = "rate_limit_exceeded"
     else:
         code = "invalid_prompt" if failure.code in _INVALID else "server_error"
-    param = {"param": failure.param} if failure.param else {}
+    param = {"param": told["param"]} if told["param"] else {}
     return {"code": code, "message": told["message"], "type": word, **param}
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_responses.history import ItemWriter
-from adapters.openai_responses.options import BackOptions
-from adapters.openai_responses.wire import dicts_in
 from bridge.codec import Context, StoredAnswer, WireRequest, WireResponse, json_response
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps
-from bridge.errors import RequestError
+from bridge.dialects.openai_responses.history import ItemWriter
+from bridge.dialects.openai_responses.options import BackOptions
+from bridge.dialects.openai_responses.wire import dicts_in
+from bridge.errors import RequestError, shortened
 
 _PAGE, _MOST = 20, 100
 
@@ -67,4 +67,6 @@ def _place(items: list[dict[str, Any]], after: str) -> int:
     for place, item in enumerate(items):
         if item["id"] == after:
             return place
-    raise RequestError(f"after: expected the id of an input item of this response, got {after[:80]!r}.", param="after")
+    raise RequestError(
+        f"after: expected the id of an input item of this response, got {shortened(after)!r}.", param="after"
+    )

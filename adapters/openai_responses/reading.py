@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.openai_responses.wire import (
+from bridge.dialects.openai_responses.wire import (
     CONTENT,
     NAME,
     PARAGRAPH,
@@ -94,7 +94,7 @@ class Items:
         if found is not None:
             return found
         kind = value.get("type")
-        return next((i for i in self._all[::-1] if i.index == index and i.value.get("type") == kind), None)
+        return next((i for i in reversed(self._all) if i.index == index and i.value.get("type") == kind), None)
 
     # ------------------------------------------------------------------ life
 

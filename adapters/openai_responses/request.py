@@ -8,17 +8,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from adapters.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
-from adapters.openai_responses.items import ItemReader, Refer, id_of
-from adapters.openai_responses.options import FrontOptions, front
-from adapters.openai_responses.stored import response_of
-from adapters.openai_responses.tools import read_text, read_tool_choice, read_tools
-from adapters.openai_responses.wire import NAME, noted
 from bridge.codec import Context, Feature, Shelf, WireRequest
 from bridge.codec.check import Node
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.tools import FUNCTION
-from bridge.errors import ErrorCode, RequestError
+from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
+from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
+from bridge.dialects.openai_responses.options import FrontOptions, front
+from bridge.dialects.openai_responses.stored import response_of
+from bridge.dialects.openai_responses.tools import read_text, read_tool_choice, read_tools
+from bridge.dialects.openai_responses.wire import NAME, noted
+from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import HistoryMode, Message, Request, Sampling, Text, Tool, ToolChoice
 
 # Fields with a place in our model; all others travel in `Request.extras`.
@@ -136,13 +136,13 @@ def _said_by(previous: str | None, shelf: Shelf) -> list[Message]:
         return []
     if (found := shelf.found.get(previous)) is None:
         raise RequestError(
-            f"Previous response with id {previous[:80]!r} not found.",
+            f"Previous response with id {shortened(previous)!r} not found.",
             param="previous_response_id",
             backend_code="previous_response_not_found",
         )
     if (status := found.body.get("status")) not in ("completed", "incomplete"):
         raise RequestError(
-            f"previous_response_id: expected a completed or incomplete response; {previous[:80]!r} is {status}.",
+            f"previous_response_id: expected a completed or incomplete response; {shortened(previous)!r} is {status}.",
             param="previous_response_id",
         )
     return found.messages
@@ -155,8 +155,8 @@ def _referred(shelf: Shelf, node: Node) -> Message:
         if id_of(message) == item_id:
             return message
     raise RequestError(
-        f"{node.path}: Item with id {item_id[:80]!r} not found. Items are kept with their response, unless its store "
-        "is false, and where this bridge made their ids; send the item itself.",
+        f"{node.path}: Item with id {shortened(item_id)!r} not found. Items are kept with their response, unless "
+        "its store is false, and where this bridge made their ids; send the item itself.",
         code=ErrorCode.NOT_FOUND,
         param=node.path,
         backend_code="item_not_found",

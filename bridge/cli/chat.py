@@ -99,7 +99,7 @@ class _Conversation:
         folder, shown = Folder(), _Screen()
         try:
             async with shown.waiting():
-                while not run.done:
+                while not run.ended:
                     events = await run.read()
                     folder.feed(events)
                     shown.show(events)

@@ -15,9 +15,9 @@ from bridge.codec import Context, Dialect, registry
 from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.library import Translator
-from bridge.library.reading import Reading
 from bridge.model import pretty
 from bridge.model.pretty import pretty_request
+from bridge.translation import AnswerDecoder
 
 _RUN = "run"
 """The same run id each time: two reports of one recording can be compared."""
@@ -75,7 +75,7 @@ class Explanation:
         reading = self._reading()
         explained = 0
         for frame in _frames(data):
-            yield _wire(frame), pretty(reading.feed(frame)), _wire(self._translator.feed(frame))
+            yield _wire(frame), pretty(reading.receive(frame)), _wire(self._translator.feed(frame))
             explained += len(frame)
             self._done(explained)
         yield "(end of input)", pretty(reading.close()), _wire(self._translator.close())
@@ -90,7 +90,7 @@ class Explanation:
         reading = self._reading()
         yield (
             _wire(data),
-            pretty(reading.feed(data) + reading.close()),
+            pretty(reading.receive(data) + reading.close()),
             self._tried(lambda: self._translator.response(data)),
         )
 
@@ -102,15 +102,18 @@ class Explanation:
             self.failed = True
             return f"{error.code}: {error.message}"
 
-    def _reading(self) -> Reading:
-        return Reading(self._source, Context(_RUN, None, 0.0, self._source.back_options()))
+    def _reading(self) -> AnswerDecoder:
+        return AnswerDecoder(self._source, Context(_RUN, None, 0.0, self._source.back_options()))
+
+
+_FRAME = re.compile(rb".+?(?:(?:\r\n|\r|\n){2}|\Z)", re.DOTALL)
 
 
 def _frames(data: bytes) -> list[bytes]:
     """A stream cut after its blank lines, whichever line ends it has; a body in one piece is one frame."""
     if not sse.is_stream(data):
         return [data]
-    return [m[0] for m in re.finditer(rb".+?(?:(?:\r\n|\r|\n){2}|\Z)", data, re.DOTALL)]
+    return [m[0] for m in _FRAME.finditer(data)]
 
 
 def _wire(data: bytes) -> str:

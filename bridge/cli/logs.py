@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+import traceback
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -65,29 +66,49 @@ def _places(names: tuple[str, ...]) -> str:
     return " ".join(f"{name.replace('%', '%%')}=%s" for name in names)
 
 
-class TextFormatter(logging.Formatter):
-    """`time level message key=value ...`; a record's facts are its attribute `facts`, a mapping."""
+_UNPRINTABLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_UNPRINTABLE |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+# Line separators, and marks that turn the direction of what follows.
+_UNPRINTABLE |= {code: f"\\u{code:04x}" for code in (0x2028, 0x2029, 0x202A, 0x202B, 0x202C, 0x202D, 0x202E)}
+_UNPRINTABLE |= {code: f"\\u{code:04x}" for code in (*range(0x2066, 0x206A), *range(0xD800, 0xE000))}
 
-    def __init__(self) -> None:
+
+class TextFormatter(logging.Formatter):
+    """`time level message key=value ...`; a record's facts are its attribute `facts`, a mapping.
+
+    A record is one line: control characters in it are escaped. Only a traceback that it carries has lines of its own.
+    Without `tracebacks`, of an exception only its class and place are told.
+    """
+
+    def __init__(self, *, tracebacks: bool = True) -> None:
         super().__init__()
         self._stamp = _Stamp()
+        self._tracebacks = tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{self._stamp.of(record.created)} {record.levelname} {record.getMessage()}"
         facts: dict[str, object] = record.__dict__.get("facts") or {}
         if facts:
             line = f"{line} {_places(tuple(facts)) % tuple(facts.values())}"
-        if record.exc_info:
+        if record.exc_info and not self._tracebacks:
+            line = f"{line} ({_brief(record.exc_info)})"
+        if not line.isprintable():  # spares nearly every line the slower look
+            line = line.translate(_UNPRINTABLE)
+        if record.exc_info and self._tracebacks:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return line
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with the record's facts beside time, level and message."""
+    """One JSON object a line, with the record's facts beside time, level and message.
 
-    def __init__(self) -> None:
+    Without `tracebacks`, of an exception only its class and place are told.
+    """
+
+    def __init__(self, *, tracebacks: bool = True) -> None:
         super().__init__()
         self._stamp = _Stamp()
+        self._tracebacks = tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
@@ -97,17 +118,27 @@ class JsonFormatter(logging.Formatter):
             **(record.__dict__.get("facts") or {}),
         }
         if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
+            told = self.formatException if self._tracebacks else _brief
+            entry["exception"] = told(record.exc_info)
         return json.dumps(entry, ensure_ascii=False, default=str)
 
 
+def _brief(exc_info: Any) -> str:
+    """The class of an exception and where it was raised; its text may hold anything."""
+    kind, error, trace = exc_info
+    frames = traceback.extract_tb(trace)
+    place = f" at {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
+    return f"{kind.__name__ if kind else type(error).__name__}{place}"
+
+
 def set_up(level: str, form: str) -> None:
-    """Log lines go to stderr; `form` is text or json."""
+    """Send log lines to stderr, as `form`: text or json. Tracebacks, those of libraries included, need level debug."""
     # Nobody here prints the caller, thread or process of a line; finding them out is a third of its price
     # (Python's logging documentation, "Optimization").
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.setLogRecordFactory(Record)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    formatter = JsonFormatter if form == "json" else TextFormatter
+    handler.setFormatter(formatter(tracebacks=level.upper() == "DEBUG"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -50,7 +50,7 @@ class Worker:
     async def run(self, *, announces: bool) -> int:
         """Until it was told to end, or died too often: gives its exit code, 1 for a worker that gave up."""
         loop = asyncio.get_running_loop()
-        while True:
+        while not self._leaving.is_set():
             began = loop.time()
             code = await self._live(announces=announces and not self._deaths)
             if self._leaving.is_set():
@@ -61,16 +61,14 @@ class Worker:
             log.error("worker %d ended with %s", self._number, how)
             if self._deaths >= _DEATHS:
                 return 1
-            if self._deaths > 1 and await self._pause(_PAUSE * 2 ** (self._deaths - 2)):
-                return 0
+            if self._deaths > 1:
+                await self._pause(_PAUSE * 2 ** (self._deaths - 2))
+        return 0
 
-    async def _pause(self, seconds: float) -> bool:
-        """Whether it was told to end meanwhile."""
-        try:
+    async def _pause(self, seconds: float) -> None:
+        """Waits so long, or until it is told to end."""
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._leaving.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
 
     async def _live(self, *, announces: bool) -> int:
         """One process, from start to end."""
@@ -245,6 +243,8 @@ class Parent:
         crews = [crew, *self._leaving]
         for each in crews:
             each.tell(signal.SIGTERM)
+        # Nobody is replaced any more: what would keep accepting connections here is closed while the workers drain.
+        crew.close()
         while not ended.done() or self._retired:
             told = loop.create_task(self._told.get())
             open_still = {told, *self._retired} if ended.done() else {told, ended, *self._retired}
@@ -253,5 +253,4 @@ class Parent:
             if told.done() and told.result() is not signal.SIGHUP:
                 for each in crews:
                     each.tell(signal.SIGTERM)
-        crew.close()
         return ended.result()

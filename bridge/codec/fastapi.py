@@ -11,6 +11,7 @@ from typing import Any
 from bridge.errors import ErrorCode, Failure
 
 from .jsontext import dumps
+from .redact import LONGEST_WORD, masked
 from .wire import WireResponse, json_response
 
 _INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
@@ -19,7 +20,7 @@ _INVALID = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED})
 def detail_response(failure: Failure, message: str) -> WireResponse:
     """`failure` as such a body, with `message` as its text. Invalid requests are 422, as FastAPI answers them."""
     status = failure.status or (422 if failure.code in _INVALID else failure.http_status)
-    item = {"type": _kind(failure), "loc": ["body", *_location(failure.param)], "msg": message}
+    item = {"type": _kind(failure), "loc": ["body", *location(failure.param)], "msg": message}
     return json_response(dumps({"detail": [item]}), status, dict(failure.headers))
 
 
@@ -32,9 +33,14 @@ def _kind(failure: Failure) -> str:
     return "missing" if ": required," in failure.message else "value_error"
 
 
-def _location(param: str | None) -> list[str | int]:
-    """`input[0].content` as the pieces `input`, 0, `content`."""
-    return [int(p) if p.isdigit() else p for p in re.split(r"[.\[\]]+", param or "") if p]
+_BETWEEN = re.compile(r"[.\[\]]+")
+_INDEX = re.compile(r"\d{1,9}", re.ASCII)
+
+
+def location(param: str | None) -> list[str | int]:
+    """Return the parameter `input[0].content` as the pieces `input`, 0, `content`."""
+    pieces = _BETWEEN.split(masked(param or "", LONGEST_WORD))
+    return [int(p) if _INDEX.fullmatch(p) else p for p in pieces if p]
 
 
 def told_in(body: Any) -> tuple[str, str]:

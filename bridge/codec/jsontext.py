@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 import orjson
 
 from bridge.codec.wire import WireRequest
-from bridge.errors import ErrorCode, RequestError
+from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model.surrogates import mend
 
 loads = orjson.loads
@@ -132,7 +132,7 @@ def need_json(wire: WireRequest, status: int | None = None) -> None:
     said = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said and said != "application/json" and not said.endswith("+json"):
         raise RequestError(
-            f"content-type: expected application/json, got {said[:40]!r}.", param="content-type", status=status
+            f"content-type: expected application/json, got {shortened(said)!r}.", param="content-type", status=status
         )
 
 

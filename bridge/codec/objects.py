@@ -13,6 +13,7 @@ from bridge.codec.check import Node
 from bridge.codec.context import Context
 from bridge.codec.dialect import Decoder, Dialect, Encoder
 from bridge.codec.jsontext import dumps, read_body
+from bridge.codec.ratelimits import passed_on
 from bridge.codec.wire import KEEPALIVE, FrameLike, WireResponse, json_response
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure, RequestError
 from bridge.model.builder import Builder
@@ -81,7 +82,7 @@ class ObjectDialect(Dialect):
         Only what any server means alike is told apart: of a 404 nobody knows whether address or request is wrong.
         """
         code = BY_STATUS[wire.status] if wire.status in _PLAIN else ErrorCode.BACKEND_ERROR
-        headers = {k: v for k, v in wire.headers.items() if k == "retry-after"}
+        headers = passed_on(wire.headers)
         if code is ErrorCode.BACKEND_AUTH:
             return Failure(code, KEY_REFUSED, headers=headers)
         return Failure(code, f"The backend answered with HTTP status {wire.status}.", headers=headers)

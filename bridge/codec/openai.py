@@ -17,7 +17,8 @@ from .card import Feature
 from .context import Losses
 from .dialect import Dialect, ModelInfo
 from .jsontext import dumps, read_json, whole
-from .redact import masked
+from .ratelimits import OPENAI, passed_on
+from .redact import LONGEST_WORD, masked
 from .surface import Endpoint, Operation, Surface
 from .wire import WireRequest, WireResponse, json_response
 
@@ -81,8 +82,8 @@ def error_object(failure: Failure) -> dict[str, Any]:
     return {
         "message": masked(failure.message) or "Unknown error.",
         "type": kind,
-        "param": failure.param,
-        "code": failure.backend_code or word,
+        "param": None if failure.param is None else masked(failure.param, LONGEST_WORD),
+        "code": masked(failure.backend_code, LONGEST_WORD) if failure.backend_code else word,
     }
 
 
@@ -104,7 +105,7 @@ def decode_error(wire: WireResponse) -> Failure:
     error = error_in(value)
     if error is None and isinstance(value, dict) and _message(value):
         error = value  # `{"message": "..."}` alone (Mistral) tells of an error only beside such a status
-    headers = {k: v for k, v in wire.headers.items() if _passes(k)}
+    headers = passed_on(wire.headers, OPENAI)
     if error is None and wire.status not in (401, 403):
         code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)
         if code not in (ErrorCode.RATE_LIMITED, ErrorCode.OVERLOADED, ErrorCode.BACKEND_TIMEOUT, ErrorCode.TOO_LARGE):
@@ -114,10 +115,6 @@ def decode_error(wire: WireResponse) -> Failure:
     failure = failure_of(error or {}, wire.status)
     failure.headers = headers
     return failure
-
-
-def _passes(header: str) -> bool:
-    return header in ("retry-after", "retry-after-ms") or header.startswith("x-ratelimit-")
 
 
 def error_in(value: Any) -> dict[str, Any] | None:
@@ -155,7 +152,7 @@ def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
     return Failure(
         ours,
         masked(_message(error)) or "The backend reported an error without a message.",
-        param=param if isinstance(param, str) and param else None,
+        param=masked(param, LONGEST_WORD) if isinstance(param, str) and param else None,
         status=status if status in _KEPT_STATUSES else None,
         backend_code=_word(code),
     )
@@ -194,7 +191,7 @@ def _as_status(code: Any) -> int | None:
 
 def _word(code: Any) -> str | None:
     """The backend's code when it is a word: numbers repeat the status and mean nothing to clients."""
-    return masked(code) if isinstance(code, str) and code and not code.isdecimal() else None
+    return masked(code, LONGEST_WORD) if isinstance(code, str) and code and not code.isdecimal() else None
 
 
 # ------------------------------------------------------------------ models

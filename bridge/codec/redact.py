@@ -1,35 +1,62 @@
-"""Keeps secrets out of what is passed on. Backends repeat keys in their error texts, some half hidden by stars."""
+"""Removes secrets from what leaves the process. Backends repeat keys in their errors, some half hidden by stars.
+
+Every function cuts its text before it searches, and every pattern is linear: the texts come from anybody.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Any, Self
 
 from bridge.errors import Failure
 
+LONGEST = 2000
+"""The most characters of a message that are kept."""
+LONGEST_WORD = 200
+"""The most characters of a code, a parameter or a detail that are kept."""
+
+_MARGIN = 1024
+"""No secret needs more characters than this to be recognized, so one that begins this far before a cut is found."""
 _SECRET = re.compile(
-    r"(?i:(?<=bearer )\s*\S+)"
+    r"(?i:(?<=bearer )\s*(?!<key>)\S+)"  # `<key>` is the placeholder of our own messages
     r"|\b(?:(?:sk|pk|rk|ak|xai)-|gsk_|hf_)[\w*.\-]{4,}"
     r"|\bAIza[\w\-]{10,}"
     r"|\b(?:LTAI|AKIA)[A-Za-z0-9]{12,}"
     r"|\bgh[pousr]_[A-Za-z0-9]{16,}"
-    r"|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"
-    r"|\beyJ[\w\-]{8,}\.[\w\-]+\.[\w\-]*"
-    r"|(?i:(?<=api[-_ ]key[=:])|(?<=apikey[=:])|(?<=api[-_ ]key[=:] ))[^\s,;'\"]+"
+    r"|(?<=://)[^\s/@:]{0,200}:[^\s/@]{1,700}(?=@)"
+    r"|\beyJ[\w\-]{8,}[\w\-.]*"
+    r"|(?i:(?<=api[-_ ]key[=:])|(?<=apikey[=:])|(?<=api[-_ ]key[=:] ))(?!<key>)[^\s,;'\"]+"
 )
-LONGEST = 2000
+# Schemes longer than this keep their beginning; the address after them is hidden all the same.
+_ADDRESS = re.compile(r"[a-z0-9+.\-]{0,32}://\S+|\bip(?:v4|v6)?:\S+", re.IGNORECASE)
 
 
-def masked(text: str, longest: int = LONGEST) -> str:
-    """The text with everything that looks like a key taken out, and not endlessly long (in characters)."""
-    shown = _SECRET.sub("***", text)
+def masked(text: str, longest: int = LONGEST, *, addresses: bool = False) -> str:
+    """Return `text` without anything that looks like a key, cut to `longest` characters and "...".
+
+    With `addresses`, URLs and gRPC addresses are replaced as well.
+    """
+    window = text[: longest + 2 * _MARGIN]
+    shown = _ADDRESS.sub("(address)", window) if addresses else window
+    shown = _SECRET.sub("***", shown)
+    if len(window) < len(text):
+        # What stands at the end of the window may be the beginning of a key that was not recognized.
+        return shown[: min(longest, max(len(shown) - _MARGIN, 0))] + "..."
     return shown if len(shown) <= longest else shown[:longest] + "..."
+
+
+def printable(text: str, longest: int = 80) -> str:
+    """A foreign name for a log line or an error: at most `longest` characters, the unprintable ones escaped."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:longest])
+    return shown if len(text) <= longest else shown + "..."
 
 
 _SECRET_NAME = re.compile(r"auth|key|secret|token|password|cookie", re.IGNORECASE)
 _SHORTEST = 6
 """What is shorter is no key; taking it out of every text would only spoil them."""
+_DEEPEST = 8
+"""Details that are nested deeper are dropped."""
 
 
 class Secrets:
@@ -37,9 +64,8 @@ class Secrets:
 
     def __init__(self, values: Iterable[str]) -> None:
         words = {word for value in values for word in (value, value.rpartition(" ")[2]) if len(word) >= _SHORTEST}
-        self._known = (
-            re.compile("|".join(re.escape(w) for w in sorted(words, key=len, reverse=True))) if words else None
-        )
+        self._words = sorted(words, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, self._words))) if words else None
 
     @classmethod
     def sent(cls, api_key: str | None, headers: Mapping[str, str]) -> Self:
@@ -47,9 +73,39 @@ class Secrets:
         return cls([api_key or "", *(value for name, value in headers.items() if _SECRET_NAME.search(name))])
 
     def hide(self, failure: Failure) -> Failure:
-        """The same failure, without them."""
-        if self._known is not None:
-            failure.message = self._known.sub("***", failure.message)
-            if failure.backend_code is not None:
-                failure.backend_code = self._known.sub("***", failure.backend_code)
+        """Remove secrets from every field of a backend's failure that clients can get to see; return it.
+
+        Headers that hold one are dropped.
+        """
+        failure.message = self._text(failure.message)
+        failure.param = self._word(failure.param)
+        failure.backend_code = self._word(failure.backend_code)
+        failure.headers = {name: value for name, value in failure.headers.items() if self._text(value) == value}
+        failure.details = self._value(failure.details, 0)
         return failure
+
+    def _text(self, text: str, longest: int = LONGEST) -> str:
+        if self._known is None:
+            return masked(text, longest)
+        shown = masked(self._known.sub("***", text), longest)
+        kept = shown.removesuffix("...")
+        if kept == shown:
+            return shown
+        # Somebody cut the text: it may end with the beginning of a secret.
+        for word in self._words:
+            for size in range(min(len(word), len(kept)), _SHORTEST - 1, -1):
+                if kept.endswith(word[:size]):
+                    return f"{kept[:-size]}***..."
+        return shown
+
+    def _word(self, word: str | None) -> str | None:
+        return None if word is None else self._text(word, LONGEST_WORD)
+
+    def _value(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if depth > _DEEPEST and isinstance(value, (dict, list)):
+            return None
+        if isinstance(value, dict):
+            return {self._text(str(name)): self._value(each, depth + 1) for name, each in value.items()}
+        return [self._value(each, depth + 1) for each in value] if isinstance(value, list) else value

@@ -83,3 +83,8 @@ def get(name: str) -> Dialect:
     near = difflib.get_close_matches(name, names(), 1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise ConfigError(f"unknown dialect {name!r}{hint} Known: {', '.join(names())}.")
+
+
+def resolve(given: str | Dialect) -> Dialect:
+    """Returns the dialect that is named, or given as an object. Raises `ConfigError` for an unknown name."""
+    return given if isinstance(given, Dialect) else get(given)

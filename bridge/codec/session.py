@@ -6,8 +6,9 @@ give; frames are bare messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 from bridge.codec.card import Card
@@ -229,11 +230,37 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
+class Visitor:
+    """The sender of a message. `user`: as `server.auth` names him, empty where everybody may call.
+
+    `address`: the IP address of the connection's peer; None for a connection that has none.
+    """
+
+    user: str = ""
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Dial:
-    """Connect to this node first: then `Hub.dialed` says what to answer."""
+    """Connect to this node first: then `Hub.dialed` says what to answer.
+
+    `host` and `port` are resolved once, and only IP addresses that `admits` accepts are connected to, then and later.
+    Without a host, `address` is a gRPC target that the configuration allows by its scheme.
+    """
 
     node: str
     address: str
+    host: str
+    port: int
+    admits: Callable[[str], bool]
+
+
+class Dialed(Enum):
+    """The outcome of a `Dial`."""
+
+    CONNECTED = auto()
+    UNREACHABLE = auto()
+    NOT_ADMITTED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +320,11 @@ class Hub(Protocol):
         """Where the nodes are that are known now."""
         ...
 
-    def call(self, endpoint: Endpoint, body: bytes, now: float) -> Reply:
+    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Reply:
         """Who answers a single message."""
         ...
 
-    def open(self, endpoint: Endpoint, first: bytes | None, now: float) -> Reply:
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Reply:
         """Who answers a session, by its first message; None when it ended without one."""
         ...
 
@@ -305,8 +332,8 @@ class Hub(Protocol):
         """A session that `open` let in is over."""
         ...
 
-    def dialed(self, node: str, connected: bool, now: float) -> Reply:
-        """What to answer the node that was dialed."""
+    def dialed(self, node: str, outcome: Dialed, now: float) -> Reply:
+        """What to answer the node that was dialed. Called exactly once for each `Dial`."""
         ...
 
     def lost(self, node: str) -> None:

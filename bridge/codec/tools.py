@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.errors import Unsupported
+from bridge.errors import Unsupported, shortened
 from bridge.model.request import Request, Tool, ToolMode
 
 from .card import Feature
@@ -34,10 +34,11 @@ def sayable(request: Request, dialect: str, lost: Losses) -> list[Tool]:
         if tool.kind == FUNCTION or dialect in (tool.extras or {}):
             said.append(tool)
         elif tool.optional and not _wanted(tool, request):
-            lost.add(Feature.TOOLS, f"{tool.kind}, a kind that this backend does not have")
+            lost.add(Feature.TOOLS, f"{shortened(tool.kind)}, a kind that this backend does not have")
         else:
             raise Unsupported(
-                f"tools[{place}].type: expected function, got {tool.kind!r}, a kind that this backend does not have.",
+                f"tools[{place}].type: expected function, got {shortened(tool.kind)!r}, a kind that this backend does "
+                "not have.",
                 param=f"tools[{place}].type",
             )
     return said

@@ -14,6 +14,7 @@ from bridge.errors import ConfigError
 # Values below these keys are secrets or may hold one: a literal there is described, never shown.
 _SECRET = re.compile(r"(.*[_-])?(key|secret|token|password)|headers|auth|stores", re.IGNORECASE)
 _URL = re.compile(r"(.*_)?url", re.IGNORECASE)
+_HOLDS_MORE = re.compile(r"[@?]")  # a URL with credentials or a query
 # ... but these are names, even below `auth`.
 _NAMES = ("name", "routes")
 _LONGEST = 60
@@ -60,7 +61,7 @@ class Origin:
         kind = _kind(value)
         if kind not in ("text", "a number", "a truth value") or (kind != "a truth value" and self.hides(path)):
             return kind
-        if isinstance(value, str) and path and _URL.fullmatch(str(path[-1])) and re.search(r"[@?]", value):
+        if isinstance(value, str) and path and _URL.fullmatch(str(path[-1])) and _HOLDS_MORE.search(value):
             return kind
         told = json.dumps(value, ensure_ascii=False)
         return told if len(told) <= _LONGEST else f'{told[:_LONGEST]}..."'

@@ -69,27 +69,9 @@ Duration = Annotated[float, BeforeValidator(duration), _duration_schema()]
 DurationOrOff = Annotated[float | None, BeforeValidator(duration_or_off), _duration_schema(off=True)]
 
 
-def size_or_off(value: Any) -> int | None:
-    """Bytes; None for `off`. Raises the "expected a size" error for 0 and anything else."""
-    if value is None or is_off(value):
-        return None
-    return int(_positive(_quantity(value, BYTES, f"{_A_SIZE}, or off")))
-
-
 Size = Annotated[
     int,
     BeforeValidator(size),
     AfterValidator(_positive),
     WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": _SIZE_PATTERN}),
-]
-SizeOrOff = Annotated[
-    int | None,
-    BeforeValidator(size_or_off),
-    WithJsonSchema(
-        {
-            "type": ["integer", "string", "boolean", "null"],
-            "minimum": 1,
-            "pattern": _SIZE_PATTERN + r"|^(off|no|false)$",
-        }
-    ),
 ]

@@ -15,16 +15,16 @@ from bridge.codec import Card, KeptOptions, Losses, Operation, StoredAnswer
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
-from bridge.pipeline import Backend, CallInfo, Group, Run, Way, kept, threads
+from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, kept, threads
 from bridge.pipeline.answers import Answers
 from bridge.pipeline.attached import Attached
+from bridge.pipeline.attempt import NextAttempt
 from bridge.pipeline.backend import Fetches
+from bridge.pipeline.continuation import StreamContinuation, continued_request
 from bridge.pipeline.memory import Memory, Turn
 from bridge.pipeline.redirects import without_redirects
-from bridge.pipeline.seam import Seam, going_on
 from bridge.pipeline.tools import with_tools
 from bridge.pipeline.tries import may_ask_elsewhere
-from bridge.pipeline.way import NextWay
 
 if TYPE_CHECKING:
     from bridge.config import Config
@@ -215,20 +215,21 @@ class Bridge:
         first, *others = asked.order(group)
         before = lost.copy() if others else lost
 
-        def on(backend: Backend) -> NextWay:
-            async def prepare(begun: str) -> Way:
+        def on(backend: Backend) -> NextAttempt:
+            async def prepare(continued: str) -> BackendAttempt:
                 lost.rewind(before)
-                return await self._way(asked, group, backend, begun)
+                return await self._attempt(asked, group, backend, continued)
 
             return prepare
 
-        seam = Seam() if route.mid_stream_fallback else None
-        return Run(await self._way(asked, group, first), [on(backend) for backend in others], seam)
+        continuation = StreamContinuation() if route.mid_stream_fallback else None
+        attempt = await self._attempt(asked, group, first)
+        return Run(attempt, [on(backend) for backend in others], continuation, self.config.server.limits.answer)
 
-    async def _way(self, asked: _Asked, group: Group, backend: Backend, begun: str = "") -> Way:
+    async def _attempt(self, asked: _Asked, group: Group, backend: Backend, continued: str = "") -> BackendAttempt:
         """One backend's side of the run: its turn in the conversation is begun, its request encoded.
 
-        `begun`: words of the answer that another backend broke off.
+        `continued`: the text of an answer that another backend broke off.
         """
         route, caller = asked.route, asked.caller
         if (around := self.around.get(asked.run_id)) is not None:
@@ -239,11 +240,11 @@ class Bridge:
         request = turn.request if turn is not None else asked.request
         info = asked.info(backend, request)
         request = self._with_own_thread(route, backend, request, info)
-        if begun and (route.mid_stream_fallback != "continue" or backend.card.keeps_history):
+        if continued and (route.mid_stream_fallback != "continue" or backend.card.keeps_history):
             # One that remembers by itself cannot be told what another one said.
-            begun = ""
-        if begun:
-            request = going_on(request, begun)
+            continued = ""
+        if continued:
+            request = continued_request(request, continued)
         try:
             if self._attachments is not None and route.serves(Operation.ATTACH):
                 files = Attached(self._attachments, caller.owner, self._files_base(route))
@@ -251,7 +252,7 @@ class Bridge:
             fetcher = self._fetchers.get(backend.name)
             if fetcher is not None and not route.passthrough:
                 request = await fetcher.request(request, backend.card)
-            return Way(
+            return BackendAttempt(
                 request,
                 backend,
                 asked.card,
@@ -261,7 +262,7 @@ class Bridge:
                 lost=asked.lost,
                 untouched=route.passthrough,
                 turn=turn,
-                begun=begun,
+                continued=continued,
             )
         except BaseException:
             if turn is not None:
@@ -394,7 +395,7 @@ class Bridge:
         """Our events, from `RunStarted` to the terminal one. Leaving the loop early cancels the backend's work."""
         run = await self.run(self.route(route), request)
         try:
-            while not run.done:
+            while not run.ended:
                 for event in await run.read():
                     yield event
         finally:
@@ -405,7 +406,7 @@ class Bridge:
         run = await self.run(self.route(route), request)
         folder = Folder()
         try:
-            while not run.done:
+            while not run.ended:
                 folder.feed(await run.read())
         finally:
             await run.close()

@@ -20,13 +20,16 @@ from bridge.codec import (
     served,
 )
 from bridge.codec.naming import is_pattern, pick
-from bridge.errors import BackendError, ErrorCode, RequestError
+from bridge.errors import BackendError, ErrorCode, RequestError, shortened
 from bridge.model import Request
 from bridge.pipeline import Backend, Group, StageFactory
 from bridge.pipeline.tools import Tools
 
 if TYPE_CHECKING:
     from bridge.config import Places
+
+_CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
+"""A pattern's set of characters, of which the first one is a guess."""
 
 LIBRARY = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), client_runs_calls=False)
 """The card of a caller who takes our events as they are."""
@@ -85,7 +88,7 @@ class Route:
             known = ", ".join(n for n in models if not is_pattern(n))
             hint = f" Known: {known}." if known else ""
             raise RequestError(
-                f"The model {(request.model or '')[:80]!r} does not exist on this route.{hint}",
+                f"The model {shortened(request.model or '')!r} does not exist on this route.{hint}",
                 code=ErrorCode.NOT_FOUND,
                 param="model",
                 backend_code="model_not_found",
@@ -118,7 +121,7 @@ class Route:
         if self.models is None:
             backend = self.backends[0]
             return next(iter(backend.names.listed), backend.name)
-        guesses = (re.sub(r"\[(.).*?\]", r"\1", name).replace("*", "x").replace("?", "x") for name in self.models)
+        guesses = (_CHOICE.sub(r"\1", name).replace("*", "x").replace("?", "x") for name in self.models)
         return next((guess for guess in sorted(guesses, key=len) if pick(self.models, guess) is not None), None)
 
     async def list_models(self) -> list[ModelInfo]:

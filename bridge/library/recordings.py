@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Iterable
 from typing import Literal
 
-from bridge import framing
 from bridge.codec import Context, Dialect
-from bridge.library.reading import Reading, dialect_of
+from bridge.codec.registry import resolve
 from bridge.library.translator import Translator
-from bridge.model import Event
+from bridge.model import Event, RunStarted
+from bridge.translation import AnswerDecoder, Reader, Writer
 
 What = Literal["stream", "request", "response"]
 """What a recorded body is: a streamed answer, a request, or an answer in one piece."""
@@ -40,10 +40,11 @@ def decode(data: bytes, source: str | Dialect, *, run_id: str | None = None, cre
     ends with `RunFailed`. `run_id` and `created_at` (Unix seconds) make the result repeatable. Raises `ConfigError`
     for an unknown dialect.
     """
-    dialect = dialect_of(source)
+    dialect = resolve(source)
     context = Context(run_id or uuid.uuid4().hex, None, created_at, dialect.back_options())
-    reading = Reading(dialect, context)
-    return reading.feed(data) + reading.close()
+    head = RunStarted(context.run_id, created_at=created_at)
+    reader = Reader(head, decoder=AnswerDecoder(dialect, context))
+    return reader.receive(data) + reader.close()
 
 
 def encode(
@@ -54,7 +55,6 @@ def encode(
     The events must be one well-formed run (`bridge.model.verify` checks that). `run_id` and `created_at` are used
     where the events do not say them. Raises `ConfigError` for an unknown dialect.
     """
-    dialect = dialect_of(target)
+    dialect = resolve(target)
     context = Context(run_id or uuid.uuid4().hex, None, created_at, dialect.front_options())
-    encoder = dialect.encoder(context)
-    return framing.of(dialect.framing).join([*encoder.encode(list(events)), *encoder.close()])
+    return Writer(dialect, context).write(list(events))

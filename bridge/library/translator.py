@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireResponse
-from bridge.errors import BridgeError, ConfigError, Failure, RequestError
-from bridge.library.flow import Flow, failure_of
-from bridge.library.reading import dialect_of
-from bridge.model import Request
+from bridge.codec.registry import resolve
+from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
+from bridge.model import Event, Request, RunFailed, RunStarted
 from bridge.pipeline.names import tool_names
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
+from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
 
 
 class Translator:
@@ -53,8 +54,8 @@ class Translator:
         `stages` are added after those that every route gets. `run_id` and `created_at` (Unix seconds) make the
         result repeatable; without them an id is made up.
         """
-        self._back = dialect_of(source)
-        self._front = dialect_of(target)
+        self._back = resolve(source)
+        self._front = resolve(target)
         self._model = model
         self._client_options = client_options or {}
         self._backend_options = backend_options or {}
@@ -64,7 +65,9 @@ class Translator:
         self._losses = Losses()
         self._request: Request | None = None
         self._sent: WireRequest | None = None
-        self._flow: Flow | None = None
+        self._sides: _Sides | None = None
+        self._translation: Translation | None = None
+        self._answered = False
 
     @property
     def lost(self) -> list[str]:
@@ -97,14 +100,13 @@ class Translator:
         client's own, for dialects that say something in them. Raises `RequestError` when the body is a request of
         neither, `Unsupported` for what the backend cannot be told, `RuntimeError` when this run has begun already.
         """
-        if self._flow is not None:
+        if self._sides is not None:
             raise RuntimeError("one translator serves one run, and this one has begun: make a new one")
         wire = WireRequest(headers=_lower(headers), body=_bytes(data))
-        self._request = self._choose(wire, dialect_of(client) if client is not None else None)
-        flow = self._running()
-        told = flow.back_context.request
-        assert told is not None
-        self._sent = self._back.encode_request(told, flow.back_context)
+        self._request = self._choose(wire, resolve(client) if client is not None else None)
+        context = self._settled().back
+        assert context.request is not None
+        self._sent = self._back.encode_request(context.request, context)
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
@@ -128,12 +130,21 @@ class Translator:
         `BridgeError` when it ended as the client's dialect cannot say (canceled), `Unsupported` when that dialect knows
         streams only, and `RuntimeError` when this run's answer has begun already.
         """
-        flow = self._running()
-        if flow.begun:
+        sides = self._settled()
+        if self._answered or self._translation is not None:
             raise RuntimeError("one translator serves one run, and its answer has begun: make a new one")
         if status >= 400:
             raise self.decode_error(status, data, headers)
-        return flow.whole(_bytes(data), _lower(headers, self._back))
+        self._answered = True
+        reader = self._reader(sides, AnswerDecoder(self._back, sides.back, _lower(headers, self._back)))
+        events: list[Event] = reader.receive(_bytes(data)) + reader.close()
+        if isinstance(events[-1], RunFailed):
+            raise BridgeError.of(events[-1].error)
+        answer = self._front.assemble(events, sides.front)
+        if answer.status >= 400:
+            # A finish that the client's dialect has no word for, such as canceled, is an error there.
+            raise BridgeError.of(self._front.decode_error(answer))
+        return answer.body
 
     def start(self) -> bytes:
         """The head of the stream, for clients that want a sign of life before the backend answered; else not needed."""
@@ -144,7 +155,7 @@ class Translator:
 
         Never raises for what the bytes say. A body in one piece is kept until `close`, which then streams it.
         """
-        return self._running().feed(_bytes(data))
+        return self._running().receive(_bytes(data))
 
     def heartbeat(self) -> bytes:
         """What keeps the client's line warm while the backend is silent; nothing after the end."""
@@ -193,21 +204,59 @@ class Translator:
         model = (request.model if request else None) or self._model
         return Context(self._run_id, thread, self._created_at, options, model, request, self._losses)
 
-    def _running(self) -> Flow:
-        if self._flow is None:
+    def _settled(self) -> _Sides:
+        """Both sides of the run, once it is known who is the client."""
+        if self._sides is None:
             front = _options(self._front.front_options, self._client_options, "client_options")
             back = _options(self._back.back_options, self._backend_options, "backend_options")
             staged = StageContext(self._request or Request([]), self._front.card, self._back.card, front, self._losses)
-            # Stages come before the request is written: some change it, where the backend knows no other way.
+            # Stages are made before the request is encoded: some change it where the backend cannot take it as it is.
             stages = build(self._factories, staged)
             names = tool_names(staged.request, self._front.card, self._back.card)
             if names is not None:
                 stages = [names.restore, *stages]
-            told = (staged.request if names is None else names.request) if self._request is not None else None
-            self._flow = Flow(
-                self._back, self._context(back, told), self._front, self._context(front, self._request), stages
-            )
-        return self._flow
+            request = (staged.request if names is None else names.request) if self._request is not None else None
+            self._sides = _Sides(self._context(back, request), self._context(front, self._request), stages)
+        return self._sides
+
+    def _reader(self, sides: _Sides, decoder: AnswerDecoder) -> Reader:
+        front = sides.front
+        head = RunStarted(front.run_id, front.thread_id, front.model, front.created_at)
+        return Reader(head, sides.stages, decoder)
+
+    def _running(self) -> Translation:
+        if self._translation is None:
+            sides = self._settled()
+            reader = self._reader(sides, AnswerDecoder(self._back, sides.back))
+            self._translation = Translation(reader, Writer(self._front, sides.front))
+        return self._translation
+
+
+@dataclass(slots=True)
+class _Sides:
+    """The two contexts of one run, and the stages between them."""
+
+    back: Context
+    front: Context
+    stages: list[Stage]
+
+
+def failure_of(reason: BaseException | Failure, *, begun: bool) -> Failure:
+    """Why there is no answer, or no more of one. `begun`: part of the answer had arrived.
+
+    The text of a foreign exception may name addresses and is not repeated.
+    """
+    match reason:
+        case Failure():
+            return reason
+        case BridgeError():
+            return reason.failure
+        case TimeoutError():
+            return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent.")
+    if begun:
+        text = "The connection to the backend broke in the middle of its answer."
+        return Failure(ErrorCode.TRUNCATED_STREAM, text)
+    return Failure(ErrorCode.BACKEND_UNAVAILABLE, "The backend is not available: the connection failed.")
 
 
 def _options(model: type[Options], given: Mapping[str, Any], what: str) -> Options:

@@ -13,6 +13,7 @@ Keys are the decoder's own names for messages and parts (an index, a wire id); t
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -63,6 +64,7 @@ class Builder:
         "_pending",
         "_reason",
         "_started",
+        "_unanswered",
         "_usage",
         "done",
     )
@@ -77,7 +79,9 @@ class Builder:
         self._ids: set[str] = set()
         self._parts: dict[Hashable, OpenPart] = {}
         self._flows: dict[Hashable, OpenPart] = {}
-        self._pending: dict[tuple[int, str], None] = {}
+        # Calls without a result: the choices in which each was made, and how many there are in each choice.
+        self._pending: OrderedDict[str, set[int]] = OrderedDict()
+        self._unanswered: dict[int, int] = {}
         self._usage: ev.UsageReported | None = None
         self._interrupted = False
         self._reason: FinishReason | None = None
@@ -298,8 +302,8 @@ class Builder:
         extras: Extras | None = None,
     ) -> None:
         """A tool ran on the backend's side; its call is no longer one that the client must answer."""
-        for choice in {choice for choice, pending in self._pending if pending == call_id}:
-            del self._pending[choice, call_id]
+        for choice in self._pending.pop(call_id, ()):
+            self._unanswered[choice] -= 1
         self.emit(ev.ToolResulted(call_id, parts, name, is_error, message_id, extras))
 
     def usage(self, report: ev.UsageReported) -> None:
@@ -318,7 +322,16 @@ class Builder:
     @property
     def open_calls(self) -> list[str]:
         """Call ids without a result, in order of appearance."""
-        return [call_id for _, call_id in self._pending]
+        return list(self._pending)
+
+    @property
+    def oldest_call(self) -> str | None:
+        """The first of `open_calls`."""
+        return next(iter(self._pending), None)
+
+    def is_unanswered(self, call_id: str) -> bool:
+        """Whether there was a call with this id and no result of it."""
+        return call_id in self._pending
 
     # ------------------------------------------------------------------ the end
 
@@ -382,7 +395,7 @@ class Builder:
             return reason
         if self._interrupted:
             return _INTERRUPTED
-        return _TOOL_CALLS if self._pending and any(of == choice for of, _ in self._pending) else _STOP
+        return _TOOL_CALLS if self._unanswered.get(choice) else _STOP
 
     # ------------------------------------------------------------------ inside
 
@@ -413,7 +426,10 @@ class Builder:
         if kind is _TOOL_CALL:
             call_id = call_id or self._make_id("call")
             name = name or ""
-            self._pending[message.choice, call_id] = None
+            choices = self._pending.setdefault(call_id, set())
+            if message.choice not in choices:
+                choices.add(message.choice)
+                self._unanswered[message.choice] = self._unanswered.get(message.choice, 0) + 1
         part = OpenPart(chosen, kind, message, call_id)
         self._out.append(ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras))
         return part

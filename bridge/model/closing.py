@@ -38,26 +38,41 @@ class OpenParts:
             # Nobody asks what was open before the end; most short answers are over with one batch.
             self.started = self.ended = True
             return
-        for event in events:
-            kind = type(event)  # asked by identity: a `match` of classes costs thrice as much, in every run
-            if kind is ev.PartStarted:
-                self._parts[event.part_id] = None  # type: ignore[union-attr]
-            elif kind is ev.PartEnded:
-                self._parts.pop(event.part_id, None)  # type: ignore[union-attr]
-            elif kind is ev.MessageStarted:
-                self._messages[event.message_id] = None  # type: ignore[union-attr,index]
-            elif kind is ev.MessageEnded:
-                self._messages.pop(event.message_id, None)  # type: ignore[union-attr,arg-type]
-            elif kind is ev.RunStarted:
-                self.started = True
+        self.started = _walk(events, self._parts, self._messages) or self.started
 
     def fail(self, failure: Failure, head: ev.RunStarted) -> list[Event]:
         """The events that end the run with this failure, to be fed in their turn; `head` is for a run without one."""
         if self.ended:
             return []
         status = MessageStatus.CANCELED if failure.code is ErrorCode.CANCELED else MessageStatus.FAILED
-        out: list[Event] = [] if self.started else [head]
-        out.extend(ev.PartEnded(part) for part in self._parts)
-        out.extend(ev.MessageEnded(message, status) for message in self._messages)
-        out.append(ev.RunFailed(failure))
-        return out
+        closers = _closers(self._parts, self._messages, status)
+        return [*(() if self.started else (head,)), *closers, ev.RunFailed(failure)]
+
+    def closers_after(self, events: list[Event]) -> list[Event]:
+        """The events that close what is open once these, which hold no terminal event, were fed. Feeds nothing."""
+        parts, messages = dict(self._parts), dict(self._messages)
+        _walk(events, parts, messages)
+        return _closers(parts, messages, MessageStatus.COMPLETED)
+
+
+def _walk(events: list[Event], parts: dict[str, None], messages: dict[str, None]) -> bool:
+    """Notes what these events open and close; True when the run starts among them."""
+    started = False
+    for event in events:
+        kind = type(event)  # asked by identity: a `match` of classes costs thrice as much, in every run
+        if kind is ev.PartStarted:
+            parts[event.part_id] = None  # type: ignore[union-attr]
+        elif kind is ev.PartEnded:
+            parts.pop(event.part_id, None)  # type: ignore[union-attr]
+        elif kind is ev.MessageStarted:
+            messages[event.message_id] = None  # type: ignore[union-attr,index]
+        elif kind is ev.MessageEnded:
+            messages.pop(event.message_id, None)  # type: ignore[union-attr,arg-type]
+        elif kind is ev.RunStarted:
+            started = True
+    return started
+
+
+def _closers(parts: dict[str, None], messages: dict[str, None], status: MessageStatus) -> list[Event]:
+    closed: list[Event] = [ev.PartEnded(part) for part in parts]
+    return [*closed, *(ev.MessageEnded(message, status) for message in messages)]

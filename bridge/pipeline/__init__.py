@@ -9,39 +9,39 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridge.pipeline.backend import Backend, Call, CallInfo, Sink, Timeouts
+    from bridge.pipeline.attempt import BackendAttempt
+    from bridge.pipeline.backend import Backend, Call, CallInfo, Timeouts
     from bridge.pipeline.breaker import Breaker
     from bridge.pipeline.group import Group
     from bridge.pipeline.run import Run
-    from bridge.pipeline.stages import Stage, StageContext, StageFactory
+    from bridge.pipeline.stages import StageContext, StageFactory
     from bridge.pipeline.tries import Retry, failed_at_once
-    from bridge.pipeline.way import Way
+    from bridge.translation import Stage
 
 __all__ = [
     "Backend",
+    "BackendAttempt",
     "Breaker",
     "Call",
     "CallInfo",
     "Group",
     "Retry",
     "Run",
-    "Sink",
     "Stage",
     "StageContext",
     "StageFactory",
     "Timeouts",
-    "Way",
     "failed_at_once",
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Backend", "Call", "CallInfo", "Sink", "Timeouts"), "backend"),
+    **dict.fromkeys(("Backend", "Call", "CallInfo", "Timeouts"), "backend"),
     "Breaker": "breaker",
     "Group": "group",
     "Run": "run",
     **dict.fromkeys(("Stage", "StageContext", "StageFactory"), "stages"),
     **dict.fromkeys(("Retry", "failed_at_once"), "tries"),
-    "Way": "way",
+    "BackendAttempt": "attempt",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,9 +12,6 @@ from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tries import Budget, Retry
-
-Sink = Callable[[list[Event]], bool]
-"""Takes a batch at once, in the middle of a read; False when the read is to return this batch instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +50,20 @@ class Call(Protocol):
     frames: list[FrameLike]
     """The raw frames that the last read brought, for passthrough routes."""
 
-    whole: WireResponse | None
-    """The answer, when it came in one piece."""
+    @property
+    def whole(self) -> WireResponse | None:
+        """The answer, if it came in one piece."""
+        ...
 
-    wire_ended: bool
-    """Whether the terminal event stood on the wire; False when it was made for an answer that broke off."""
+    @property
+    def wire_ended(self) -> bool:
+        """The terminal event was read from the wire, and not made up for an answer that broke off."""
+        ...
+
+    @property
+    def received(self) -> int:
+        """Bytes of the answer that have arrived so far."""
+        ...
 
     @property
     def sent(self) -> WireRequest | None:
@@ -70,12 +76,8 @@ class Call(Protocol):
         """Sends the request and waits for the head of the answer. Raises `BackendError`."""
         ...
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
-        """The events of one read, possibly none; the batch with the terminal event is the last one.
-
-        A call that can hands what comes to `sink` first, and goes on waiting while that takes it; others need not.
-        `frames` are then those of the batch that `sink` has.
-        """
+    async def read(self) -> list[Event]:
+        """The events of one read, possibly none; the batch with the terminal event is the last one."""
         ...
 
     def fail(self, failure: Failure) -> list[Event]:
@@ -87,7 +89,7 @@ class Call(Protocol):
         ...
 
 
-class Reply:
+class KnownAnswer:
     """A call that is answered from here, without a backend: one batch, a whole run."""
 
     def __init__(self, info: CallInfo, events: list[Event]) -> None:
@@ -95,13 +97,14 @@ class Reply:
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
         self.wire_ended = False
+        self.received = 0
         self.sent: WireRequest | None = None
         self._events = events
 
     async def open(self) -> None:
         pass
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
+    async def read(self) -> list[Event]:
         return self._events
 
     def fail(self, failure: Failure) -> list[Event]:

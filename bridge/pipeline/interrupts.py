@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from bridge.errors import ErrorCode, RequestError
+from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Interrupted, Message, Request, Resume, Text, result_text
 from bridge.pipeline.talk import results_in
 
@@ -58,7 +58,9 @@ def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, r
         if answer.interrupt_id not in ids:
             if repeats:
                 continue
-            named = f"no open interrupt {answer.interrupt_id[:80]!r}" if answer.interrupt_id else "no open interrupt"
+            named = (
+                f"no open interrupt {shortened(answer.interrupt_id)!r}" if answer.interrupt_id else "no open interrupt"
+            )
             raise RequestError(
                 f"resume: there is {named} in this conversation.", code=ErrorCode.CONFLICT, param="resume"
             )

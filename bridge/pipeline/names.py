@@ -17,6 +17,7 @@ from bridge.model import Event, Message, PartStarted, Request, ToolCall, ToolRes
 _NAMED: frozenset[type] = frozenset({PartStarted, ToolResulted})
 
 _compiled = cache(re.compile)
+_ODD = re.compile(r"[^a-zA-Z0-9_-]+")
 
 _LENGTH = 64
 """Characters that every backend with a rule for names allows."""
@@ -86,5 +87,5 @@ def _names(request: Request) -> Iterable[str]:
 def _legal(name: str) -> str:
     """What is left of the name, and enough of its digest to tell it from others that are left alike."""
     tail = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
-    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)[: _LENGTH - len(tail) - 1]
+    plain = _ODD.sub("_", name)[: _LENGTH - len(tail) - 1]
     return f"{plain}_{tail}"

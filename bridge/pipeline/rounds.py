@@ -32,7 +32,7 @@ from bridge.model import (
 )
 from bridge.model import events as ev
 from bridge.model.events import UsageReported
-from bridge.pipeline.backend import Call, CallInfo, Sink
+from bridge.pipeline.backend import Call, CallInfo
 from bridge.pipeline.talk import said
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Rounds:
         self._waiting: list[ToolCall] = []
         self._end: RunFinished | None = None
         self._ask_again = False
+        self._received = 0
         self.context = self._call.context
 
     @property
@@ -82,17 +83,13 @@ class Rounds:
     def whole(self) -> Wire | None:
         return self._call.whole
 
-    @whole.setter
-    def whole(self, value: Wire | None) -> None:
-        self._call.whole = value
-
     @property
     def wire_ended(self) -> bool:
         return self._call.wire_ended
 
-    @wire_ended.setter
-    def wire_ended(self, value: bool) -> None:
-        self._call.wire_ended = value
+    @property
+    def received(self) -> int:
+        return self._received + self._call.received
 
     @property
     def sent(self) -> WireRequest | None:
@@ -101,7 +98,7 @@ class Rounds:
     async def open(self) -> None:
         await self._call.open()
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
+    async def read(self) -> list[Event]:
         if self._waiting:
             return await self._run_tools()
         if self._ask_again:
@@ -189,6 +186,7 @@ class Rounds:
         self._request = replace(self._request, messages=messages, tool_choice=choice)
         if answer.usage is not None:
             self._usage = answer.usage if self._usage is None else _sum(self._usage, answer.usage)
+        self._received += self._call.received
         await self._call.close()
         info = self._next_info
         self._round += 1

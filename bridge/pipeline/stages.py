@@ -8,6 +8,7 @@ takes the run's `StageContext` and returns the stage, or None when this run does
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -32,15 +33,8 @@ from bridge.model import (
     ToolResulted,
     result_text,
 )
-from bridge.model.events import TERMINAL
 from bridge.pipeline.redirects import without_redirects
-
-Stage = Callable[[list[Event]], list[Event]]
-"""What happens to each batch of events between backend and client, in one run.
-
-One with an attribute `at_rest` that is true is not asked about batches of nothing but pieces of open parts (deltas),
-which most are: it would let them pass as they are.
-"""
+from bridge.translation import Stage
 
 
 @dataclass(slots=True)
@@ -72,6 +66,7 @@ class WithholdServerTools:
         self._held: dict[str, list[Event]] = {}
         self._calls: dict[str, str] = {}
         self._ends: dict[str, Event] = {}
+        self._held_of: Counter[str] = Counter()  # how many calls of a message are kept back
         # Calls whose result came before their own end: what still comes of them is theirs too.
         self._unfinished: set[str] = set()
         self._shown = 0
@@ -91,13 +86,14 @@ class WithholdServerTools:
         match event:
             case PartStarted(kind=PartKind.TOOL_CALL) if self._offered is None or event.name not in self._offered:
                 self._held[event.part_id] = [event]
+                self._held_of[event.message_id] += 1
                 self._calls[event.call_id or ""] = event.part_id
             case ArgsDelta() | PartEnded() if event.part_id in self._held:
                 self._held[event.part_id].append(event)
             case ArgsDelta() | PartEnded() if event.part_id in self._unfinished:
                 if isinstance(event, PartEnded):
                     self._unfinished.discard(event.part_id)
-            case MessageEnded() if self._holds(event.message_id):
+            case MessageEnded() if self._held_of[event.message_id]:
                 self._ends[event.message_id] = event
             case ToolResulted():
                 self._ran(event, out)
@@ -107,9 +103,6 @@ class WithholdServerTools:
             case _:
                 out.append(event)
 
-    def _holds(self, message_id: str) -> bool:
-        return any(cast(PartStarted, kept[0]).message_id == message_id for kept in self._held.values())
-
     def _ran(self, event: ToolResulted, out: list[Event]) -> None:
         part_id = self._calls.pop(event.call_id, None)
         if part_id is None:
@@ -117,13 +110,15 @@ class WithholdServerTools:
             return
         kept = self._held.pop(part_id)
         start = cast(PartStarted, kept[0])
+        self._held_of[start.message_id] -= 1
         if not isinstance(kept[-1], PartEnded):
             self._unfinished.add(part_id)
         self._lost.add(Feature.TOOL_RESULT, "tools run by the backend are not shown as calls")
         if self._show != "drop":
             arguments = "".join(e.text for e in kept if isinstance(e, ArgsDelta))
             self._tell(f"{start.name}({arguments}) -> {result_text(event.parts)}\n", start, out)
-        self._end_messages(out)
+        if not self._held_of[start.message_id] and start.message_id in self._ends:
+            out.append(self._ends.pop(start.message_id))
 
     def _tell(self, text: str, call: PartStarted, out: list[Event]) -> None:
         """The finished call as a line of its own, in a message of its own: the call's may be ended already."""
@@ -139,17 +134,15 @@ class WithholdServerTools:
             MessageEnded(message),
         ]
 
-    def _end_messages(self, out: list[Event]) -> None:
-        for message_id in [m for m in self._ends if not self._holds(m)]:
-            out.append(self._ends.pop(message_id))
-
     def _release(self, out: list[Event], *, finished: bool) -> None:
         """The answer ends: calls without a result are the client's. After a failure nobody shall run them."""
         for kept in list(self._held.values()):
             if finished:
                 out.extend(kept)
         self._held.clear()
-        self._end_messages(out)
+        self._held_of.clear()
+        out.extend(self._ends.values())
+        self._ends.clear()
 
 
 def withhold_server_tools(context: StageContext) -> Stage | None:
@@ -182,17 +175,6 @@ def no_redirects(context: StageContext) -> None:
 
 AUTOMATIC: tuple[StageFactory, ...] = (no_redirects, context_as_system, withhold_server_tools)
 """The stages every route gets by itself, in order."""
-
-
-def through(stages: Sequence[Stage], events: list[Event]) -> list[Event]:
-    """Through the stages. Whatever a stage does, the end of the run stays: nobody would come to it again."""
-    end = events[-1] if events and type(events[-1]) in TERMINAL else None
-    for stage in stages:
-        events = stage(events)
-    if end is None:
-        return list(events)
-    place = next((n for n, e in enumerate(events) if type(e) in TERMINAL), None)
-    return [*events, end] if place is None else events[: place + 1]
 
 
 def build(factories: Sequence[StageFactory], context: StageContext) -> list[Stage]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.codec import Card, project
 from bridge.codec.jsontext import dumps
-from bridge.errors import ErrorCode, RequestError
+from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import (
     Answer,
     FinishReason,
@@ -163,7 +163,8 @@ def open_calls(stored: list[Message], new: list[Message]) -> list[ToolCall]:
         for result in results_in(message):
             if waiting.pop(result.call_id, None) is None and result.call_id not in theirs:
                 raise RequestError(
-                    f"messages[{place}]: there is no open tool call {result.call_id[:80]!r} in this conversation.",
+                    f"messages[{place}]: there is no open tool call {shortened(result.call_id)!r} in this "
+                    "conversation.",
                     param=f"messages[{place}]",
                 )
     return [c for c in waiting.values() if c.call_id not in theirs]

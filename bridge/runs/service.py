@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import orjson
 
 from bridge.codec import CONNECTIONS, Dialect
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
-from bridge.pipeline import Run, trouble
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.pipeline import Run
 from bridge.runs.answers import AnswerStream
 from bridge.runs.log import LogReader
 from bridge.runs.plan import RunPlan
@@ -279,7 +279,7 @@ class Runs:
                 pause = min(pause * 2, _WAIT)
                 continue
             except Exception as error:
-                trouble.report(log, "runs cannot be taken", error)
+                log_unexpected(log, "runs cannot be taken", error)
                 await asyncio.sleep(_WAIT)
                 continue
             self._working("runs cannot be taken")
@@ -359,7 +359,7 @@ class Runs:
         except BridgeError as error:
             log.error("a run could not be ended: %s", error.message)
         except Exception as error:
-            trouble.report(log, "a run broke", error)
+            log_unexpected(log, "a run broke", error)
 
     # ------------------------------------------------------------------ looking after
 
@@ -384,7 +384,7 @@ class Runs:
             except BridgeError as error:
                 self._failing("runs are not looked after", error)
             except Exception as error:
-                trouble.report(log, "runs are not looked after", error)
+                log_unexpected(log, "runs are not looked after", error)
 
     def _failing(self, what: str, error: BridgeError) -> None:
         """Says so once, not with every try."""

@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from bridge.codec import Context, Dialect, Encoder, Frame, FrameLike
-from bridge.errors import Failure, RequestError
+from bridge.codec import Context, Dialect, Frame, FrameLike
+from bridge.errors import Failure, RequestError, shortened
 from bridge.model import Event, Heartbeat, RunFailed, RunFinished
 from bridge.model.events import CONTENT, UsageReported
 from bridge.runs.log import Batch, LogReader
 from bridge.stores import RunKey, RunState, RunStore
+from bridge.translation import Writer
 
 _FORM = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _POLL = 15.0
@@ -39,7 +40,7 @@ class Cursor:
         found = _FORM.fullmatch(text)
         if found is None or max(pieces := [int(piece) for piece in found.groups()]) >= 2**64:
             raise RequestError(
-                f"Last-Event-ID: expected two numbers such as 12-0, got {text[:60]!r}.", param="Last-Event-ID"
+                f"Last-Event-ID: expected two numbers such as 12-0, got {shortened(text)!r}.", param="Last-Event-ID"
             )
         return cls(*pieces)
 
@@ -60,7 +61,7 @@ class Subscription:
         self._options = options
         self._cursor = cursor
         self._context: Context | None = None
-        self._encoder: Encoder | None = None
+        self._writer: Writer | None = None
         self._names: dict[str, None] = {}
         self._kept: list[Frame] = []
         self.done = False
@@ -114,14 +115,13 @@ class Subscription:
         return frames
 
     def _encode(self, batch: Batch) -> list[FrameLike]:
-        if self._encoder is None:
+        if self._writer is None:
             assert self._log.plan is not None
             self._context = self._log.plan.context(self._options)
-            self._encoder = self._dialect.encoder(self._context)
+            self._writer = Writer(self._dialect, self._context)
         self._names.update(dict.fromkeys(batch.lost))
         self._note(batch.events)
-        frames = self._encoder.encode(batch.events)
-        return [*frames, *self._encoder.close()] if batch.ends else frames
+        return self._writer.frames(batch.events)
 
     def _note(self, events: list[Event]) -> None:
         self.spoke = self.spoke or not CONTENT.isdisjoint(map(type, events))

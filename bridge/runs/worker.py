@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from bridge.codec import Losses
-from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, FinishReason, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
-from bridge.pipeline import Run, trouble
+from bridge.pipeline import Run
 from bridge.runs.log import UNREADABLE, from_body
 from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE, Recorder
@@ -75,7 +75,7 @@ class Worker:
 
     def _stop(self, end: Callable[[], list[Event]]) -> None:
         """The first one counts, and none after the run came to its end by itself."""
-        if self._end is not None or (self._run is not None and self._run.done):
+        if self._end is not None or (self._run is not None and self._run.ended):
             return
         self._end = end
         if self._driving is not None:
@@ -118,14 +118,14 @@ class Worker:
             run = self._run = await self._make(self.key, self.plan, self._lost)
             if self.plan.eager:
                 self._put(run.head())
-            while not run.done and self._end is None:
+            while not run.ended and self._end is None:
                 self._put(await run.read())
                 # Nobody reads along who could hold the backend up; only the store may.
                 await self._recorder.room()
         except BridgeError as error:
             self._put(self._failed(error.failure))
         except Exception as error:
-            trouble.report(log, f"run {self.key.run_id} broke", error)
+            log_unexpected(log, f"run {self.key.run_id} broke", error)
             self._put(self._failed(Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")))
 
     def _put(self, events: list[Event]) -> None:
@@ -161,7 +161,7 @@ async def bury(
             after = entries[-1].number
     except ValueError as error:
         # Written by another version of us: it must end all the same.
-        trouble.report(log, f"run {record.key.run_id} cannot be read", error)
+        log_unexpected(log, f"run {record.key.run_id} cannot be read", error)
     recorder = Recorder(store, record.key, token, record.entries, lambda: None, patience)
     recorder.put(parts.fail(failure, head))
     await recorder.close()

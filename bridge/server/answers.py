@@ -14,7 +14,7 @@ from aiohttp import web
 
 from bridge.codec import Context, Shelf, StoredAnswer, WireRequest
 from bridge.engine import Caller
-from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.model import Request
 from bridge.pipeline.answers import Answers
 from bridge.runs import RunKey, RunPlan, run_of
@@ -108,7 +108,8 @@ class CancelAnswerHandler(AnswerHandler):
     ) -> web.StreamResponse:
         if kept.run_id is None:
             raise RequestError(
-                f"The response {kept.id!r} cannot be cancelled: expected one that was created with background true.",
+                f"The response {shortened(kept.id)!r} cannot be cancelled: expected one that was created with "
+                "background true.",
                 param="id",
             )
         if not kept.ended:
@@ -167,7 +168,7 @@ class BackgroundHandler(AnswerReader):
 def _unknown(answer_id: str) -> RequestError:
     """Also for what belongs to somebody else: nobody learns which ids there are."""
     return RequestError(
-        f"Response with id {answer_id[:80]!r} not found.",
+        f"Response with id {shortened(answer_id)!r} not found.",
         code=ErrorCode.NOT_FOUND,
         param="id",
         backend_code="not_found",

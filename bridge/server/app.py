@@ -20,8 +20,7 @@ from aiohttp.typedefs import Middleware
 
 from bridge.codec import Context, Dialect, Endpoint, KeptDialect, ModelInfo, Operation
 from bridge.engine import Bridge, Caller, Route
-from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError
-from bridge.pipeline import trouble
+from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError, log_unexpected
 from bridge.server.answers import (
     BackgroundHandler,
     CancelAnswerHandler,
@@ -341,6 +340,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
     is_kept = endpoint.operation in KEPT
+    is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def handle(http: web.Request) -> web.StreamResponse:
         http[DIALECT] = route.dialect
@@ -349,6 +349,9 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             if not endpoint.public:
                 # A reader who comes back to a durable run reads what is kept.
                 state.browsers.check_endpoint(http, kept=is_kept or (route.durable and "last-event-id" in http.headers))
+            if state.draining and is_refused_late:
+                text = "The server is stopping; another one, or the next one, will take this request."
+                raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
             user = await state.identity.user(visit_of(http, in_query), route.path) if is_asked else ""
             http[USER] = user
             if is_counted:
@@ -390,7 +393,7 @@ def _shaping_errors(state: State) -> Middleware:
                 raise
             return _refused(request, error)
         except Exception as error:
-            trouble.report(log, f"request {request_id(request)} broke", error)
+            log_unexpected(log, f"request {request_id(request)} broke", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
             return error_of(_nearest(request), failure)
 

@@ -16,9 +16,9 @@ import grpc.aio
 from bridge.codec import Context, Losses, WireRequest
 from bridge.codec.session import CalleeSession
 from bridge.engine import Bridge, Caller, Route
-from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, RunFailed, RunStarted
-from bridge.pipeline import Run, trouble
+from bridge.pipeline import Run
 from bridge.server.limits import Door, Limits
 from bridge.server.report import Report
 from bridge.server.runs import shown_model
@@ -133,7 +133,7 @@ class Turns:
             report.status = "slow_reader"
             await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answers are not read.")
         except Exception as error:
-            trouble.report(log, f"run {context.run_id} broke", error)
+            log_unexpected(log, f"run {context.run_id} broke", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this inquiry.")
             await self._failed(session, failure, rpc, context, report)
         finally:
@@ -200,7 +200,7 @@ async def _batches(run: Run, seconds: float) -> AsyncGenerator[list[Event], None
     reading: asyncio.Task[list[Event]] | None = None
     loop = asyncio.get_running_loop()
     try:
-        while not run.done or reading is not None:
+        while not run.ended or reading is not None:
             if not seconds:
                 yield await run.read()
                 continue
@@ -208,7 +208,7 @@ async def _batches(run: Run, seconds: float) -> AsyncGenerator[list[Event], None
             await asyncio.wait({reading})
             events, reading = reading.result(), None
             due = loop.time() + seconds
-            while not run.done:
+            while not run.ended:
                 reading = loop.create_task(run.read())
                 # The read goes on when its time is up: whoever cancels it cancels the run.
                 await asyncio.wait({reading}, timeout=max(0.0, due - loop.time()))

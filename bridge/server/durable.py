@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 
 from aiohttp import web
 
-from bridge.codec import Context
+from bridge.codec import Context, WireRequest
 from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.model import Event
@@ -69,8 +69,10 @@ class LogHandler(RunHandler):
 class DurableHandler(LogHandler):
     """Serves the `run` endpoints of one durable route."""
 
-    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
-        request, caller = await self._request(http, context, report)
+    async def _answer(
+        self, http: web.Request, context: Context, report: Report, wire: WireRequest | None = None
+    ) -> web.StreamResponse:
+        request, caller = await self._request(http, context, report, wire)
         cursor = cursor_of(http)
         key, plan = self._bridge.plan(self._route, request, caller, run_id=report.run_id, created_at=context.created_at)
         report.back = self._route.group_for(request).names

@@ -15,10 +15,9 @@ from typing import Any
 
 from aiohttp import web
 
-from bridge.codec import Context, ExclusiveDialect, ExclusiveOptions, SessionNamed
+from bridge.codec import Context, ExclusiveDialect, ExclusiveOptions, SessionNamed, WireRequest
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import ConfigError, ErrorCode, RequestError
-from bridge.framing import sse
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.pipeline import Run
 from bridge.runs import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, RunRecord, ThreadBusy
@@ -27,6 +26,7 @@ from bridge.server.durable import DurableHandler, cursor_of
 from bridge.server.report import Report
 from bridge.server.runs import RunHandler
 from bridge.server.wire import STREAM_HEADERS, USER, read_request, response_of
+from bridge.translation import Writer
 
 _PATIENCE = 30.0
 """Seconds for which a run waits that the one before it makes room: longer than a lease, should its process be dead."""
@@ -62,12 +62,12 @@ class Seat:
     @property
     def leaving(self) -> bool:
         """Whether the run is over, or its client has gone: what is left is to put it away."""
-        over = self.run is not None and self.run.done
+        over = self.run is not None and self.run.ended
         return over or (self._task is not None and self._task.cancelling() > 0)
 
     def end(self, *, superseded: bool) -> bool:
         """Asks for the end of the run; False when it has come to it by itself. The first one who asks counts."""
-        if self.run is not None and self.run.done:
+        if self.run is not None and self.run.ended:
             return False
         # A client who has left has ended it already, and what is being put away must not be disturbed.
         if self.superseded is None and self._task is not None and not self._task.cancelling():
@@ -175,8 +175,7 @@ class ExclusiveHandler(RunHandler):
         report.status, report.http = "canceled", 200
         if not request.stream:
             return response_of(self._dialect.assemble([head, end], context))
-        encoder = self._dialect.encoder(context)
-        return web.Response(headers=STREAM_HEADERS, body=sse.join([*encoder.encode([head, end]), *encoder.close()]))
+        return web.Response(headers=STREAM_HEADERS, body=Writer(self._dialect, context).write([head, end]))
 
 
 def _nothing(report: Report) -> web.StreamResponse:
@@ -199,11 +198,13 @@ class ExclusiveDurableHandler(DurableHandler):
         super().__init__(bridge, route, *more)
         self._dialect = exclusive_dialect(route)
 
-    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
+    async def _answer(
+        self, http: web.Request, context: Context, report: Report, wire: WireRequest | None = None
+    ) -> web.StreamResponse:
         wire = await read_request(http, self._route.path, self._rules.max_body, self._rules.body_time)
         session = self._dialect.decode_reconnect(wire)
         if session is None:
-            return await super()._answer(http, context, report)
+            return await super()._answer(http, context, report, wire)
         check_kept(http)
         record = await self._bridge.runs.running(*_key(http[USER], self._route, session))
         if record is None:

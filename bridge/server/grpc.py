@@ -18,9 +18,11 @@ import grpc
 import grpc.aio
 
 from bridge.codec import Dialect, Endpoint, Operation
+from bridge.codec.redact import printable
 from bridge.codec.session import (
     Channel,
     Dial,
+    Dialed,
     Forward,
     Handle,
     Hub,
@@ -29,11 +31,13 @@ from bridge.codec.session import (
     Reply,
     Respond,
     Serve,
+    Visitor,
     Watch,
 )
 from bridge.errors import BackendError, ConfigError
 from bridge.pipeline.tools import Ask
-from bridge.server.guard import Guard
+from bridge.server.guard import Guard, peer_address
+from bridge.server.nodes import Nodes
 from bridge.server.relay import Relays, trace_of
 from bridge.transports.channels import (
     asked,
@@ -88,7 +92,8 @@ class GrpcServer:
         self._guard = guard
         self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
         self._handlers = _Handlers(self._endpoints, self)
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._nodes = Nodes(settings)
+        self._gateways: dict[str, grpc.aio.Channel] = {}
         self._server: grpc.aio.Server | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._leaving = asyncio.Event()
@@ -132,7 +137,7 @@ class GrpcServer:
         Sessions with the other one's agents stay with these; its `stop` waits for them. Nobody notices anything.
         """
         before._hub.replace(self._hub)
-        self._hub, self._relays, self._channels = before._hub, before._relays, before._channels
+        self._hub, self._relays, self._nodes = before._hub, before._relays, before._nodes
         self._watchers, self._handlers = before._watchers, before._handlers
         self._server, before._server = before._server, None
         self._handlers.server = self
@@ -165,12 +170,13 @@ class GrpcServer:
         chores, self._chores = self._chores, []
         for chore in chores:
             chore.cancel()
-        await asyncio.gather(*chores, return_exceptions=True)
-        if self._server is not None:
-            await self._server.stop(grace)
+        # Beside the goodbyes to gateways, which may be slow: the listener is closed at once.
+        stopping = [self._server.stop(grace)] if self._server is not None else []
+        await asyncio.gather(*stopping, *chores, return_exceptions=True)
         await self._relays.stop(grace)
-        for address in list(self._channels):
-            await self._channels.pop(address).close()
+        await self._nodes.close()
+        while self._gateways:
+            await self._gateways.popitem()[1].close()
 
     @property
     def _current(self) -> GrpcServer:
@@ -189,10 +195,9 @@ class GrpcServer:
         while True:
             await asyncio.sleep(self._hub.check_every)
             for name in self._hub.expire(time.monotonic()):
-                log.info("the node %s was silent for too long and is forgotten", name)
+                log.info("the node %s was silent for too long and is forgotten", printable(name))
             self._tell()
-            for address in set(self._channels) - self._hub.addresses - self._relays.addresses:
-                await self._channels.pop(address).close()
+            await self._nodes.tidy(self._hub.addresses, self._relays.addresses)
 
     async def _stay(self, member: Member) -> None:
         """Keeps one of our agents known at a foreign gateway, and says goodbye when it is canceled."""
@@ -207,11 +212,8 @@ class GrpcServer:
 
         await stay(member, self._dialect, self._settings, told)
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = open_channel(address, self._settings)
-        return channel
+    async def _visitor(self, rpc: Any) -> Visitor:
+        return Visitor(await self._caller(rpc), peer_address(rpc))
 
     async def _caller(self, rpc: Any, agent: str | None = None) -> str:
         """See `Guard.caller`."""
@@ -220,16 +222,16 @@ class GrpcServer:
     # ------------------------------------------------------------------ single messages
 
     async def answer(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
-        await self._caller(rpc)
+        by = await self._visitor(rpc)
         try:
-            return await self._answered(endpoint, body, rpc)
+            return await self._answered(endpoint, body, rpc, by)
         finally:
             self._tell()
 
     async def watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
         """What becomes of the nodes, for one subscriber; it hears no more when the server stops."""
-        await self._caller(rpc)
-        reply = self._hub.call(endpoint, body, time.monotonic())
+        by = await self._visitor(rpc)
+        reply = self._hub.call(endpoint, body, time.monotonic(), by)
         if not isinstance(reply, Watch):
             await _refuse(rpc, reply)
             return
@@ -254,8 +256,8 @@ class GrpcServer:
         for told in self._watchers:
             told.set()
 
-    async def _answered(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
-        reply = self._hub.call(endpoint, body, time.monotonic())
+    async def _answered(self, endpoint: Endpoint, body: bytes, rpc: Any, by: Visitor) -> bytes:
+        reply = self._hub.call(endpoint, body, time.monotonic(), by)
         if isinstance(reply, Dial):
             reply = await self._dial(reply)
         if isinstance(reply, Forward):
@@ -270,7 +272,7 @@ class GrpcServer:
         """What a caller of this address would be answered who shows these headers. Raises `BackendError`."""
         if self._follower is not None:
             return await self._follower.ask(path, body, seconds, shown)
-        reply = self._hub.call(self._endpoints[path], body, time.monotonic())
+        reply = self._hub.call(self._endpoints[path], body, time.monotonic(), Visitor())
         match reply:
             case Respond():
                 return reply.body
@@ -282,7 +284,7 @@ class GrpcServer:
                 raise TypeError(f"{path} is no question to a registry")
 
     async def _ask_node(self, node: Forward, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
-        channel, beside = self._channel(node.address), tuple(shown.items())
+        channel, beside = self._nodes.at(node.address), tuple(shown.items())
         try:
             return await asked(channel, self._dialect, node.path, body, seconds, beside)
         except BackendError as error:
@@ -297,29 +299,26 @@ class GrpcServer:
 
         async def ask(path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
             beside = (*shown.items(), *own)
-            return await asked(self._channel(member.gateway), self._dialect, path, body, seconds, beside)
+            channel = self._gateways.get(member.gateway)
+            if channel is None:
+                channel = self._gateways[member.gateway] = open_channel(member.gateway, self._settings)
+            return await asked(channel, self._dialect, path, body, seconds, beside)
 
         return ask
 
     async def _dial(self, dial: Dial) -> Reply:
         """Connects to a node that registers. Nobody else waits for that."""
-        channel = self._channel(dial.address)
-        connected = True
         try:
-            async with asyncio.timeout(self._hub.dial_timeout):
-                await channel.channel_ready()
-        except TimeoutError:
-            connected = False
-            await self._channels.pop(dial.address, channel).close()
-        except asyncio.CancelledError:
-            self._hub.dialed(dial.node, False, time.monotonic())
+            outcome = await self._nodes.dial(dial, self._hub.dial_timeout)
+        except BaseException:
+            self._hub.dialed(dial.node, Dialed.UNREACHABLE, time.monotonic())
             raise
-        return self._hub.dialed(dial.node, connected, time.monotonic())
+        return self._hub.dialed(dial.node, outcome, time.monotonic())
 
     async def _forward(self, forward: Forward, body: bytes, rpc: Any) -> bytes:
         left = rpc.time_remaining()
         timeout = min(_FORWARD_TIMEOUT, left) if left is not None else _FORWARD_TIMEOUT
-        call = self._channel(forward.address).unary_unary(forward.path)
+        call = self._nodes.at(forward.address).unary_unary(forward.path)
         try:
             answer: bytes = await call(body, timeout=timeout, metadata=trace_of(rpc))
         except grpc.aio.AioRpcError as error:
@@ -336,9 +335,9 @@ class GrpcServer:
     # ------------------------------------------------------------------ sessions
 
     async def session(self, endpoint: Endpoint, rpc: Any) -> None:
-        await self._caller(rpc)
+        by = await self._visitor(rpc)
         first = await self._first(rpc)
-        reply = self._hub.open(endpoint, first, time.monotonic())
+        reply = self._hub.open(endpoint, first, time.monotonic(), by)
         if isinstance(reply, Serve) and first is not None:
             try:
                 self._open += 1
@@ -351,7 +350,7 @@ class GrpcServer:
                     self._quiet.set()
         elif isinstance(reply, Forward) and reply.session is not None and first is not None:
             try:
-                status = await self._relays.run(reply, reply.session, first, rpc, self._channel(reply.address))
+                status = await self._relays.run(reply, reply.session, first, rpc, self._nodes.at(reply.address))
                 if status is not None:
                     await self._passed_on(reply, *status, rpc)
             finally:

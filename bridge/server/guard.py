@@ -41,12 +41,12 @@ def visit_of(rpc: Any) -> Visit:
     for name, value in rpc.invocation_metadata() or ():
         if isinstance(value, str):
             seen.add(name, value)
-    return Visit(seen, _address(rpc.peer()))
+    return Visit(seen, peer_address(rpc))
 
 
-def _address(peer: str) -> str | None:
-    """The IP address in what gRPC calls a peer: `ipv4:127.0.0.1:5000`, `ipv6:%5B::1%5D:5000`."""
-    family, _, rest = peer.partition(":")
+def peer_address(rpc: Any) -> str | None:
+    """The IP address of a call's peer, which gRPC writes as `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
+    family, _, rest = rpc.peer().partition(":")
     if family not in ("ipv4", "ipv6"):
         return None
     return unquote(rest).rpartition(":")[0].strip("[]")

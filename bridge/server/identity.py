@@ -16,6 +16,7 @@ from multidict import MultiMapping
 
 from bridge.errors import ErrorCode, RequestError
 from bridge.server.access import Key, Keys
+from bridge.stores.base import MAX_KEY, fits
 
 if TYPE_CHECKING:
     from bridge.config import Auth, Jwt
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 QUERY_TOKEN = "access_token"
 """The query parameter that may carry a key where an endpoint and its route let it: EventSource sends no headers."""
 _KEY_HEADERS = ("x-api-key", "api-key")  # Anthropic's spelling, and Azure's of OpenAI's
-_LONGEST_USER = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def unauthorized(message: str) -> RequestError:
 
 def checked_user(name: str, where: str) -> str:
     """The name as that of a user; `where` it stood. Raises `RequestError` (unauthorized) for what can be nobody's."""
-    if not name or len(name) > _LONGEST_USER or not name.isprintable():
-        raise unauthorized(f"{where} holds no name of a user: 1 to {_LONGEST_USER} printable characters.")
+    if not name or not name.isprintable() or not fits(name):
+        raise unauthorized(f"{where} holds no name of a user: printable characters of 1 to {MAX_KEY} bytes in all.")
     return name
 
 
@@ -95,12 +95,20 @@ class Identity:
     """Every way in which a server knows its users. Without any, everybody may come in and is the same user."""
 
     def __init__(
-        self, keys: Sequence[Key] = (), *, tokens: Tokens | None = None, proxy: Proxy | None = None, open: bool = False
+        self,
+        keys: Sequence[Key] = (),
+        *,
+        tokens: Tokens | None = None,
+        proxy: Proxy | None = None,
+        open: bool = False,
+        reserved: str | None = None,
     ) -> None:
+        """`reserved`: the name of a user whom neither tokens nor the proxy may name."""
         self._keys = Keys(keys)
         self._tokens = tokens
         self._proxy = proxy
         self._open = open
+        self._reserved = reserved
 
     @classmethod
     def of(cls, auth: Auth | None, page_key: Key | None = None) -> Identity:
@@ -113,7 +121,8 @@ class Identity:
         keys = [Key(k.name, bytes.fromhex(k.digest), frozenset(k.routes)) for k in auth.keys or ()]
         keys += [page_key] if page_key is not None else []
         proxy = Proxy(auth.trusted_header, auth.trusted_proxies) if auth.trusted_header else None
-        return cls(keys, tokens=_tokens(auth.jwt) if auth.jwt else None, proxy=proxy)
+        tokens = _tokens(auth.jwt) if auth.jwt else None
+        return cls(keys, tokens=tokens, proxy=proxy, reserved=page_key.name if page_key is not None else None)
 
     @property
     def is_open(self) -> bool:
@@ -129,7 +138,7 @@ class Identity:
             return ""
         named = self._proxy.user(visit) if self._proxy is not None else None
         if named is not None:
-            return named
+            return self._anybody_else(named)
         sent = visit.key
         if not sent:
             raise unauthorized(self._what_is_needed())
@@ -137,8 +146,13 @@ class Identity:
         if key is not None:
             return key.opens(*mounts)
         if self._tokens is not None:
-            return await self._tokens.user(sent)
+            return self._anybody_else(await self._tokens.user(sent))
         raise unauthorized("The API key is not known here.")
+
+    def _anybody_else(self, name: str) -> str:
+        if name == self._reserved:
+            raise unauthorized("This name belongs to the user of the page, whom only server.page_key identifies.")
+        return name
 
     def check_operator(self, visit: Visit, path: str) -> None:
         """Lets in who may see how the server is doing: one of its keys that opens this path, or everybody where

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from bridge.codec.redact import printable
 from bridge.codec.session import Forward, Relay
 from bridge.telemetry import TRACE_CONTEXT
 from bridge.transports.channels import Metadata
@@ -89,7 +90,7 @@ class Relays:
                     while await call.batch(None) is not None:
                         pass
         except TimeoutError:
-            log.info("the node %s did not end a session whose caller has left; it is canceled", forward.node)
+            log.info("the node %s did not end a session whose caller has left; it is canceled", printable(forward.node))
         finally:
             call.cancel()
             self._busy[forward.address] -= 1

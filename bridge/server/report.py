@@ -37,7 +37,7 @@ class Report:
     first: float | None = None
     usage: UsageReported | None = None
     retries: int = 0
-    joined: Sequence[int] = ()
+    continued_at: Sequence[int] = ()
     trace_id: str = ""
     metrics: Metrics | None = None
     streaming: bool = False
@@ -52,8 +52,8 @@ class Report:
     def of(self, run: Run) -> None:
         """What the run itself knows of its end."""
         self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, run.usage, run.retries
-        self.back, self.tried, self.joined = run.backend.name, run.tried, run.joined
-        self.ended(run.reason, run.failure)
+        self.back, self.tried, self.continued_at = run.backend.name, run.tried, run.continued_at
+        self.ended(run.finish_reason, run.failure)
         if self.metrics is not None:
             self.metrics.run(self.route, self.front, run)
 
@@ -87,8 +87,8 @@ class Report:
             facts["tried"] = ",".join(self.tried)
         if self.retries:
             facts["retries"] = self.retries
-        if self.joined:
-            facts["joined"] = ",".join(map(str, self.joined))
+        if self.continued_at:
+            facts["continued_at"] = ",".join(map(str, self.continued_at))
         if self.trace_id:
             facts["trace_id"] = self.trace_id
         if self.lost:

@@ -13,18 +13,19 @@ from secrets import token_hex
 
 from aiohttp import web
 
-from bridge.codec import Context, Encoder, Losses, WireRequest, WireResponse
+from bridge.codec import Context, Losses, WireRequest, WireResponse
 from bridge.engine import Bridge, Caller, Route
-from bridge.errors import BridgeError, ErrorCode, Failure
+from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.framing import sse
 from bridge.model import Event, Request
-from bridge.pipeline import Run, failed_at_once, trouble
+from bridge.pipeline import Run, failed_at_once
 from bridge.server.limits import Door, Rules
 from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
 from bridge.server.watch import Watch
-from bridge.server.wire import USER, EventStream, error_of, forget_body, read_request, request_id, response_of
+from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, request_id, response_of
+from bridge.translation import Translation, Writer
 
 log = logging.getLogger("bridge.server")
 
@@ -90,7 +91,7 @@ class RunHandler:
             report.status = "canceled"
             response = web.Response(status=499)
         except Exception as error:
-            trouble.report(log, f"request {report.request_id} broke", error)
+            log_unexpected(log, f"request {report.request_id} broke", error)
             report.status = "internal"
             response = self._refused(_internal(), context)
             report.http = response.status
@@ -124,7 +125,6 @@ class RunHandler:
             run = await self._run(context, request, caller, report)
             try:
                 # A long prompt need not be held while its answer streams.
-                forget_body(http)
                 if not self._route.passthrough:
                     caller.raw_body = None
                 if request.stream:
@@ -183,7 +183,7 @@ class RunHandler:
         self, http: web.Request, run: Run, context: Context, report: Report, owner: str
     ) -> web.StreamResponse:
         dialect = self._route.dialect
-        encoder = dialect.encoder(context)
+        translation = Translation(run.reader, Writer(dialect, context))
         if dialect.card.eager_start and not self._route.passthrough:
             events = run.head()
         else:
@@ -193,23 +193,26 @@ class RunHandler:
                 return self._refused(failure, context)
             # It may be another backend that answers.
             context.model = shown_model(run, context)
-        out = self._frames(run, encoder, events)
+        out = self._bytes(run, translation, events)
         del events  # as `out` below: what was sent is not held while the rest is waited for
-        response = EventStream()
+        response = web.StreamResponse(headers=STREAM_HEADERS)
         if run.lost:
             response.headers["x-bridge-lost"] = ",".join(run.lost.names)
-        watch = Watch(http, run, response, encoder, self._rules)
+        watch = Watch(http, run, response, translation, self._rules)
         try:
-            await response.begin(http)
+            await response.prepare(http)
             report.streams()
-            report.sent = len(out)
-            watch.blocked = time.monotonic()
-            if not run.done:
-                await response.write(out)
-                out = b""
-            out = await self._pump(run, encoder, response, watch, out, report)
+            while not run.ended:
+                watch.blocked = time.monotonic()
+                if out:
+                    report.sent += len(out)
+                    await response.write(out)
+                watch.blocked = None
+                out = self._bytes(run, translation, await run.read())
             # Before the client sees the end.
             await self._keep(context, owner)
+            report.sent += len(out)
+            watch.blocked = time.monotonic()
             await response.write_eof(out)
         except ConnectionError:
             # The client went away in the middle of a write; uncaught, aiohttp would log a traceback for it.
@@ -218,61 +221,33 @@ class RunHandler:
             words = self._last_words(run, report)
             if words is None:
                 raise
-            await self._farewell(http, response, encoder, words)
+            await self._farewell(http, response, translation.write(words))
         except Exception as error:
             # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
-            trouble.report(log, f"request {report.request_id} broke in its stream", error)
+            log_unexpected(log, f"request {report.request_id} broke in its stream", error)
             report.status = "internal"
-            await self._farewell(http, response, encoder, run.cut(_internal()))
+            await self._farewell(http, response, translation.write(run.cut(_internal())))
         finally:
             watch.stop()
             report.pace = run.pace
         return response
 
-    async def _pump(
-        self,
-        run: Run,
-        encoder: Encoder,
-        response: EventStream,
-        watch: Watch,
-        out: bytes,
-        report: Report,
-    ) -> bytes:
-        """The hot path: a read, its translation, a write. Gives what is still to be written when the run is over, which
-        is `out` when it is over already.
-
-        While the client reads, batches go straight from the read to the write; else one by one, each awaited.
-        """
-        flow = _Flow(run, encoder, response, report, passthrough=self._route.passthrough)
-        while not run.done:
-            watch.blocked = None
-            out = self._frames(run, encoder, await run.read(flow))
-            report.sent += len(out)
-            watch.blocked = time.monotonic()
-            if out and not run.done:
-                await response.send(out)
-        return out
-
-    def _frames(self, run: Run, encoder: Encoder, events: list[Event]) -> bytes:
-        frames = encoder.encode(events)
-        if run.done:
-            frames += encoder.close()
+    def _bytes(self, run: Run, translation: Translation, events: list[Event]) -> bytes:
+        out = translation.write(events)
         if self._route.passthrough and run.call.whole is None and (run.failure is None or run.call.wire_ended):
             # The backend's own bytes; ours only for a failure that did not stand on its wire.
-            frames = run.call.frames
-        return sse.join(frames)
+            return sse.join(run.call.frames)
+        return out
 
     def _last_words(self, run: Run, report: Report) -> list[Event] | None:
         """What a client is told whose request was cancelled from this side; None when it was he who left."""
         return run.cut(_stopping()) if self._cutting else None
 
-    async def _farewell(
-        self, http: web.Request, response: web.StreamResponse, encoder: Encoder, words: list[Event]
-    ) -> None:
+    async def _farewell(self, http: web.Request, response: web.StreamResponse, out: bytes) -> None:
         """Ends an open stream; where even that fails, the connection is cut, so that nobody waits."""
         try:
             async with asyncio.timeout(1):
-                await response.write_eof(sse.join([*encoder.encode(words), *encoder.close()]))
+                await response.write_eof(out)
         except Exception as error:
             log.debug("farewell", exc_info=error)
             if http.transport is not None:
@@ -283,7 +258,7 @@ class RunHandler:
     async def _whole(self, run: Run, context: Context, report: Report, owner: str) -> web.StreamResponse:
         events: list[Event] = []
         try:
-            while not run.done:
+            while not run.ended:
                 events += await run.read()
         except asyncio.CancelledError:
             words = self._last_words(run, report)
@@ -299,29 +274,6 @@ class RunHandler:
             await self._keep(context, owner)
         report.sent = len(wire.body)
         return response_of(wire, run.lost.names)
-
-
-class _Flow:
-    """Translates and writes what comes while the backend is waited for; nothing while the client is slow."""
-
-    __slots__ = ("_encoder", "_passthrough", "_report", "_response", "_run")
-
-    def __init__(self, run: Run, encoder: Encoder, response: EventStream, report: Report, *, passthrough: bool) -> None:
-        self._run = run
-        self._encoder = encoder
-        self._response = response
-        self._report = report
-        self._passthrough = passthrough
-
-    @property
-    def ready(self) -> bool:
-        return self._response.flows
-
-    def take(self, events: list[Event]) -> None:
-        frames = self._encoder.encode(events)
-        if out := sse.join(self._run.call.frames if self._passthrough else frames):
-            self._report.sent += len(out)
-            self._response.put(out)
 
 
 def shown_model(run: Run, context: Context) -> str | None:

@@ -17,8 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from bridge.engine import Bridge
-from bridge.errors import BridgeError
-from bridge.pipeline import trouble
+from bridge.errors import BridgeError, log_unexpected
 from bridge.server import sockets as listening
 from bridge.server.app import CANCELS, STATE, State, make_app
 from bridge.server.heads import HeadWatch
@@ -70,7 +69,8 @@ def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
 class Served:
     """A bridge that is served on bound sockets: `start` it, then `stop` or `retire` it, `close` it in any case.
 
-    The sockets stay open for whoever comes after. `hurry`, when it is set, ends all waiting for open runs.
+    `stop` closes the sockets, `retire` leaves them to whoever comes after. Setting `hurry` ends all waiting for open
+    runs.
     """
 
     def __init__(
@@ -127,9 +127,16 @@ class Served:
         return port
 
     async def stop(self, seconds: float) -> None:
-        """Takes no more, says so to load balancers, and gives open runs so many seconds."""
-        self._state.draining = True
+        """Takes no more, says so to load balancers, and gives open runs so many seconds.
+
+        New connections are refused from here on, and the port is free for another process.
+        """
+        self.refuse()
         await self._leave(seconds)
+
+    def refuse(self) -> None:
+        """Answers new requests on connections that are open: the server is stopping."""
+        self._state.draining = True
 
     async def retire(self) -> None:
         """Takes no more connections, since another one does, and ends with the last of its requests."""
@@ -141,6 +148,9 @@ class Served:
             await site.stop()
         if seconds is None:
             await self._let_go()
+        else:
+            # The sites had duplicates. As long as one of a socket is open, the system accepts connections for it.
+            listening.close(self.sockets)
         agents = (self._drained(each, seconds) for each in self._agents)
         await asyncio.gather(self._state.drain(seconds), *agents)
 
@@ -271,7 +281,7 @@ class _Life:
             log.error("the configuration is not changed: %s", error)
             return
         except Exception as error:
-            trouble.report(log, "the configuration is not changed", error)
+            log_unexpected(log, "the configuration is not changed", error)
             return
         before, self.now = self.now, following
         task = asyncio.get_running_loop().create_task(before.retire())
@@ -309,17 +319,23 @@ class _Life:
             await asyncio.wait({leaving, told}, return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
             if not leaving.done():
+                self.now.refuse()
                 self._hurry_after(self.now.bridge.config.server.drain)
         await leaving
 
     async def _retire(self) -> None:
         log.info("replaced; what is open finishes on the old configuration")
-        await self.now.retire()
+        leaving = asyncio.get_running_loop().create_task(self.now.retire())
+        # The parent and the workers that follow have the sockets, too: kept here, they would outlive these.
+        listening.close(self.now.sockets)
+        await leaving
 
     async def _stop(self) -> None:
         seconds = self.now.bridge.config.server.drain
         log.info("stopping; open streams have %g s to finish", seconds)
         self._hurry_after(seconds)
+        for each in self._retired.values():
+            each.refuse()
         await asyncio.gather(self.now.stop(seconds), *self._retired)
 
     def _hurry_after(self, seconds: float) -> None:

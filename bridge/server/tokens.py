@@ -50,6 +50,7 @@ class Tokens:
         issuer: str | None = None,
         user_claim: str = "sub",
         leeway: float = 30.0,
+        require_exp: bool = True,
     ) -> None:
         self._algorithms = list(algorithms)
         # HMAC fills keys up to its block with zeros (RFC 2104): the same signature, without PyJWT's warning each time.
@@ -59,6 +60,7 @@ class Tokens:
         self._issuer = issuer
         self._user_claim = user_claim
         self._leeway = leeway
+        self._required = ["exp"] if require_exp else []
 
     @classmethod
     def of(cls, section: Jwt) -> Tokens:
@@ -83,6 +85,7 @@ class Tokens:
             issuer=section.issuer,
             user_claim=section.user_claim,
             leeway=section.leeway,
+            require_exp=section.require_exp,
         )
 
     async def user(self, token: str) -> str:
@@ -124,7 +127,7 @@ class Tokens:
             issuer=self._issuer,
             leeway=self._leeway,
             # `sub` need not be text when another claim names the user; `checked_user` looks at the one that does.
-            options={"verify_sub": False},
+            options={"verify_sub": False, "require": self._required},
         )
 
     @staticmethod

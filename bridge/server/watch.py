@@ -7,11 +7,9 @@ import time
 
 from aiohttp import web
 
-from bridge.codec import Encoder
-from bridge.framing import sse
-from bridge.model import Heartbeat
 from bridge.pipeline import Run
 from bridge.server.limits import Rules
+from bridge.translation import Translation
 
 
 class Watch:
@@ -25,7 +23,6 @@ class Watch:
 
     __slots__ = (
         "_beaten",
-        "_encoder",
         "_every",
         "_http",
         "_response",
@@ -33,16 +30,17 @@ class Watch:
         "_run",
         "_task",
         "_timer",
+        "_translation",
         "blocked",
     )
 
     def __init__(
-        self, http: web.Request, run: Run, response: web.StreamResponse, encoder: Encoder, rules: Rules
+        self, http: web.Request, run: Run, response: web.StreamResponse, translation: Translation, rules: Rules
     ) -> None:
         self._http = http
         self._run = run
         self._response = response
-        self._encoder = encoder
+        self._translation = translation
         self._rules = rules
         self._beaten = 0.0
         self.blocked: float | None = None
@@ -69,11 +67,11 @@ class Watch:
         self._timer = asyncio.get_running_loop().call_later(min(due), self._look)
 
     async def _beat(self) -> None:
-        frames = self._encoder.encode([Heartbeat()])
-        if not frames or self._run.waiting is None:
+        out = self._translation.heartbeat()
+        if not out or self._run.waiting is None:
             return
         try:
-            await self._response.write(sse.join(frames))
+            await self._response.write(out)
         except ConnectionError:
             # The pump learns of it by itself.
             return

@@ -185,10 +185,19 @@ def key(owner: str, scope: str, thread_id: str) -> tuple[str, str, str]:
 @lru_cache(1024)  # most requests have the owner and the scope of others
 def stored_id(text: str, what: str) -> str:
     """Clients invent ids: what databases refuse in a text (NUL, lone surrogates) is written as `%` and hex digits."""
-    text = _REFUSED.sub(lambda found: f"%{ord(found[0]):04X}", text)
+    text = _escaped(text)
     if len(text.encode()) > MAX_KEY:
         raise RequestError(f"expected a {what} of at most {MAX_KEY} bytes")
     return text
+
+
+def fits(text: str) -> bool:
+    """Whether `stored_id` takes the text."""
+    return len(_escaped(text).encode()) <= MAX_KEY
+
+
+def _escaped(text: str) -> str:
+    return _REFUSED.sub(lambda found: f"%{ord(found[0]):04X}", text)
 
 
 def plain_id(text: str) -> str:

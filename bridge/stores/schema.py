@@ -1,6 +1,7 @@
 """The tables, the same on every SQL engine, and how older ones become the newest.
 
-A database keeps in `schema_version` how far each room of the bridge has come. Migrations are added, never changed.
+A database keeps in `schema_version` how far each room of the bridge has come. Migrations are added, never changed. A
+SQLite file also keeps in `machine_boot` which boot of the machine its leases are of (see `bridge.stores.machine`).
 """
 
 from __future__ import annotations
@@ -8,16 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.errors import ConfigError
+from bridge.stores.runs import CANCEL_KEPT
 
 VERSIONS = "CREATE TABLE IF NOT EXISTS schema_version (room text PRIMARY KEY, version bigint NOT NULL)"
 
 
+BOOTS = "CREATE TABLE IF NOT EXISTS machine_boot (room text PRIMARY KEY, boot text NOT NULL)"
+
+
 @dataclass(slots=True)
 class Room:
-    """The tables of one store. `{serial}` in a statement is an ever growing primary key, in the words of the engine."""
+    """The tables of one store. `{serial}` in a statement is an ever growing primary key, in the words of the engine.
+
+    `rebooted`: what ends the leases of another boot in a SQLite file; `:now` is the new one's clock.
+    """
 
     name: str
     migrations: tuple[tuple[str, ...], ...]
+    rebooted: tuple[str, ...]
 
     @property
     def newest(self) -> int:
@@ -146,5 +155,12 @@ _RUNS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
-HISTORY = Room("history", _HISTORY)
-RUNS = Room("run", _RUNS)
+# Who asked for a cancel has not taken it back: its time begins anew.
+_RUNS_REBOOTED = (
+    "UPDATE runs SET expires = 0 WHERE token IS NOT NULL AND ended_at IS NULL",
+    f"UPDATE run_cancels SET expires = :now + {CANCEL_KEPT}",
+    "DELETE FROM run_places",
+)
+
+HISTORY = Room("history", _HISTORY, ("DELETE FROM history_turns",))
+RUNS = Room("run", _RUNS, _RUNS_REBOOTED)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from bridge.model.parts import Message
-from bridge.stores import rows, schema
+from bridge.stores import machine, rows, schema
 from bridge.stores.base import LEASE, Bounds, Conversation, Held, conflict, key, plain_id, stored_id
 from bridge.stores.sqlite_file import SQLiteFile
 from bridge.stores.turns import Key, Read, Turns
@@ -117,12 +117,12 @@ class SQLiteHistory:
 
     async def prune(self, older_than: float) -> int:
         def work(db: sqlite3.Connection) -> int:
-            now = time.time()
+            now = machine.now()
             db.execute("DELETE FROM history_turns WHERE expires <= ?", (now - self._lease,))
             return db.execute(
                 "DELETE FROM history_conversations WHERE id IN (SELECT id FROM history_conversations c"
                 f" WHERE updated_at <= ? AND NOT {_LIVE} ORDER BY updated_at LIMIT {_BATCH})",
-                (now - older_than, now),
+                (time.time() - older_than, now),
             ).rowcount
 
         total = 0
@@ -192,7 +192,7 @@ def commit(db: sqlite3.Connection, where: Key, change: rows.Change, bounds: Boun
         dropped += len(gone)
         db.execute(_SHRINK, (dropped, count - len(gone), size - cut_size, place))
     if version == 0 and place is not None and bounds.evicts_at(place):
-        db.execute(_EVICT, (where[0], bounds.conversations, now))
+        db.execute(_EVICT, (where[0], bounds.conversations, machine.now()))
     return rows.Outcome(version + 1, dropped, now, gone)
 
 
@@ -233,7 +233,7 @@ class _Tickets:
     async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, Read | None]:
         def work(db: sqlite3.Connection) -> tuple[int, Read | None]:
             first = self._first(db, key, mine)
-            ticket = db.execute(_ENTER, (*key, time.time() + self._lease)).lastrowid
+            ticket = db.execute(_ENTER, (*key, machine.now() + self._lease)).lastrowid
             assert ticket is not None
             return ticket, partial(_talk, key, _fetch(db, key)) if first is None else None
 
@@ -258,7 +258,7 @@ class _Tickets:
 
     async def due(self, tickets: Sequence[int]) -> list[int]:
         def work(db: sqlite3.Connection) -> list[int]:
-            now = time.time()
+            now = machine.now()
             return [
                 ticket
                 for ticket in tickets
@@ -280,7 +280,7 @@ class _Tickets:
         return await self._file.write(work)
 
     def _renew(self, db: sqlite3.Connection, ticket: int) -> bool:
-        return db.execute(_RENEW, (time.time() + self._lease, ticket)).rowcount > 0
+        return db.execute(_RENEW, (machine.now() + self._lease, ticket)).rowcount > 0
 
     def _leave(self, db: sqlite3.Connection, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
         db.execute(_LEAVE, (ticket,))
@@ -290,7 +290,7 @@ class _Tickets:
         """The first ticket of the line, after the expired ones before it are taken away."""
         for ticket in mine:
             self._renew(db, ticket)
-        now = time.time()
+        now = machine.now()
         while (found := db.execute(_FIRST, key).fetchone()) is not None and found[1] <= now:
             db.execute(_LEAVE, found[:1])
         return found[0] if found is not None else None

@@ -24,7 +24,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from bridge.errors import BridgeError, ConfigError
-from bridge.stores import schema
+from bridge.stores import machine, schema
 from bridge.stores.base import unavailable
 
 _T = TypeVar("_T")
@@ -77,6 +77,16 @@ class SQLiteFile:
         return self._lanes[writes]
 
 
+def make_private(path: Path) -> None:
+    """Create the file and its folder for this user alone, where they do not exist.
+
+    SQLite gives its journal files the mode of the database. Raises `OSError`.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
 class Connection:
     """One connection to the file, for one thread at a time. It connects when it has to, and again after a failure.
 
@@ -126,7 +136,7 @@ class Connection:
                 return self._db
             self.close()  # the file was deleted or replaced: what we would write, nobody would see
         if self._path != MEMORY:
-            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            make_private(Path(self._path))
         db = sqlite3.connect(self._path, timeout=self._busy, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(db)
@@ -142,7 +152,7 @@ class Connection:
         self._wal(db)
         db.execute("PRAGMA journal_size_limit = 67108864")
         with suppress(sqlite3.OperationalError):  # no such table
-            if not self._room.missing(self._version(db), ""):
+            if not self._room.missing(self._version(db), "") and self._boot(db) == machine.boot():
                 return
         db.execute("BEGIN IMMEDIATE")
         db.execute(schema.VERSIONS)
@@ -153,6 +163,15 @@ class Connection:
             " ON CONFLICT (room) DO UPDATE SET version = excluded.version",
             (self._room.name, self._room.newest),
         )
+        db.execute(schema.BOOTS)
+        if self._boot(db) != machine.boot():
+            for statement in self._room.rebooted:
+                db.execute(statement, {"now": machine.now()})
+            db.execute(
+                "INSERT INTO machine_boot (room, boot) VALUES (?, ?)"
+                " ON CONFLICT (room) DO UPDATE SET boot = excluded.boot",
+                (self._room.name, machine.boot()),
+            )
         db.execute("COMMIT")
 
     def _wal(self, db: sqlite3.Connection) -> None:
@@ -181,6 +200,10 @@ class Connection:
             with suppress(sqlite3.Error):
                 self._db.close()
             self._db = None
+
+    def _boot(self, db: sqlite3.Connection) -> str | None:
+        found = db.execute("SELECT boot FROM machine_boot WHERE room = ?", (self._room.name,)).fetchone()
+        return str(found[0]) if found else None
 
     def _version(self, db: sqlite3.Connection) -> int:
         found = db.execute("SELECT version FROM schema_version WHERE room = ?", (self._room.name,)).fetchone()

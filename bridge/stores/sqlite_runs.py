@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from bridge.errors import BridgeError
-from bridge.stores import schema
+from bridge.stores import machine, schema
 from bridge.stores import sqlite_log as log
 from bridge.stores.base import plain_id, stored_id
 from bridge.stores.bells import Bells
@@ -258,7 +258,7 @@ class SQLiteRuns:
 
     async def renew(self, keys: Sequence[RunKey], token: str, lease: float) -> set[RunKey]:
         def work(db: sqlite3.Connection) -> set[RunKey]:
-            until = time.time() + lease
+            until = machine.now() + lease
             held = set()
             for key in keys:
                 row = (until, *stored_key(key), token)
@@ -285,7 +285,7 @@ class SQLiteRuns:
             rows = db.execute(
                 f"SELECT t.owner, t.scope, t.thread_id, r.run_id {log.FROM} WHERE r.token IS NOT NULL"
                 f" AND r.ended_at IS NULL AND r.expires <= ? ORDER BY r.expires LIMIT {_BATCH}",
-                (time.time(),),
+                (machine.now(),),
             )
             return [RunKey(*map(plain_id, row)) for row in rows]
 
@@ -297,7 +297,7 @@ class SQLiteRuns:
         where = stored_key(key)
 
         def work(db: sqlite3.Connection) -> None:
-            now = time.time()
+            now = machine.now()
             db.execute("DELETE FROM run_cancels WHERE expires <= ?", (now,))
             row = (*where, now + CANCEL_KEPT, reason)
             db.execute("INSERT OR REPLACE INTO run_cancels VALUES (?, ?, ?, ?, ?, ?)", row)
@@ -306,7 +306,7 @@ class SQLiteRuns:
 
     async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
         def work(db: sqlite3.Connection) -> dict[RunKey, str]:
-            now = time.time()
+            now = machine.now()
             asked = "SELECT reason FROM run_cancels t WHERE owner = ? AND scope = ? AND thread_id = ? AND run_id = ?"
             rows = ((k, db.execute(f"{asked} AND expires > ?", (*stored_key(k), now)).fetchone()) for k in keys)
             return {key: row[0] for key, row in rows if row}
@@ -319,7 +319,7 @@ class SQLiteRuns:
         name = stored_id(owner, "owner")
 
         def work(db: sqlite3.Connection) -> bool:
-            now = time.time()
+            now = machine.now()
             db.execute("DELETE FROM run_places WHERE owner = ? AND expires <= ? AND token <> ?", (name, now, token))
             others = "SELECT count(*) FROM run_places WHERE owner = ? AND token <> ?"
             if db.execute(others, (name, token)).fetchone()[0] >= limit:
@@ -448,7 +448,7 @@ def _thread(db: sqlite3.Connection, where: Sequence[str], now: float) -> int:
 
 
 def _lease(db: sqlite3.Connection, where: log.Stored, token: str, seconds: float) -> RunRecord | None:
-    found, now = _find(db, where), time.time()
+    found, now = _find(db, where), machine.now()
     if found is None or found.record.ended_at is not None:
         return None
     if found.token not in (None, token) and (found.expires or 0.0) > now:

@@ -167,7 +167,7 @@ class Metrics:
     def run(self, route: str, front: str, run: Run) -> None:
         """A run is over, whoever waited for it."""
         way = (route, front, run.backend.name)
-        outcome = run.reason or str(run.failure.code if run.failure is not None else ErrorCode.CANCELED)
+        outcome = run.finish_reason or str(run.failure.code if run.failure is not None else ErrorCode.CANCELED)
         _of(self.runs, *way, outcome).inc()
         if run.first is not None:
             _of(self.first_token_seconds, *way).observe(run.first - run.started)

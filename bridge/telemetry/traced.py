@@ -16,7 +16,7 @@ from bridge.codec.tools import OfferedTool
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted, ToolCall, ToolResulted
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
-from bridge.pipeline import Backend, Call, CallInfo, Sink
+from bridge.pipeline import Backend, Call, CallInfo
 from bridge.pipeline.tools import Tools, ToolSource
 from bridge.telemetry.tracing import Tracing, carried, carrier_of, failed
 
@@ -104,9 +104,8 @@ class _TracedCall:
             self._failed(str(error.code))
             raise
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
-        # A sink takes neither the first content nor the end, and nothing else is noted.
-        return self._noted(await self._call.read(sink))
+    async def read(self) -> list[Event]:
+        return self._noted(await self._call.read())
 
     def fail(self, failure: Failure) -> list[Event]:
         return self._noted(self._call.fail(failure))

@@ -22,12 +22,13 @@ from hypothesis import strategies as st
 
 from bridge import framing
 from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, outline, project
+from bridge.codec.registry import resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
-from bridge.library.reading import Reading, dialect_of
 from bridge.model import FinishReason, Heartbeat, PartKind, RunFailed, RunFinished, ToolMode, fold, verify
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import comparable, context, decode, encode
 from bridge.testing.witnesses import ANSWERS, REQUESTS, sayable_answers, sayable_requests
+from bridge.translation import AnswerDecoder
 
 # How long an example takes says nothing about the dialect, and heirs of one class share its tests.
 quick = settings(
@@ -54,7 +55,7 @@ class DialectConformance:
         if not self.dialects:
             raise TypeError(f"{type(self).__name__}.dialects: expected at least one dialect, got none")
         if "dialect" in metafunc.fixturenames:
-            found = [dialect_of(d) for d in self.dialects]
+            found = [resolve(d) for d in self.dialects]
             metafunc.parametrize("dialect", found, ids=[d.name for d in found])
 
     @quick
@@ -96,8 +97,8 @@ class DialectConformance:
         if dialect.card.answer(Feature.FINISH_CANCELED) is Fate.REFUSE and answer.reason is FinishReason.CANCELED:
             return
         assert whole.status == 200
-        reading = Reading(dialect, context(dialect.back_options()), whole.headers)
-        came = fold(verify(reading.feed(whole.body) + reading.close()))
+        reading = AnswerDecoder(dialect, context(dialect.back_options()), whole.headers)
+        came = fold(verify(reading.receive(whole.body) + reading.close()))
         assert came.failure is None
         streamed = fold(decode(dialect, [encode(dialect, events)]))
         assert (came.text, came.reason) == (streamed.text, streamed.reason)

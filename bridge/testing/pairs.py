@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from bridge import framing
 from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, project, registry
 from bridge.codec.jsontext import loads
+from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, Unsupported
 from bridge.library import Translator
-from bridge.library.reading import Reading, dialect_of
 from bridge.model import Event, FinishReason, Message, PartKind, Request, Text, fold, result_text, unfold, verify
 from bridge.testing.conformance import quick
 from bridge.testing.strategies import answers, splits, texts, tools
 from bridge.testing.wires import context, decode, encode
 from bridge.testing.witnesses import ANSWERS, REQUESTS, answer_of, sayable_answers, sayable_requests
+from bridge.translation import AnswerDecoder
 
 # What two wires of any age have in common; the rest is between a dialect and its own card.
 _COMMON: dict[str, Any] = {
@@ -83,10 +84,10 @@ class PairConformance:
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Runs a test once for each pair. Raises `TypeError` when there is no dialect."""
-        own = [dialect_of(d) for d in self.dialects]
+        own = [resolve(d) for d in self.dialects]
         if not own:
             raise TypeError(f"{type(self).__name__}.dialects: expected at least one dialect, got none")
-        others = [dialect_of(d) for d in (registry.names() if self.others is None else self.others)]
+        others = [resolve(d) for d in (registry.names() if self.others is None else self.others)]
         pairs = {(a.name, b.name): (a, b) for d in own for o in [*own, *others] for a, b in ((d, o), (o, d))}
         if {"back", "front"} <= set(metafunc.fixturenames):
             metafunc.parametrize(("back", "front"), pairs.values(), ids=[f"{b}-{f}" for b, f in pairs])
@@ -320,5 +321,5 @@ def _has_whole(dialect: Dialect) -> bool:
 
 def decode_whole(dialect: Dialect, wire: WireResponse) -> list[Event]:
     """The events of a whole answer, whichever form the dialect has for it."""
-    reading = Reading(dialect, context(dialect.back_options()), wire.headers)
-    return reading.feed(wire.body) + reading.close()
+    reading = AnswerDecoder(dialect, context(dialect.back_options()), wire.headers)
+    return reading.receive(wire.body) + reading.close()

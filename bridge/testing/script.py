@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from bridge import framing
 from bridge.codec import Context, Dialect, WireRequest, WireResponse
+from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, Failure
-from bridge.library.reading import dialect_of
 from bridge.model import Event, Part, Request
 from bridge.transports.local import Teller
 
@@ -72,7 +72,7 @@ class ScriptedBackend(Script):
 
     def __init__(self, dialect: str | Dialect, *items: Item) -> None:
         super().__init__(*items)
-        self.dialect = dialect_of(dialect)
+        self.dialect = resolve(dialect)
 
     def reply(self, body: bytes, headers: Mapping[str, str] | None = None, *, ended: bool = True) -> Reply:
         """The answer to a request with this body; `headers` are the request's, with lower-case names.

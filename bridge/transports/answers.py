@@ -1,63 +1,30 @@
-"""Answers of aiohttp as far as every transport over HTTP takes them: heads, bodies, and what went wrong with them."""
+"""Responses of backends: their headers and bodies, and what went wrong with them."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Protocol
 
 import aiohttp
-from aiohttp.streams import StreamReader
 
 from bridge.errors import BackendError, ErrorCode, Failure
-from bridge.framing import sse
 
 DRAIN_SECONDS = 0.25
 """How long the few bytes that follow an end mark are waited for."""
 _DRAIN_BYTES = 64 * 1024
 
 
-class Answer(Protocol):
-    """The head of an answer and what comes of its body: aiohttp's `ClientResponse`, as far as transports take it.
-
-    `release` lets go of its connection, which is used again if all of the body has come; `close` closes it.
-    """
-
-    @property
-    def status(self) -> int: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def content(self) -> StreamReader: ...
-    @property
-    def content_type(self) -> str: ...
-    def release(self) -> object: ...
-    def close(self) -> None: ...
-    async def __aenter__(self) -> Answer: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-
-def headers_of(response: Answer) -> dict[str, str]:
+def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
     return {k.lower(): v for k, v in response.headers.items()}
 
 
-def unread(response: Answer) -> bytes:
-    """What had arrived when the connection broke: aiohttp's public reads raise and would lose it."""
-    take = getattr(response.content, "_read_nowait", None)
-    return bytes(take(-1)) if take is not None else b""
+def unread(response: aiohttp.ClientResponse) -> bytes:
+    """What had arrived when the connection broke; aiohttp gives it only once the error is cleared."""
+    response.content.set_exception(None)  # type: ignore[arg-type]
+    return response.content.read_nowait()
 
 
-def looks_like_stream(response: Answer, first: bytes) -> bool:
-    """By the bytes, then by the declared type."""
-    told = sse.is_stream(first)
-    return response.content_type == sse.CONTENT_TYPE if told is None else told
-
-
-async def bounded(response: Answer, most: int, *, cut: bool = False) -> bytes:
+async def bounded(response: aiohttp.ClientResponse, most: int, *, cut: bool = False) -> bytes:
     """The rest of the body. Beyond `most` bytes: what came so far with `cut`, else raises `BackendError`."""
     pieces: list[bytes] = []
     size = 0
@@ -73,7 +40,7 @@ async def bounded(response: Answer, most: int, *, cut: bool = False) -> bytes:
     return b"".join(pieces)
 
 
-async def drain(response: Answer, seconds: float = DRAIN_SECONDS) -> None:
+async def drain(response: aiohttp.ClientResponse, seconds: float = DRAIN_SECONDS) -> None:
     """Reads the few bytes that follow the end mark, so that the connection can be used again; else closes it."""
     size = 0
     try:
@@ -103,8 +70,11 @@ def failure_of(error: Exception) -> Failure:
             reason = "the connection was refused"
         case aiohttp.ServerDisconnectedError() | ConnectionResetError() | BrokenPipeError():
             reason = "it closed the connection without an answer"
-        case aiohttp.InvalidURL() | ValueError():
-            reason = "its address or a header for it is not valid"
+        case aiohttp.InvalidURL():
+            reason = "its address is not valid"
+        case ValueError():
+            # What cannot be written on the wire never left this process: that says nothing of the backend.
+            return Failure(ErrorCode.INTERNAL, "The request could not be written for the backend.")
         case aiohttp.ClientResponseError():
             return Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not HTTP.")
         case _:

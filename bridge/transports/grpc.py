@@ -22,7 +22,7 @@ from bridge.codec.session import ClientTools
 from bridge.errors import BackendError, ErrorCode, Failure, Unsupported
 from bridge.model import Event, Request, RunFailed, ToolCall, ToolResult
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo, Sink, Timeouts
+from bridge.pipeline.backend import CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tools import ToolSource
 from bridge.pipeline.tries import Budget, Retry
@@ -253,6 +253,7 @@ class GrpcCall:
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
         self.wire_ended = False
+        self.received = 0
         self._backend = backend
         self._session: Session | None = session
         self._machine = session.machine
@@ -284,7 +285,7 @@ class GrpcCall:
             text = "The backend could not be reached in time."
             raise BackendError(text, code=ErrorCode.BACKEND_TIMEOUT) from None
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
+    async def read(self) -> list[Event]:
         if self._over:
             return []
         session = self._session
@@ -292,6 +293,7 @@ class GrpcCall:
         due = self._machine.due
         messages = await session.batch(None if due is None else max(0.0, due - time.monotonic()))
         self.frames = [*(messages or ())]
+        self.received += sum(map(len, messages or ()))
         if messages is None:
             events = self._machine.close(session.ended)
         elif messages:

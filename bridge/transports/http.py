@@ -11,7 +11,6 @@ import logging
 import re
 import time
 from collections.abc import Coroutine, Mapping
-from functools import cached_property, partial
 from typing import Any
 
 import aiohttp
@@ -20,7 +19,6 @@ from yarl import URL
 from bridge.codec import (
     Card,
     Context,
-    Decoder,
     Dialect,
     FrameLike,
     Losses,
@@ -31,26 +29,23 @@ from bridge.codec import (
 )
 from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
-from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.errors import BackendError, ErrorCode, Failure, RequestError
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import Call, CallInfo, Sink, Timeouts
+from bridge.pipeline.backend import Call, CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tries import Budget, Retry
+from bridge.translation import AnswerDecoder
 from bridge.transports.answers import (
     DRAIN_SECONDS,
-    Answer,
     bounded,
     broken_off,
     failure_of,
     headers_of,
-    looks_like_stream,
     unread,
 )
 from bridge.transports.connections import Connector, reused
-from bridge.transports.direct import Direct
-from bridge.transports.inlet import Inlet, some
 
 log = logging.getLogger("bridge.http")
 
@@ -59,11 +54,15 @@ MAX_ERROR_BODY = 1024 * 1024
 _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
+_LOOK_SECONDS = 1.0
+"""How often answers that are being read are looked at."""
 _VERSION = re.compile(r"/v\d+(?=/)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
 _SHUT = frozenset({401, 403, 407})
 """Statuses of a server that does not take our key."""
+_SENDABLE = re.compile(r"[\t -~]*")
+"""Values of client headers that every backend takes."""
 _FEW = 64  # paths of a dialect; those with ids in them are not worth remembering
 
 
@@ -108,11 +107,11 @@ class HttpBackend:
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
         self._chores: set[asyncio.Task[None]] = set()
+        self._reading: set[aiohttp.ClientResponse] = set()
         # Answers whose last bytes are still to come, and since when.
-        self._ending: dict[Answer, float] = {}
+        self._ending: dict[aiohttp.ClientResponse, float] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
-        self._direct: Direct | None = None
 
     async def start(self) -> None:
         if self._session is None:
@@ -121,7 +120,6 @@ class HttpBackend:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
-            self._direct = Direct(self._session)
 
     async def close(self) -> None:
         """Gives what is done beside the runs a moment to end: a backend may still have to be told of a cancel."""
@@ -144,17 +142,34 @@ class HttpBackend:
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
 
-    def ends(self, response: Answer) -> None:
+    def reads(self, response: aiohttp.ClientResponse) -> None:
+        """This answer is being read, until `ends` or `forget`."""
+        self._reading.add(response)
+        self._look_later(_LOOK_SECONDS)
+
+    def forget(self, response: aiohttp.ClientResponse) -> None:
+        """Nobody reads this answer any more."""
+        self._reading.discard(response)
+
+    def ends(self, response: aiohttp.ClientResponse) -> None:
         """Of this answer only what follows its end mark is to come, a few bytes: nobody waits for them.
 
         With them aiohttp gives the connection back by itself; where they do not come, it is closed. One timer looks
         after all, which costs a tenth of a task for each.
         """
         self._ending[response] = time.monotonic()
-        if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._swept)
+        self._look_later(DRAIN_SECONDS)
 
-    def _swept(self) -> None:
+    def _look_later(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._sweep is not None:
+            if self._sweep.when() <= loop.time() + seconds:
+                return
+            self._sweep.cancel()
+        self._sweep = loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._sweep = None
         late = time.monotonic() - DRAIN_SECONDS * 0.9
         for response, since in list(self._ending.items()):
             if response.content.is_eof():
@@ -162,7 +177,13 @@ class HttpBackend:
             elif since <= late:
                 del self._ending[response]
                 response.close()
-        self._sweep = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._swept) if self._ending else None
+        for response in self._reading:
+            # aiohttp 3.14 closes a connection on which something came that is no HTTP, and does not tell the reader.
+            connection = response.connection
+            if not response.content.is_eof() and (connection is None or connection.transport is None):
+                response.content.set_exception(aiohttp.ClientPayloadError("The answer breaks off in what is no HTTP."))
+        if self._ending or self._reading:
+            self._look_later(DRAIN_SECONDS if self._ending else _LOOK_SECONDS)
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -175,7 +196,12 @@ class HttpBackend:
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         own = self.dialect.own_headers if front is self.dialect else ()
-        return {name: headers[name] for name in (*own, *self._forward) if name in headers}
+        found = {name: headers[name] for name in (*own, *self._forward) if name in headers}
+        for name, value in found.items():
+            if not _SENDABLE.fullmatch(value):
+                # Refused before the backend is called: it is the client's fault, and says nothing of the backend.
+                raise RequestError(f"The header {name} cannot be sent on: expected printable ASCII.", param=name)
+        return found
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         context = self._context(request, info, lost)
@@ -266,19 +292,16 @@ class HttpBackend:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise BackendError.of(failure_of(error)) from None
 
-    async def ask(self, wire: WireRequest) -> Answer:
+    async def ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
         """The head of the answer. Raises what aiohttp raises.
 
         A kept-alive connection that the backend closed in the moment of sending: nothing was answered, so a fresh one
         is tried at once (openai-chat, "Cancellation, limits"). Each round uses up a stale one.
         """
         session, address = self.session, self.address(wire.path)
-        direct = self._direct
         while True:
             reused.set(False)
             try:
-                if direct is not None and (answer := await direct.ask(wire, address)) is not None:
-                    return answer
                 return await session.request(
                     wire.method,
                     address,
@@ -297,7 +320,7 @@ class HttpBackend:
             self.secrets.hide(events[-1].error)
         return events
 
-    async def refusal_in(self, response: Answer) -> Failure:
+    async def refusal_in(self, response: aiohttp.ClientResponse) -> Failure:
         """What a head with another status than 2xx means; reads the body."""
         try:
             body = await bounded(response, MAX_ERROR_BODY, cut=True)
@@ -321,30 +344,27 @@ class HttpCall:
     def __init__(self, backend: HttpBackend, wire: WireRequest, context: Context) -> None:
         self.context = context
         self.frames: list[FrameLike] = []
-        self.whole: WireResponse | None = None
-        self.wire_ended = False
-        self._backend = backend
+        self.received = 0
         self.sent = wire
-        self._response: Answer | None = None
-        self._stream: bool | None = None
-        self._over = False
-        self._clean = False
+        self._backend = backend
+        self._response: aiohttp.ClientResponse | None = None
+        self._decoder: AnswerDecoder | None = None
         self._asked = False
-        self._left: list[Event] | Exception | None = None
+        self._finished = False
 
-    @cached_property
-    def _decoder(self) -> Decoder:
-        """Of the stream: whole answers, which `parse_response` reads, need none."""
-        return self._backend.dialect.decoder(self.context)
+    @property
+    def whole(self) -> WireResponse | None:
+        return self._decoder.whole if self._decoder is not None else None
 
-    @cached_property
-    def _splitter(self) -> sse.Splitter:
-        return sse.Splitter(self._backend.max_event)
+    @property
+    def wire_ended(self) -> bool:
+        return self._decoder is not None and self._decoder.wire_ended
 
     async def open(self) -> None:
+        backend = self._backend
         self._asked = True
         try:
-            response = await self._backend.ask(self.sent)
+            response = await backend.ask(self.sent)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._asked = False
             error.__traceback__ = None  # as in `read`
@@ -353,92 +373,46 @@ class HttpCall:
         self.sent.body = b""  # it has arrived: a long prompt need not be held while its answer streams
         if response.status >= 300:
             self._asked = False
-            raise BackendError.of(await self._backend.refusal_in(response))
+            raise BackendError.of(await backend.refusal_in(response))
+        self._decoder = self._new_decoder(headers_of(response), response.status)
+        backend.reads(response)
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
-        if self._over:
-            return []
-        response = self._response
+    def _new_decoder(self, headers: Mapping[str, str], status: int) -> AnswerDecoder:
+        backend = self._backend
+        return AnswerDecoder(backend.dialect, self.context, headers, status=status, max_event=backend.max_event)
+
+    async def read(self) -> list[Event]:
+        response, decoder = self._response, self._decoder
         assert response is not None, "read() before open()"
+        assert decoder is not None
+        if decoder.ended:
+            return []
         try:
-            if sink is not None and self._stream and (left := await self._pour(response, sink)) is not None:
-                return left
-            data = await some(response.content)
-            if self._stream is None:
-                self._stream = looks_like_stream(response, data)
-            if data and self._stream:
-                self.frames = frames = self._splitter.feed(data)
-                events = self._decoder.feed(frames)
-            elif self._stream:
-                self.frames = frames = self._splitter.close()
-                events = self._decoder.feed(frames)
-                self._mark(events)
-                self._asked = False
-                if not self._over:
-                    events += self._decoder.close()
-                    self._over = True
-                return events
-            else:
-                data += await bounded(response, self._backend.max_event - len(data))
-                events = self._whole(response, data)
+            data = await response.content.readany()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
             error.__traceback__ = None
-            self.frames = []
-            return [*self._unread(response), *self.fail(broken_off(error))]
-        except BackendError as error:
-            self.frames = []
-            return self.fail(error.failure)
+            rest = unread(response)
+            events = decoder.receive(rest) if rest else []
+            self.frames = decoder.frames if rest else []
+            if not decoder.ended:
+                events += decoder.close(broken_off(error))
+            return self._backend.hide(events)
+        if data:
+            self.received += len(data)
+            events = decoder.receive(data)
+        else:
+            events = decoder.close()
+            self._asked = False
+        self.frames = decoder.frames
         if events and type(events[-1]) in TERMINAL:
-            self._mark(events)
+            self._finished = decoder.wire_ended and type(events[-1]) is RunFinished
+            self._backend.hide(events)
         return events
 
-    async def _pour(self, response: Answer, sink: Sink) -> list[Event] | None:
-        """Gives `sink` what comes until it leaves a batch, which is returned; None when the answer is to be read."""
-        # Made anew when it is needed, which is rarely: kept here it would be a cycle, which only the collector frees.
-        inlet = Inlet(response, partial(self._take, sink))
-        if not inlet.open():
-            return None
-        await inlet.closed()
-        left, self._left = self._left, None
-        if isinstance(left, Exception):
-            raise left
-        if left and type(left[-1]) in TERMINAL:
-            self._mark(left)
-        return left
-
-    def _take(self, sink: Sink, data: bytes) -> bool:
-        """One network read, on its way to the sink; what goes wrong belongs to whoever waits in `read`."""
-        try:
-            self.frames = frames = self._splitter.feed(data)
-            events = self._decoder.feed(frames)
-            if sink(events):
-                return True
-            self._left = events
-        except Exception as error:
-            self._left = error
-        return False
-
-    def _unread(self, response: Answer) -> list[Event]:
-        """The events of what had arrived when the connection broke."""
-        data = unread(response) if self._stream is not False else b""
-        try:
-            return self._backend.hide(self._decoder.feed(self._splitter.feed(data))) if data else []
-        except BackendError:
-            return []
-
-    def _whole(self, response: Answer, body: bytes) -> list[Event]:
-        self.whole = WireResponse(response.status, headers_of(response), body)
-        return self._backend.dialect.parse_response(self.whole, self.context)
-
-    def _mark(self, events: list[Event]) -> None:
-        if events and type(events[-1]) in TERMINAL:
-            self._over = self.wire_ended = True
-            self._clean = type(events[-1]) is RunFinished
-            self._backend.hide(events)
-
     def fail(self, failure: Failure) -> list[Event]:
-        self._over = True
+        if self._decoder is None:
+            self._decoder = self._new_decoder({}, 200)
         return self._decoder.close(failure)
 
     async def close(self) -> None:
@@ -446,9 +420,10 @@ class HttpCall:
         await self._stop()
         if response is None:
             return
+        self._backend.forget(response)
         if response.content.at_eof():
             response.release()
-        elif self._clean:
+        elif self._finished:
             self._backend.ends(response)
         else:
             response.close()

@@ -31,13 +31,12 @@ from bridge.codec import (
     entries,
 )
 from bridge.codec.naming import ModelNames
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Builder, Event, PartKind, Request
 from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import TERMINAL
-from bridge.pipeline import trouble
-from bridge.pipeline.backend import CallInfo, Sink, Timeouts
+from bridge.pipeline.backend import CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tries import Budget, Retry
 
@@ -113,6 +112,7 @@ class LocalCall:
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
         self.wire_ended = False
+        self.received = 0
         self.sent: WireRequest | None = None
         self._agent = agent
         self._request = request
@@ -131,7 +131,7 @@ class LocalCall:
             raise BackendError(f"The agent must be an async generator (async def with yield), but it gave a {kind}.")
         self._items = items
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
+    async def read(self) -> list[Event]:
         assert self._items is not None, "read() before open()"
         builder = self._builder
         if builder.done:
@@ -141,7 +141,9 @@ class LocalCall:
             # An agent that never awaits would hold the loop until it is done.
             await asyncio.sleep(0)
         try:
-            self._teller.tell(await anext(self._items))
+            item = await anext(self._items)
+            self.received += _size(item)
+            self._teller.tell(item)
         except StopAsyncIteration:
             if not builder.finishing:
                 builder.finish()
@@ -149,7 +151,7 @@ class LocalCall:
         except BridgeError as error:
             builder.fail(error.failure)
         except Exception as error:
-            trouble.report(log, f"run {self.context.run_id}: the agent failed", error)
+            log_unexpected(log, f"run {self.context.run_id}: the agent failed", error)
             builder.fail(Failure(ErrorCode.BACKEND_ERROR, f"The agent failed ({type(error).__name__})."))
         events = builder.take()
         if events and type(events[-1]) in TERMINAL:
@@ -170,6 +172,17 @@ class LocalCall:
                 log.warning(
                     "run %s: the agent raised %s while it was closed", self.context.run_id, type(error).__name__
                 )
+
+
+def _size(item: Yielded) -> int:
+    """Bytes that the item counts for in the limit of an answer; what has no text of its own counts as an event."""
+    match item:
+        case str():
+            return len(item)
+        case pt.Media(source=pt.Inline() as inline):
+            return len(inline.base64)
+        case _:
+            return len(getattr(item, "text", ""))
 
 
 class Teller:

@@ -17,9 +17,9 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, RunFailed
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo, Sink
+from bridge.pipeline.backend import CallInfo
 from bridge.pipeline.tries import asked_pause
-from bridge.transports.answers import Answer, drain, failure_of, unread
+from bridge.transports.answers import drain, failure_of, unread
 from bridge.transports.http import HttpBackend
 
 log = logging.getLogger("bridge.http")
@@ -42,13 +42,14 @@ class QueuedCall:
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
         self.wire_ended = False
+        self.received = 0
         self.sent: WireRequest | None = None
         self._backend = backend
         self._run = run
         self._info = info
         self._decoder = backend.dialect.decoder(context)
         self._splitter = sse.Splitter(backend.max_event)
-        self._response: Answer | None = None
+        self._response: aiohttp.ClientResponse | None = None
         self._started = False
         self._over = False
         self._all_read = False
@@ -115,6 +116,7 @@ class QueuedCall:
             else:
                 if response.status == 200:
                     self._response, self._came = response, 0
+                    self._backend.reads(response)
                     self._splitter = sse.Splitter(self._backend.max_event)
                     return
                 async with response:
@@ -134,7 +136,7 @@ class QueuedCall:
         self._tries += 1
         await asyncio.sleep(max(waits[self._tries - 1], asked))
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
+    async def read(self) -> list[Event]:
         if self._over:
             return []
         try:
@@ -146,7 +148,7 @@ class QueuedCall:
         except BridgeError as error:
             return self.fail(error.failure)
 
-    async def _read(self, response: Answer) -> list[Event]:
+    async def _read(self, response: aiohttp.ClientResponse) -> list[Event]:
         try:
             data = await response.content.readany()
             ended = not data
@@ -156,12 +158,14 @@ class QueuedCall:
             error.__traceback__ = None
             data, ended, self._broke = unread(response), True, True
         self._came += len(data)
+        self.received += len(data)
         # What is incomplete when a stream ends is left: it comes again, whole.
         frames = self.frames = self._run.fresh(self._splitter.feed(data)) if data else []
         if frames:
             self._tries = 0
         if ended:
             self._response = None
+            self._backend.forget(response)
             response.release()
         return self._passed_on(self._decoder.feed(frames))
 
@@ -191,13 +195,15 @@ class QueuedCall:
 
     async def close(self) -> None:
         response, self._response = self._response, None
+        if response is not None:
+            self._backend.forget(response)
         if self._started and not (self.wire_ended or self._all_read):
             self._backend.later(self._cancel(response))
         elif response is not None:
             # The server closes by itself behind the end.
             self._backend.later(drain(response))
 
-    async def _cancel(self, response: Answer | None) -> None:
+    async def _cancel(self, response: aiohttp.ClientResponse | None) -> None:
         """Tells the backend that nobody waits for the run any more, and lets it come to its end."""
         try:
             await self._backend.whole_answer(self._addressed(self._run.cancel()), _LAST_EVENTS)

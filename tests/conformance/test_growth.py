@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from bridge import framing
-from bridge.codec import Dialect, WireRequest, registry
+from bridge.codec import Dialect, Losses, WireRequest, registry
 from bridge.errors import Unsupported
-from bridge.model import Event, Request
+from bridge.model import Event, FinishReason, Request, Text, ToolCall
+from bridge.pipeline.stages import WithholdServerTools
 from bridge.testing import sizes
 from bridge.testing.wires import context, encode
 
@@ -109,6 +110,73 @@ def test_an_answer_in_one_piece(dialect: str, name: str) -> None:
             spoken.assemble(sizes.calls(1), context(spoken.front_options()))
         return
     check_linear(lambda n: lambda: spoken.assemble(sizes.ANSWERS[name](n), context(spoken.front_options())))
+
+
+def hosted(n: int) -> list[Event]:
+    """`n` calls that the backend ran itself, and their results after all of them: in one message, and in `n`."""
+    builder = context(None).builder()
+    for place in range(n):
+        builder.add(0, ToolCall(f"one{place}", "f", "{}"))
+        builder.add(place + 1, ToolCall(f"more{place}", "f", "{}"))
+        builder.end_message(place + 1)
+    for place in range(n):
+        for kind in ("one", "more", "foreign"):
+            builder.result(f"{kind}{place}", [Text("done")])
+    builder.finish()
+    builder.end()
+    return builder.take()
+
+
+def test_results_of_many_calls_are_told_to_the_builder() -> None:
+    check_linear(lambda n: lambda: hosted(n))
+
+
+@pytest.mark.parametrize("dialect", registry.names())
+@pytest.mark.parametrize("role", [writing, reading], ids=["front", "back"])
+def test_many_calls_with_results(role: Any, dialect: str) -> None:
+    spoken = registry.get(dialect)
+    check_linear(lambda n: role(spoken, hosted(n)))
+
+
+@pytest.mark.parametrize("show", ["drop", "text", "reasoning"])
+def test_many_calls_with_results_are_withheld(show: str) -> None:
+    def work(n: int) -> Callable[[], object]:
+        events = hosted(n)
+        return lambda: [WithholdServerTools(Losses(), None, show)(events)]
+
+    check_linear(work)
+
+
+def test_many_choices_with_open_calls() -> None:
+    def work(n: int) -> None:
+        builder = context(None).builder()
+        for choice in range(n):
+            builder.message(choice, choice=choice)
+            builder.add(choice, ToolCall(f"c{choice}", "f", "{}"))
+            builder.end_reason(choice, FinishReason.STOP)
+        builder.finish()
+        builder.end()
+
+    check_linear(lambda n: lambda: work(n))
+
+
+def test_many_calls_of_openai_chat_without_an_index() -> None:
+    def work(n: int) -> Callable[[], object]:
+        chat = registry.get("openai-chat")
+        fragments = [f'{{"id":"c{i}","function":{{"name":"f","arguments":"{{}}"}}}}' for i in range(n)]
+        frames: list[Any] = [
+            f'{{"choices":[{{"index":0,"delta":{{"tool_calls":[{fragment}]}}}}]}}'.encode() for fragment in fragments
+        ]
+
+        def read() -> None:
+            decoder = chat.decoder(context(chat.back_options()))
+            for frame in frames:
+                decoder.feed([frame])
+            decoder.close()
+
+        return read
+
+    check_linear(work)
 
 
 @pytest.mark.parametrize("name", ["history", "tool_history", "same_ids"])

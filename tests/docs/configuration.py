@@ -131,7 +131,7 @@ def _word(choice: dict[str, Any], definitions: dict[str, Any]) -> str:
         case {"$ref": _}:
             return "mapping"
         case _ if "KMG" in pattern:
-            return "size, `off`" if "|^(off" in pattern else "size"
+            return "size"
         case _ if "ms|s|m" in pattern:
             return "duration, `off`" if "|^(off" in pattern else "duration"
         case {"type": "string"} if "$" in pattern:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ _ECHO = b'{"error":{"message":"the key %b of %b is wrong","code":"%b"},"detail":
 
 
 def token(**claims: Any) -> str:
-    return jwt.encode({"sub": "ann", "aud": "bridge", **claims}, SHARED, "HS256")
+    return jwt.encode({"sub": "ann", "aud": "bridge", "exp": int(time.time()) + 3600, **claims}, SHARED, "HS256")
 
 
 TOKEN = token()

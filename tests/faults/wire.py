@@ -10,8 +10,8 @@ from typing import Any
 from bridge import Message, Request, Text
 from bridge.codec import Context, Dialect, WireRequest, WireResponse, registry
 from bridge.errors import Failure
-from bridge.library.reading import Reading
 from bridge.model import Event, RunFailed, fold, verify
+from bridge.translation import AnswerDecoder
 from tests.docs.tables import dialects
 
 SPEAKING = [name for name in dialects() if registry.get(name).framing == "sse"]
@@ -133,8 +133,8 @@ def read(front: Dialect, saw: Saw) -> Read:
         failure = front.decode_error(WireResponse(saw.status, saw.headers, saw.body))
         assert failure.message
         return Read(f"HTTP {saw.status}", "", failure)
-    reading = Reading(front, Context("client", "t1", 0.0, front.back_options()), saw.headers)
-    events: list[Event] = verify(reading.feed(saw.body) + reading.close())
+    reading = AnswerDecoder(front, Context("client", "t1", 0.0, front.back_options()), saw.headers)
+    events: list[Event] = verify(reading.receive(saw.body) + reading.close())
     text, last = fold(events).text, events[-1]
     if not isinstance(last, RunFailed):
         return Read("whole" if saw.whole else "cut, and reads as whole", text, None)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from bridge.codec import Dialect, WireRequest, WireResponse, registry
 from bridge.errors import BridgeError, Failure, RequestError, Unsupported
 from bridge.framing import sse
-from bridge.library.reading import Reading
 from bridge.model import ArgsDelta, Event, ReasoningDelta, Request, TextDelta, fold, verify
 from bridge.testing.wires import context
+from bridge.translation import AnswerDecoder
 
 JSON = {"content-type": "application/json"}
 
@@ -53,8 +53,8 @@ def _check_texts(events: list[Event]) -> None:
 
 
 def _read(dialect: Dialect, reads: list[bytes]) -> list[Event]:
-    reading = Reading(dialect, context(dialect.back_options()))
-    events = [event for read in reads for event in reading.feed(read)]
+    reading = AnswerDecoder(dialect, context(dialect.back_options()))
+    events = [event for read in reads for event in reading.receive(read)]
     return events + reading.close()
 
 

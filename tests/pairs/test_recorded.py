@@ -14,10 +14,10 @@ import pytest
 
 from bridge.codec import Dialect, Fate, registry
 from bridge.library import Translator
-from bridge.library.reading import Reading
 from bridge.model import Event, MediaKind, RunFailed, RunFinished, ToolResult, fold, unfold, verify
 from bridge.testing.pairs import told
 from bridge.testing.wires import context, decode
+from bridge.translation import AnswerDecoder
 from tests.recorded import CAPTURES, answers
 
 DIALECTS = registry.names()
@@ -28,8 +28,8 @@ RECORDED = [(back, name) for back in DIALECTS for name in answers(back)]
 def meant(back: str, name: str) -> list[Event]:
     """What the backend's own dialect reads in it."""
     dialect = registry.get(back)
-    reading = Reading(dialect, context(dialect.back_options()))
-    return verify(reading.feed(answers(back)[name]) + reading.close())
+    reading = AnswerDecoder(dialect, context(dialect.back_options()))
+    return verify(reading.receive(answers(back)[name]) + reading.close())
 
 
 def expected(events: list[Event], front: Dialect) -> dict[str, Any]:

@@ -523,7 +523,7 @@ async def test_a_run_in_the_library_falls_over(two: dict[str, FakeBackend]) -> N
     async with Bridge.from_config({**config(two, ["llm", "claude"]), "stores": {"history": "off"}}) as bridge:
         request = Request([Message("user", [Text("Hello")])], model="m")
         run = await bridge.run(bridge.routes[0], request, caller=Caller(), lost=Losses())
-        while not run.done:
+        while not run.ended:
             await run.read()
         await run.close()
         assert (run.backend.name, run.tried) == ("claude", ["llm", "claude"])

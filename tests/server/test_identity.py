@@ -26,14 +26,17 @@ from bridge.config import Auth, Jwt
 from bridge.engine import Bridge, Caller
 from bridge.errors import BridgeError, ErrorCode
 from bridge.server import running
-from bridge.server.identity import Identity, Proxy, Visit
+from bridge.server.access import Key, Keys
+from bridge.server.identity import Identity, Proxy, Visit, checked_user
 from bridge.server.jwks import LIFE, PATIENCE, PAUSE, RETRY, KeySet
 from bridge.server.tokens import Tokens
+from bridge.stores.base import stored_id
 from tests.server.harness import ask, fake_backend, free_port, post, serving
 from tests.server.issuer import Issuer, SigningKey
 
 pytestmark = pytest.mark.usefixtures("toy")
 
+LATER = 1 << 40
 SECRET = "a-shared-secret-of-at-least-32-bytes!"
 KEY = SigningKey()
 
@@ -134,7 +137,7 @@ async def test_a_header_that_came_twice_names_nobody() -> None:
     assert "more than once" in (await refusal(identity, seen)).message
 
 
-@pytest.mark.parametrize("name", ["a\tb", "x" * 257, "\udcff"])
+@pytest.mark.parametrize("name", ["a\tb", "x" * 513, "工" * 171, "%" * 103, "\udcff"])
 async def test_what_can_be_no_name_is_refused(name: str) -> None:
     with pytest.raises(BridgeError, match="holds no name of a user"):
         Proxy("x-user", PROXIES).user(visit("10.0.0.1", x_user=name))
@@ -154,7 +157,33 @@ async def test_without_the_header_a_key_is_asked_for() -> None:
 async def test_a_token_names_the_user() -> None:
     identity = auth(jwt={"secret": SECRET})
     assert await identity.user(visit(authorization=f"Bearer {signed()}"), "/toy") == "alice"
-    assert await identity.user(visit(x_api_key=signed(exp=None)), "/toy") == "alice"
+    assert await identity.user(visit(x_api_key=signed(sub="工" * 170)), "/toy") == "工" * 170
+
+
+async def test_a_token_that_never_expires_needs_an_option() -> None:
+    token = signed(exp=None)
+    assert "lacks a claim" in (await refusal(auth(jwt={"secret": SECRET}), visit(x_api_key=token))).message
+    lenient = auth(jwt={"secret": SECRET, "require_exp": False})
+    assert await lenient.user(visit(x_api_key=token), "/toy") == "alice"
+    assert "has expired" in (await refusal(lenient, visit(x_api_key=signed(exp=1)))).message
+
+
+async def test_every_name_that_is_taken_can_own_a_conversation() -> None:
+    for name in ("x" * 512, "工" * 170, "%" * 102):
+        assert checked_user(name, "It") == name
+        assert stored_id(name, "owner")
+
+
+async def test_only_its_key_makes_anybody_the_user_of_the_page() -> None:
+    """His conversations are those of the page: a token or a header with the same name must not open them."""
+    config = {"jwt": {"secret": SECRET}, "trusted_header": "x-user", "trusted_proxies": PROXIES}
+    page = Key("page", Keys.digest("the page's key"), frozenset("*"))
+    identity = Identity.of(Auth.model_validate(config), page)
+    assert await identity.user(visit(x_api_key="the page's key"), "/toy") == "page"
+    for seen in (visit(x_api_key=signed(sub="page")), visit("10.0.0.1", x_user="page")):
+        assert "user of the page" in (await refusal(identity, seen)).message
+    without = Identity.of(Auth.model_validate(config))
+    assert await without.user(visit(x_api_key=signed(sub="page")), "/toy") == "page"
 
 
 async def test_keys_and_tokens_live_side_by_side() -> None:
@@ -185,16 +214,19 @@ REFUSED = {
     "a public key's": (lambda: KEY.sign(), "algorithm"),
     "no user": (lambda: signed(sub=None), "claim sub holds no name"),
     "an empty user": (lambda: signed(sub=""), "claim sub holds no name"),
-    "a true user": (lambda: by_hand({"alg": "HS256"}, {"sub": True}), "claim sub holds no name"),
-    "a user as object": (lambda: by_hand({"alg": "HS256"}, {"sub": {"id": 1}}), "claim sub holds no name"),
-    "a long user": (lambda: signed(sub="x" * 257), "claim sub holds no name"),
+    "a true user": (lambda: by_hand({"alg": "HS256"}, {"sub": True, "exp": LATER}), "claim sub holds no name"),
+    "a user as object": (
+        lambda: by_hand({"alg": "HS256"}, {"sub": {"id": 1}, "exp": LATER}),
+        "claim sub holds no name",
+    ),
+    "a long user": (lambda: signed(sub="x" * 513), "claim sub holds no name"),
     "claims as list": (lambda: by_hand({"alg": "HS256"}, ["sub"]), "well-formed"),
     "a date as text": (lambda: by_hand({"alg": "HS256"}, {"sub": "a", "exp": "soon"}), "well-formed"),
     "an unknown must": (lambda: by_hand({"alg": "HS256", "crit": ["x"], "x": 1}, {"sub": "a"}), "well-formed"),
     "a header as list": (lambda: by_hand([], {"sub": "a"}), "well-formed"),  # type: ignore[arg-type]
     "an algorithm as list": (lambda: by_hand({"alg": ["HS256"]}, {"sub": "a"}), ""),
     "an endless date": (lambda: by_hand({"alg": "HS256"}, {"sub": "a", "exp": float("inf")}), "well-formed"),
-    "a date as list": (lambda: by_hand({"alg": "HS256"}, {"sub": "a", "nbf": [1]}), "well-formed"),
+    "a date as list": (lambda: by_hand({"alg": "HS256"}, {"sub": "a", "exp": LATER, "nbf": [1]}), "well-formed"),
     "a deep header": (lambda: base64.urlsafe_b64encode(b"[" * 3000).decode() + ".e30.e30", "well-formed"),
     "two pieces": (lambda: "abc.def", "well-formed"),
     "dots": (lambda: "..", "well-formed"),
@@ -246,14 +278,14 @@ async def test_a_short_secret_works_and_is_told(caplog: pytest.LogCaptureFixture
     identity = auth(jwt={"secret": "tiny"})
     assert "server.auth.jwt.secret can be guessed" in caplog.text
     assert "tiny" not in caplog.text
-    token = by_hand({"alg": "HS256"}, {"sub": "alice"}, "tiny")
+    token = by_hand({"alg": "HS256"}, {"sub": "alice", "exp": LATER}, "tiny")
     assert await identity.user(visit(x_api_key=token), "/toy") == "alice"
 
 
 async def test_larger_hashes_are_taken_when_they_are_named() -> None:
     identity = auth(jwt={"secret": SECRET, "algorithms": ["HS256", "HS512"]})
     with pytest.warns(UserWarning, match="below the minimum"):
-        token = jwt.encode({"sub": "alice"}, SECRET, "HS512")
+        token = jwt.encode({"sub": "alice", "exp": int(time.time()) + 60}, SECRET, "HS512")
     assert await identity.user(visit(x_api_key=token), "/toy") == "alice"
 
 

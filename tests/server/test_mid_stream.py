@@ -144,7 +144,7 @@ async def test_it_may_go_on_with_a_tool(caplog: pytest.LogCaptureFixture) -> Non
     assert (read(front, saw).verdict, read(front, saw).text) == ("whole", "Let me see. ")
     assert b'"tool_calls"' in saw.body
     (facts,) = (record.facts for record in caplog.records if record.name == "bridge.access")
-    assert (facts["tried"], facts["joined"], facts["back"]) == ("one,two", "12", "two")
+    assert (facts["tried"], facts["continued_at"], facts["back"]) == ("one,two", "12", "two")
 
 
 @pytest.mark.parametrize("how", ["repeat", "continue"])

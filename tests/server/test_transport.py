@@ -14,6 +14,7 @@ from bridge import ErrorCode, Message, Request, Text, fold
 from bridge.codec import Dialect, Losses, ModelInfo, registry
 from bridge.errors import BackendError
 from bridge.model import Event
+from bridge.model.events import TERMINAL
 from bridge.pipeline import CallInfo
 from bridge.transports.http import HttpBackend
 
@@ -56,8 +57,8 @@ async def events_of(backend: HttpBackend, **info: Any) -> list[Event]:
     events: list[Event] = []
     try:
         await call.open()
-        while batch := await call.read():
-            events += batch
+        while not events or type(events[-1]) not in TERMINAL:
+            events += await call.read()
     finally:
         await call.close()
     return events

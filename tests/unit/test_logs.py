@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -58,3 +60,61 @@ def test_a_format_of_somebody_else_in_this_process_still_works() -> None:
     line = logging.Formatter(form).format(Record("theirs", logging.INFO, "", 3, "run %s", ("one",), None))
     assert line.endswith(" 3 run one")
     assert 0 <= int(line.split()[-4]) < 10**9
+
+
+HOSTILE = "a\nERROR forged\r\x1b[2J\x07\x00\x85\u2028\u2029\x9b\u202e\tb"
+
+
+@pytest.mark.parametrize("kind", ["argument", "named", "message", "fact", "name of a fact", "list"])
+def test_a_text_line_is_one_line_whatever_is_told(kind: str) -> None:
+    record = logging.makeLogRecord({"msg": "said", "args": (), "levelname": "INFO"})
+    match kind:
+        case "argument":
+            record.msg, record.args = "said %s of %r", (HOSTILE, HOSTILE)
+        case "named":
+            record.msg, record.args = "said %(it)s", {"it": HOSTILE}
+        case "message":
+            record.msg = HOSTILE
+        case "fact":
+            record.facts = {"node": HOSTILE}
+        case "name of a fact":
+            record.facts = {HOSTILE: 1}
+        case _:
+            record.facts = {"nodes": [HOSTILE], "exact": HOSTILE}
+    said = TextFormatter().format(record)
+    assert len(said.splitlines()) == 1
+    assert said.isprintable()
+    assert "\\n" in said
+    assert "ERROR forged" in said
+    whole = JsonFormatter().format(record)
+    assert len(whole.split("\n")) == 1
+    json.loads(whole)
+
+
+def test_words_of_other_languages_stay_as_they_are() -> None:
+    record = logging.makeLogRecord({"msg": "naïve 工程 🙂", "levelname": "INFO"})
+    assert TextFormatter().format(record).endswith("INFO naïve 工程 🙂")
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter, JsonFormatter])
+def test_tracebacks_are_told_where_they_are_wanted(formatter: type[TextFormatter] | type[JsonFormatter]) -> None:
+    try:
+        raise ValueError("the secret text")
+    except ValueError:
+        record = Record("asyncio", logging.ERROR, "", 1, "never retrieved", (), sys.exc_info())
+    full, brief = formatter().format(record), formatter(tracebacks=False).format(record)
+    assert "the secret text" in full
+    assert "the secret text" not in brief
+    assert "Traceback" not in brief
+    assert "ValueError at test_logs.py:" in brief
+
+
+@pytest.mark.parametrize(("level", "shown"), [("info", False), ("debug", True)])
+def test_tracebacks_of_libraries_need_level_debug(level: str, shown: bool) -> None:
+    code = (
+        "import logging; from bridge.cli.logs import set_up; "
+        f"set_up({level!r}, 'text')\ntry: 1 / 0\nexcept ZeroDivisionError: logging.getLogger('asyncpg').exception('oh')"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    assert "ERROR oh" in said
+    assert ("Traceback" in said) is shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.codec.ratelimits import ANTHROPIC, OPENAI, passed_on
 from bridge.codec.redact import Secrets, masked
 from bridge.errors import ErrorCode, Failure
 
@@ -55,3 +56,68 @@ def test_secrets_that_look_like_nothing_are_hidden_word_for_word() -> None:
     assert secrets.hide(failure) is failure
     assert (failure.message, failure.backend_code) == ("***, *** and x", "***")
     assert Secrets([]).hide(Failure(ErrorCode.INTERNAL, "a b")).message == "a b"
+
+
+@pytest.mark.parametrize(
+    "secret", ["sk-" + "a" * 3000, "Bearer " + "q" * 3000, "eyJ" + "a" * 5000 + ".b.c", "AIza" + "x" * 900]
+)
+@pytest.mark.parametrize("before", [*range(1960, 2004), 4040, 4047, 4050])
+def test_a_key_at_a_cut_is_not_shown(secret: str, before: int) -> None:
+    shown = masked("w" * (before - 1) + " " + secret + "!" * 9000)
+    assert secret.split()[-1][:5] not in shown
+    assert len(shown) <= 2003
+
+
+@pytest.mark.parametrize("before", range(1960, 2010))
+def test_a_password_at_a_cut_is_not_shown(before: int) -> None:
+    shown = masked("w" * before + " https://user:" + "secret" * 50 + "@host/" + "x" * 9000)
+    assert "secret" not in shown
+
+
+def test_what_is_left_of_many_addresses_shows_no_key_at_the_end_of_what_was_read() -> None:
+    for size in range(900, 1100):
+        shown = masked("a://" + "b" * 3000 + " " + "c" * size + " sk-abcdefgh" + "!" * 9000, addresses=True)
+        assert "sk-" not in shown
+
+
+def test_a_known_secret_that_was_cut_is_hidden() -> None:
+    secrets = Secrets(["w0rdByW0rdSecret"])
+    for size in range(6, 17):
+        failure = Failure(ErrorCode.BACKEND_ERROR, "bad " + "w0rdByW0rdSecret"[:size] + "...")
+        assert secrets.hide(failure).message == "bad ***..."
+
+
+@pytest.mark.parametrize("secret", ["quite-a-word", "sk-proj-abcdefgh1234"])
+def test_no_field_of_a_failure_holds_a_secret(secret: str) -> None:
+    details = {"a": [secret, {"b": f"x {secret}"}], secret: 1, "status": 404, "deep": [[[[[[[[[[[secret]]]]]]]]]]]}
+    headers = {"retry-after": "7", "x-ratelimit-key": secret}
+    failure = Failure(ErrorCode.BACKEND_ERROR, f"a {secret}", f"p[{secret}]", None, secret, headers, details)
+    Secrets(["quite-a-word"]).hide(failure)
+    assert secret not in repr(failure)
+    assert failure.headers == {"retry-after": "7"}
+    assert failure.details["status"] == 404
+
+
+def test_the_hint_how_a_key_is_sent_stays_readable() -> None:
+    assert masked("send it as 'Authorization: Bearer <key>'.") == "send it as 'Authorization: Bearer <key>'."
+    assert masked("Authorization: Bearer <keys are secret>") == "Authorization: Bearer *** are secret>"
+
+
+@pytest.mark.parametrize(
+    ("value", "passes"),
+    [
+        ("7", True), ("0.5", True), ("1s", True), ("6m0s", True), ("12ms", True), ("1h2m3.5s", True),
+        ("2026-01-31T10:00:00Z", True), ("2026-01-31T10:00:00.5+08:00", True), ("Wed, 21 Oct 2026 07:28:00 GMT", True),
+        ("sk-abcdefgh", False), ("", False), ("7 sk-abcdefgh", False), ("1" * 41, False), ("abc", False),
+        ("1\n2", False), ("0b4ckendk3y7f3c9a", False),
+    ],
+)  # fmt: skip
+def test_headers_pass_by_name_and_value(value: str, passes: bool) -> None:
+    sent = {
+        "retry-after": value, "x-ratelimit-reset-tokens": value, "anthropic-ratelimit-requests-reset": value,
+        "x-ratelimit-key": value, "anthropic-ratelimit-secret": value, "set-cookie": value, "server": value,
+    }  # fmt: skip
+    assert set(passed_on(sent)) == ({"retry-after"} if passes else set())
+    assert set(passed_on(sent, OPENAI)) == ({"retry-after", "x-ratelimit-reset-tokens"} if passes else set())
+    both = {"retry-after", "anthropic-ratelimit-requests-reset"}
+    assert set(passed_on(sent, ANTHROPIC)) == (both if passes else set())

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-_SPHINX = re.compile(r":param\s+(?:[\w.\[\], |]+\s+)?(\w+)\s*:\s*(.+)")
-_GOOGLE = re.compile(r"(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)")
+_SPHINX = re.compile(r":param\s[^:]*\b(\w+)\s*:\s*(.+)")
+_GOOGLE = re.compile(r"(\w+)\s*(?:\([^)]*\)\s*)?:\s*(.+)")
 _SECTION = re.compile(r"\s*(?:args|arguments|parameters)\s*:\s*", re.IGNORECASE)
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from adapters.aip.gateway import Gateway as Machine
 from bridge.codec.session import Handle, Refuse, Respond, Serve
+from bridge.dialects.aip.gateway import Gateway as Machine
+from bridge.dialects.aip.sdk.data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info_of
+from bridge.dialects.aip.sdk.node import Node
 from bridge.server.access import Key, Keys
 from bridge.server.guard import Guard
 from bridge.server.identity import Identity
-
-from .data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info_of
-from .node import Node
 
 
 class Gateway(Node):
@@ -22,26 +21,35 @@ class Gateway(Node):
 
     `keys`: who may register, ask and be handed on, name -> key, as the bridge's `server.auth.keys`; None = everybody.
     Nodes and callers show theirs by `key=`, or in the metadata of their calls. Nodes are not shown any.
+    `allow_addresses`: what nodes may register besides addresses of the host that they call from: networks
+    (`10.0.0.0/8`), hosts (`*.internal`), gRPC targets (`unix:/run/agents/*`).
     """
 
     def __init__(
-        self, address: str, gateway_id: str | None = None, *, keys: Mapping[str, str] | None = None, **settings: Any
+        self,
+        address: str,
+        gateway_id: str | None = None,
+        *,
+        keys: Mapping[str, str] | None = None,
+        allow_addresses: Iterable[str] = (),
+        **settings: Any,
     ) -> None:
-        """Raises `ValueError` for keys that let nobody in."""
+        """Raises `ValueError` for keys that let nobody in, and for an address that is no network, host or target."""
         super().__init__(address, **settings)
         self._guard = _guard(keys) if keys is not None else None
         self.gateway_id = gateway_id or f"gateway_{uuid.uuid4()}"
-        self._machine = Machine(self.address, {})
+        self._allow_addresses = tuple(allow_addresses)
+        self._machine = Machine(self.address, {}, allow_addresses=self._allow_addresses)
 
     async def start(self) -> Self:
-        self._machine = Machine(self.address, {})
+        self._machine = Machine(self.address, {}, allow_addresses=self._allow_addresses)
         await self._serve(self._machine, _Nobody(), self._guard)
         return self
 
     def get_registered_nodes(self) -> dict[str, NodeInfo]:
         """Every node that is registered now, by its id."""
         nodes = self._machine.nodes.values()
-        return {node.node_id: info for node in nodes if node.connected and (info := info_of(node.peer)) is not None}
+        return {node.node_id: info for node in nodes if (info := info_of(node.peer)) is not None}
 
     def get_registered_agents(self) -> dict[str, AgentInfo]:
         return {name: info for name, info in self.get_registered_nodes().items() if isinstance(info, AgentInfo)}

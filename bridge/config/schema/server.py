@@ -39,7 +39,7 @@ from bridge.config.kinds import (
 )
 from bridge.config.problems import at, expected, wrong
 from bridge.config.schema.base import OrOff, Section, or_none_word, or_off_word
-from bridge.config.units import Duration, DurationOrOff, Size, SizeOrOff, is_off
+from bridge.config.units import Duration, DurationOrOff, Size, is_off
 
 
 class Cors(Section):
@@ -75,13 +75,16 @@ class Limits(Section):
     queue: Whole = Field(
         default=100, description="requests, and as many kept runs, that wait for their turn; more are refused"
     )
-    answer: SizeOrOff = Field(
-        default=64 * 2**20, description="bytes of one whole answer, at which its run fails; off = no limit"
+    answer: Annotated[Size | None, OrOff] = Field(
+        default=64 * 2**20,
+        description="bytes of one whole answer as the backend sends them; a longer one ends with an error",
+        json_schema_extra=or_off_word,
     )
-    bodies: SizeOrOff = Field(
+    bodies: Annotated[Size | None, OrOff] = Field(
         default=256 * 2**20,
         description="bytes of request bodies that are being read at the same time, in each worker, the first 64 KiB of "
-        "each not counted; more are refused; off = no limit",
+        "each not counted; more are refused",
+        json_schema_extra=or_off_word,
     )
     per_key: Annotated[PerKey | None, OrOff] = Field(
         default=None, description="limits for each key or user of auth", json_schema_extra=or_off_word
@@ -138,6 +141,7 @@ class Jwt(Section):
     issuer: OptionalText = Field(default=None, description="the issuer a token must name; absent = any")
     user_claim: Text = Field(default="sub", description="the claim that names the user")
     leeway: Duration = Field(default=30.0, description="how wrong clocks may be")
+    require_exp: bool = Field(default=True, description="refuse tokens without `exp`, which would never expire")
 
     @model_validator(mode="after")
     def _one_kind_of_key(self) -> Self:

@@ -13,7 +13,7 @@ from aiohttp import web
 from bridge import __version__
 from bridge.codec import Dialect, Operation, registry
 from bridge.engine import Bridge, Route
-from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError
+from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError, shortened
 from bridge.pipeline import Backend
 from bridge.server.access import Key, Keys
 from bridge.server.identity import Identity, unauthorized, visit_of
@@ -227,4 +227,4 @@ def _json(value: Any) -> web.Response:
 
 
 def _nothing(http: web.Request) -> RequestError:
-    return RequestError(f"There is nothing at {http.method} {http.path[:200]}.", code=ErrorCode.NOT_FOUND)
+    return RequestError(f"There is nothing at {http.method} {shortened(http.path)}.", code=ErrorCode.NOT_FOUND)

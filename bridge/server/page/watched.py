@@ -11,7 +11,7 @@ from bridge.framing import sse
 from bridge.model import Event, Request, pretty
 from bridge.model.pretty import pretty_request
 from bridge.pipeline import Backend
-from bridge.pipeline.backend import Call, CallInfo, Sink
+from bridge.pipeline.backend import Call, CallInfo
 
 if TYPE_CHECKING:
     from bridge.server.page.traces import Trace
@@ -95,17 +95,13 @@ class WatchedCall:
     def whole(self) -> WireResponse | None:
         return self._call.whole
 
-    @whole.setter
-    def whole(self, whole: WireResponse | None) -> None:
-        self._call.whole = whole
-
     @property
     def wire_ended(self) -> bool:
         return self._call.wire_ended
 
-    @wire_ended.setter
-    def wire_ended(self, ended: bool) -> None:
-        self._call.wire_ended = ended
+    @property
+    def received(self) -> int:
+        return self._call.received
 
     @property
     def sent(self) -> WireRequest | None:
@@ -123,7 +119,7 @@ class WatchedCall:
                 self._told = self._call.sent
                 self._trace.say("sent", backend=self._backend.name, dialect=self._backend.dialect, **_asked(self._told))
 
-    async def read(self, sink: Sink | None = None) -> list[Event]:
+    async def read(self) -> list[Event]:
         call = self._call
         events = await call.read()
         for frame in call.frames:

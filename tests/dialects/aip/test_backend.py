@@ -136,7 +136,7 @@ async def test_a_kept_session_is_its_owners_alone() -> None:
         async with Bridge.from_config({**kept, "stores": {"history": "sqlite:///:memory:"}}) as bridge:
             for owner in ("ann", "bob"):
                 run = await bridge.run(bridge.route(), ask(f"I am {owner}", thread="t"), caller=Caller(owner))
-                while not run.done:
+                while not run.ended:
                     await run.read()
                 await run.close()
         assert [m for m in node.told if m[0] != STOP] == [(START, "I am ann"), (START, "I am bob")]

@@ -14,11 +14,11 @@ import grpc.aio
 import openai
 import pytest
 
-from adapters.aip import Agent, AgentMessage, ContentItem, Gateway, SessionStatus, dialect
-from adapters.aip.described import schema_of, texts_of
 from bridge import Bridge, ConfigError, ErrorCode, Message, Request, Text, Tool, ToolCall, ToolResult
 from bridge.codec import Context
 from bridge.config import parse
+from bridge.dialects.aip import Agent, AgentMessage, ContentItem, Gateway, SessionStatus, dialect
+from bridge.dialects.aip.described import schema_of, texts_of
 from bridge.engine import Caller
 from bridge.model import Answer, Folder, fold, verify
 
@@ -255,7 +255,7 @@ def asking(city: str, call: ToolCall | None = None, result: str | None = None, *
 async def ended(bridge: Bridge, request: Request, owner: str = "") -> Answer:
     run = await bridge.run(bridge.route(), request, caller=Caller(owner))
     folder = Folder()
-    while not run.done:
+    while not run.ended:
         folder.feed(await run.read())
     await run.close()
     return folder.answer
@@ -409,7 +409,7 @@ async def test_without_the_option_tools_stay_with_the_client_and_are_named_as_lo
             async with Bridge.from_config(config(gateway.address, expose_client_tools=option)) as bridge:
                 run = await bridge.run(bridge.route(), Request([Message("user", [Text("x")])], tools=tools))
                 folder = Folder()
-                while not run.done:
+                while not run.ended:
                     folder.feed(await run.read())
                 await run.close()
                 assert (folder.answer.text, run.lost.names) == ("[]", lost)

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from adapters.aip import dialect
-from adapters.aip.gateway import Gateway
-from adapters.aip.proto import text_field
 from bridge.codec import Endpoint
-from bridge.codec.session import Dial, Forward, OwnAgent, Refuse, Respond, Serve, Watch
+from bridge.codec.session import Dial, Dialed, Forward, OwnAgent, Refuse, Respond, Serve, Visitor, Watch
+from bridge.dialects.aip import dialect
+from bridge.dialects.aip.gateway import Gateway
+from bridge.dialects.aip.proto import text_field
 from bridge.transports.local import CARD
 
 from . import schema
 from .peers import quest
 
+LOCAL = Visitor("", "127.0.0.1")
 CAPTURES = Path(__file__).parents[2] / "captures" / "aip"
 
 
@@ -38,14 +39,14 @@ def gateway() -> Gateway:
     return Gateway("127.0.0.1:1", {"bridge": OwnAgent(options, (CARD,))}, heartbeat_timeout=30)
 
 
-def call(it: Gateway, method: str, body: Any, now: float = 0.0) -> Any:
-    return it.call(endpoint(method), body if isinstance(body, bytes) else body.SerializeToString(), now)
+def call(it: Gateway, method: str, body: Any, now: float = 0.0, by: Visitor = LOCAL) -> Any:
+    return it.call(endpoint(method), body if isinstance(body, bytes) else body.SerializeToString(), now, by)
 
 
 def register(it: Gateway, body: bytes, method: str = "RegisterAgent", now: float = 0.0) -> str:
     dial = call(it, method, body, now)
     assert isinstance(dial, Dial)
-    assert isinstance(it.dialed(dial.node, True, now), Respond)
+    assert isinstance(it.dialed(dial.node, Dialed.CONNECTED, now), Respond)
     return dial.node
 
 
@@ -89,7 +90,7 @@ def test_nodes_that_are_silent_for_too_long_are_forgotten() -> None:
 def test_a_session_and_a_tool_call_are_beats_of_their_sender() -> None:
     it = gateway()
     sender = register(it, schema.message("AgentInfo", agent_id="client", address="a:1").SerializeToString())
-    opened = it.open(endpoint("CallAgent"), quest("START_QUEST").SerializeToString(), 20.0)
+    opened = it.open(endpoint("CallAgent"), quest("START_QUEST").SerializeToString(), 20.0, LOCAL)
     assert isinstance(opened, Serve)
     assert it.expire(45.0) == []
     asked = schema.message("ToolRequest", sender_id=sender, receiver_id="nobody")
@@ -135,7 +136,9 @@ def test_an_update_replaces_the_record(box: bool) -> None:
             it, "UpdateNodeInfo", schema.message("UpdateNodeInfoRequest", sender_id="a", peer={"agent_info": info})
         )
 
-    done = schema.tool().UpdateNodeInfoResponse.FromString(update(agent_id="a", address="h:2", domain="two").body)
+    dial = update(agent_id="a", address="h:2", domain="two")
+    assert (dial.node, dial.address, listed(it, "one")) == ("a", "h:2", ["a"]), "the record stays until it is reached"
+    done = schema.tool().UpdateNodeInfoResponse.FromString(it.dialed("a", Dialed.CONNECTED, 0.0).body)
     assert (done.success, done.message) == (True, "Node [a] updated successfully.")
     assert (listed(it, "one"), listed(it, "two")) == ([], ["a"])
     assert update(agent_id="b", address="h:3") == Refuse("NOT_FOUND", "Agent [b] not registered.")
@@ -149,8 +152,8 @@ def test_a_node_that_was_never_reached_leaves_no_trace() -> None:
     dial = call(it, "RegisterAgent", body)
     assert listed(it) == ["bridge"]
     first = quest("START_QUEST", receiver=dial.node).SerializeToString()
-    assert it.open(endpoint("RouteAgentCalling"), first, 0.0) == Refuse("NOT_FOUND", "Receiver not found")
-    refused = it.dialed(dial.node, False, 5.0)
+    assert it.open(endpoint("RouteAgentCalling"), first, 0.0, LOCAL) == Refuse("NOT_FOUND", "Receiver not found")
+    refused = it.dialed(dial.node, Dialed.UNREACHABLE, 5.0)
     assert isinstance(refused, Refuse)
     assert refused.status == "UNAVAILABLE"
     assert isinstance(call(it, "RegisterAgent", body), Dial)
@@ -189,8 +192,8 @@ def test_a_subscriber_hears_of_the_nodes_it_named() -> None:
 
 def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
     """What comes behind a STOP_QUEST ends agents made with the specification's library (section 5)."""
-    from adapters.aip.callee import Relayed
-    from adapters.aip.messages import AgentMessage
+    from bridge.dialects.aip.callee import Relayed
+    from bridge.dialects.aip.messages import AgentMessage
 
     first = AgentMessage.from_bytes(quest("START_QUEST", receiver="chat").SerializeToString())
     asked = [
@@ -215,8 +218,8 @@ def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
 
 
 def test_what_would_end_an_agent_for_everybody_is_mended_on_the_way() -> None:
-    from adapters.aip.callee import Relayed
-    from adapters.aip.messages import AgentMessage
+    from bridge.dialects.aip.callee import Relayed
+    from bridge.dialects.aip.messages import AgentMessage
 
     it = Relayed(AgentMessage.from_bytes(quest("START_QUEST", receiver="chat").SerializeToString()))
     odd = quest("HOLD_QUEST", receiver="chat", session="another")

@@ -39,7 +39,7 @@ async def test_headers_are_metadata_of_every_call() -> None:
         async with Bridge.from_config(with_headers(node.address, **sent)) as bridge:
             theirs = {"x-tenant": "t1", "x-team": "another", "x-other": "no", "x-name": "J\u00f6rg"}
             run = await bridge.run(bridge.route(), ask("Hello"), caller=Caller(headers=theirs))
-            while not run.done:
+            while not run.ended:
                 await run.read()
             await run.close()
     assert run.failure is None
@@ -59,7 +59,7 @@ async def test_a_session_that_is_kept_shows_what_its_first_turn_brought() -> Non
             for tenant in ("one", "two"):
                 request, caller = ask(tenant, thread="t"), Caller(headers={"x-tenant": tenant})
                 run = await bridge.run(bridge.route(), request, caller=caller)
-                while not run.done:
+                while not run.ended:
                     await run.read()
                 await run.close()
         assert [shown["x-tenant"] for shown in node.shown] == ["one"]

@@ -338,7 +338,7 @@ async def test_a_tool_is_told_yes_or_that_its_name_is_taken(tmp_path: Any) -> No
         body = info("ToolInfo", "adder", node.address).SerializeToString()
         assert await register(body) == schema.message("RegisterToolResponse", success=True).SerializeToString()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await register(body)
+            await register(info("ToolInfo", "adder", f"127.0.0.1:{free_port()}").SerializeToString())
         assert (caught.value.code().name, caught.value.details()) == (
             "ALREADY_EXISTS",
             "Tool [adder] already registered.",
@@ -399,8 +399,8 @@ async def test_a_toolbox_is_listed_as_it_registered(tmp_path: Any) -> None:
 async def test_a_node_that_cannot_be_reached_is_refused_and_holds_up_nobody(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adapters.aip.codec import AIP
-    from adapters.aip.gateway import Gateway
+    from bridge.dialects.aip.codec import AIP
+    from bridge.dialects.aip.gateway import Gateway
 
     monkeypatch.setattr(AIP, "hub", lambda self, address, agents: Gateway(address, agents, dial_timeout=0.5))
     async with served(tmp_path) as (address, _), agent() as node, client(address) as caller:

@@ -11,8 +11,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from adapters.aip import Tool
 from bridge import Bridge, ToolCall, ToolResult
+from bridge.dialects.aip import Tool
 from bridge.model import ToolResulted, fold, result_text, verify
 from bridge.testing import fake_backend, free_port
 
@@ -24,7 +24,7 @@ async def results_of(bridge: Bridge) -> list[list[ToolResulted]]:
     """The results of a run, as its reads brought them."""
     run = await bridge.run(bridge.route(), asks())
     found = []
-    while not run.done:
+    while not run.ended:
         found.append([event for event in await run.read() if isinstance(event, ToolResulted)])
     await run.close()
     assert run.failure is None
@@ -201,7 +201,7 @@ async def test_a_failure_of_ours_ends_the_calls_beside_it(monkeypatch: pytest.Mo
         model.turns([WAIT, ADD])
         async with Bridge.from_config(config(model.url, gateway.address)) as bridge:
             run = await bridge.run(bridge.route(), asks())
-            while not run.done:
+            while not run.ended:
                 await run.read()
             await run.close()
             assert run.failure is not None

@@ -2,15 +2,23 @@
 
 export async function* frames(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  let begun = []; // the pieces of a frame that is not complete: each read is looked at once, however long it gets
+  let held = ""; // line ends that may go on with the next read
   for (;;) {
     const { value, done } = await reader.read();
-    // A line end that is cut in two is whole with the next read.
-    rest += value ?? "";
-    const held = !done && rest.endsWith("\r");
-    const blocks = (held ? rest.slice(0, -1) : rest).replace(/\r\n?/g, "\n").split("\n\n");
-    rest = blocks.pop() + (held ? "\r" : "");
-    if (done && rest.trim()) blocks.push(rest);
+    let text = held + (value ?? "");
+    const half = !done && text.endsWith("\r") ? "\r" : "";
+    text = text.slice(0, text.length - half.length).replace(/\r\n?/g, "\n");
+    const blocks = text.split("\n\n");
+    const rest = blocks.pop();
+    if (blocks.length) {
+      blocks[0] = begun.join("") + blocks[0];
+      begun = [];
+    }
+    const open = !done && rest.endsWith("\n");
+    begun.push(open ? rest.slice(0, -1) : rest);
+    held = (open ? "\n" : "") + half;
+    if (done && begun.join("").trim()) blocks.push(begun.join(""));
     if (blocks.length) yield blocks.filter((block) => block.trim()).map(frame);
     if (done) return;
   }

@@ -35,22 +35,18 @@ _WORDS: frozenset[type] = frozenset(
         *(UsageReported, Heartbeat, RunFailed, RunFinished),
     }
 )
-_BEGUN = "begun"
-_GO_ON = (
+_ID = "begun"
+_CONTINUE = (
     "Your answer above was cut off. Go on exactly where it stops, in the middle of the word if need be, "
     "without repeating any of it and without a remark on the interruption."
 )
 
 
-class Differs(Exception):
-    """What another backend says does not begin with what the client has."""
-
-
-class Seam:
+class StreamContinuation:
     """What the client was shown of an answer, and whether another backend may end it.
 
-    Feed `saw` what backends say and `passed` what leaves; after a break, `left_open` and `begin` once for each further
-    backend, whose events then go through `join`.
+    Feed `observe` what backends say and `record` what leaves; after a break, `left_open` and `begin` once for each
+    further backend, whose events then go through `join`.
     """
 
     def __init__(self) -> None:
@@ -60,7 +56,9 @@ class Seam:
         self._part: str | None = None
         self._reasoned = False
         self._only_words = True
-        self._joint: _Joint | None = None
+        self.differs = False
+        """What another backend says does not begin with what the client has."""
+        self._resumption: _Resumption | None = None
 
     @property
     def text(self) -> str:
@@ -68,11 +66,11 @@ class Seam:
         return "".join(self._pieces)
 
     @property
-    def holds(self) -> bool:
+    def possible(self) -> bool:
         """Whether the answer so far is one that may be gone on with."""
         return self._only_words
 
-    def saw(self, events: list[Event]) -> None:
+    def observe(self, events: list[Event]) -> None:
         """A batch of a backend, before any stage: a tool call that is withheld counts too."""
         for event in events:
             match event:
@@ -83,7 +81,7 @@ class Seam:
                 case _ if type(event) not in _WORDS:
                     self._only_words = False
 
-    def passed(self, events: list[Event]) -> None:
+    def record(self, events: list[Event]) -> None:
         """A batch that goes to the client."""
         for event in events:
             match event:
@@ -112,7 +110,7 @@ class Seam:
     def left_open(self, events: list[Event]) -> list[Event]:
         """What the client gets of the batch of the break: neither its failure nor the end of what may go on."""
         body = events[:-1]
-        self.passed([event for event in body if type(event) not in (PartEnded, MessageEnded)])
+        self.record([event for event in body if type(event) not in (PartEnded, MessageEnded)])
         return [event for event in body if not self._ends(event)]
 
     def _ends(self, event: Event) -> bool:
@@ -126,14 +124,24 @@ class Seam:
 
     def begin(self) -> None:
         """Another backend was asked."""
-        self._joint = _Joint(self.text, self._reasoned, self._message, self._part, set(self._names))
+        self._resumption = _Resumption(self.text, self._reasoned, self._message, self._part, set(self._names))
 
     def join(self, events: list[Event]) -> list[Event]:
-        """A batch of that backend, as the rest of what the client has. Raises `Differs`."""
-        return events if self._joint is None else list(self._joint.feed(events))
+        """A batch of that backend, as the rest of what the client has; empty once it `differs` from that."""
+        if self._resumption is None:
+            return events
+        try:
+            return list(self._resumption.feed(events))
+        except _Differs:
+            self.differs = True
+            return []
 
 
-class _Joint:
+class _Differs(Exception):
+    pass
+
+
+class _Resumption:
     """The events of one further backend: held back until it has said what the client has, then under its names."""
 
     def __init__(
@@ -184,12 +192,12 @@ class _Joint:
                 yield from self._part_closed()
                 yield from self._further(event)
             case _:
-                raise Differs
+                raise _Differs
 
     def _compared(self, event: TextDelta) -> Iterator[Event]:
         came, left = event.text, len(self._text) - self._at
         if not self._text.startswith(came[:left], self._at):
-            raise Differs
+            raise _Differs
         self._at += min(len(came), left)
         self._on = self._at == len(self._text)
         if len(came) > left:
@@ -261,7 +269,7 @@ class _Joint:
         return new
 
 
-class Begun:
+class ContinuedText:
     """Puts the words of the backend before in front of those with which this one goes on."""
 
     def __init__(self, text: str) -> None:
@@ -286,11 +294,11 @@ class Begun:
                 return [event]
             case _:
                 self._text = None
-        part = PartStarted(_BEGUN, _BEGUN, PartKind.TEXT)
-        return [MessageStarted(_BEGUN), part, TextDelta(_BEGUN, text), PartEnded(_BEGUN), MessageEnded(_BEGUN), event]
+        part = PartStarted(_ID, _ID, PartKind.TEXT)
+        return [MessageStarted(_ID), part, TextDelta(_ID, text), PartEnded(_ID), MessageEnded(_ID), event]
 
 
-def going_on(request: Request, text: str) -> Request:
+def continued_request(request: Request, text: str) -> Request:
     """The request of a model that shall go on behind `text`, the words that were said of its answer."""
-    more = [Message("assistant", [Text(text)]), Message("user", [Text(_GO_ON)])]
+    more = [Message("assistant", [Text(text)]), Message("user", [Text(_CONTINUE)])]
     return replace(request, messages=[*request.messages, *more])

@@ -27,7 +27,7 @@ from bridge.model import (
     verify,
 )
 from bridge.model.closing import OpenParts
-from bridge.pipeline.seam import Begun, Differs, Seam
+from bridge.pipeline.continuation import ContinuedText, StreamContinuation
 
 HEAD = RunStarted("r")
 BROKE = Failure(ErrorCode.TRUNCATED_STREAM, "it broke")
@@ -72,20 +72,21 @@ FIRSTS = {name: OTHERS[name] for name in ("the same", "thinking in it", "thinkin
 
 def joined(first: list[Event], cut: int, second: list[Event], size: int = 1) -> list[Event] | None:
     """What the client gets when the first one breaks behind `cut` events; None when nobody may go on."""
-    seam, opened = Seam(), OpenParts()
+    continuation, opened = StreamContinuation(), OpenParts()
     before = first[:cut]
-    seam.saw(before)
+    continuation.observe(before)
     for event in before:
-        seam.passed([event])
+        continuation.record([event])
     opened.feed(before)
-    kept = seam.left_open(opened.fail(BROKE, HEAD))
-    if not seam.holds:
+    kept = continuation.left_open(opened.fail(BROKE, HEAD))
+    if not continuation.possible:
         return None
-    seam.begin()
+    continuation.begin()
     out = [*before, *kept]
     for at in range(0, len(second), size):
-        seam.saw(second[at : at + size])
-        out += seam.join(second[at : at + size])
+        continuation.observe(second[at : at + size])
+        out += continuation.join(second[at : at + size])
+    assert not continuation.differs, "it differs"
     return out
 
 
@@ -121,7 +122,7 @@ def test_every_cut_is_joined(name: str, other: str, size: int) -> None:
     ids=["other words", "fewer words", "a call", "in two parts", "nothing"],
 )
 def test_what_does_not_begin_alike_is_not_joined(second: list[Event]) -> None:
-    with pytest.raises(Differs):
+    with pytest.raises(AssertionError, match="it differs"):
         joined(PLAIN, 5, second)
 
 
@@ -143,21 +144,21 @@ def test_without_a_word_anything_may_come(cut: int) -> None:
     ],
 )
 def test_what_is_more_than_words(event: Any) -> None:
-    seam = Seam()
-    seam.saw([HEAD, event])
-    assert not seam.holds
+    continuation = StreamContinuation()
+    continuation.observe([HEAD, event])
+    assert not continuation.possible
 
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_words_that_were_begun_stand_before_those_that_follow(other: str) -> None:
-    begun = Begun("So: ")
+    begun = ContinuedText("So: ")
     stream = [new for event in OTHERS[other] for new in begun([event])]
     assert fold(verify(stream)).text == "So: Once upon a time"
 
 
 def test_words_that_were_begun_are_kept_where_none_follow() -> None:
     for second in (run(), run(message("m", call("c", "m"))), run(message("m", [ContentAdded("m", Data({}))]))):
-        begun = Begun("So: ")
+        begun = ContinuedText("So: ")
         stream = begun(second)
         assert fold(verify(stream)).text == "So: "
         assert begun(second) == second

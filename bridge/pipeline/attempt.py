@@ -1,0 +1,142 @@
+"""`BackendAttempt`: what a run needs to ask one backend, and the stages that the answer passes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from bridge.codec import Card, Losses
+from bridge.model import Event, Folder, Request, RunStarted
+from bridge.model.fold import Answer
+from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
+from bridge.pipeline.continuation import ContinuedText
+from bridge.pipeline.memory import Turn
+from bridge.pipeline.names import tool_names
+from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
+from bridge.translation import Stage
+
+
+class BackendAttempt:
+    """One backend's side of a run. A run has one at a time.
+
+    Attributes:
+        call: The current try.
+        turn: Keeps the conversation when the run has ended; None where nothing is kept.
+        stages: What the events of this backend pass on their way to the client.
+    """
+
+    __slots__ = ("_recorder", "backend", "call", "info", "lost", "request", "stages", "turn")
+
+    def __init__(
+        self,
+        request: Request,
+        backend: Backend,
+        front: Card,
+        info: CallInfo,
+        *,
+        options: object = None,
+        stages: Sequence[StageFactory] = (),
+        lost: Losses | None = None,
+        untouched: bool = False,
+        turn: Turn | None = None,
+        continued: str = "",
+    ) -> None:
+        """`untouched`: no stage may change the stream (passthrough). `continued` is the text of another backend's
+        answer that this one is asked to continue.
+
+        Raises `Unsupported` for a request that the backend's dialect cannot express.
+        """
+        self.lost = lost if lost is not None else Losses()
+        self.backend = backend
+        self.info = info
+        context = StageContext(request, front, backend.card, options, self.lost)
+        configured = [] if untouched else build((*AUTOMATIC, *stages), context)
+        names = None if untouched else tool_names(context.request, front, backend.card)
+        self.request = context.request if names is None else names.request
+        self.turn = turn
+        self._recorder = _Recorder(turn) if turn is not None else None
+        self.stages: list[Stage] = []
+        if info.shown_thread is not None:
+            self.stages.append(_ShowThread(info.shown_thread))
+        if continued:
+            self.stages.append(ContinuedText(continued))
+        if names is not None:
+            self.stages.append(names.restore)
+        if self._recorder is not None:
+            # Before the configured stages: a conversation holds what the backend said, not what this client is shown.
+            self.stages.append(self._recorder)
+        self.stages += configured
+        self.call: Call = self._first_call()
+
+    @property
+    def asks_nobody(self) -> bool:
+        """The answer is known without the backend."""
+        return self.turn is not None and self.turn.reply is not None
+
+    def head(self) -> RunStarted:
+        """The beginning of a run of which the backend has said nothing."""
+        info = self.info
+        return RunStarted(info.run_id, info.shown_thread or info.thread_id, None, info.created_at)
+
+    def _first_call(self) -> Call:
+        if self.turn is not None and self.turn.reply is not None:
+            return KnownAnswer(self.info, [self.head(), *self.turn.reply])
+        return self.backend.call(self.request, self.info, self.lost)
+
+    async def again(self) -> None:
+        """Closes the call and makes the next one."""
+        await self.call.close()
+        self.call = self.backend.call(self.request, self.info, self.lost)
+
+    def recorded(self) -> Answer | None:
+        """Hands out what the backend has said, once; None where nothing is kept, or it was handed out before."""
+        recorder, self._recorder = self._recorder, None
+        return recorder.answer if recorder is not None else None
+
+    async def abandon(self) -> None:
+        """Closes the call and keeps nothing of what happened here."""
+        await self.call.close()
+        turn, self.turn, self._recorder = self.turn, None, None
+        if turn is not None:
+            await turn.close()
+
+
+NextAttempt = Callable[[str], Awaitable[BackendAttempt]]
+"""Prepares the attempt at another backend, which is to continue this text; "" = nothing of an answer was passed on.
+
+Raises `BridgeError`.
+"""
+
+
+class _ShowThread:
+    """Names the thread as the client knows it, where the backend knows it by another name."""
+
+    at_rest = True
+
+    def __init__(self, thread_id: str) -> None:
+        self._thread_id = thread_id
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        if events and isinstance(events[0], RunStarted):
+            events[0].thread_id = self._thread_id
+        return events
+
+
+class _Recorder:
+    """Keeps what the backend says, for the conversation."""
+
+    at_rest = False
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._folder = Folder()
+
+    @property
+    def answer(self) -> Answer:
+        """What was said so far; what is still open counts as cut off."""
+        self._folder.cut()
+        return self._folder.answer
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        events = self._turn.amend(events, self._folder.answer)
+        self._folder.feed(events)
+        return events

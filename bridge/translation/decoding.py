@@ -1,0 +1,144 @@
+"""`AnswerDecoder`: the bytes of one backend answer to events, whichever form the answer has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bridge import framing
+from bridge.codec import Context, Decoder, Dialect, FrameLike, WireResponse
+from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.model import Event
+from bridge.model.events import TERMINAL
+
+_LOOKED_AT = 64
+"""Bytes at the beginning of an answer that are looked at together to tell a stream from a body in one piece."""
+
+
+class AnswerDecoder:
+    """Decodes one answer, cut anywhere, streamed or in one piece.
+
+    The first bytes tell a stream from a body in one piece; where they tell nothing, the content type does. A body in
+    one piece is kept until `close`. Wire data never raises: what is wrong with it ends the run with `RunFailed`.
+
+    Attributes:
+        ended: The terminal event is out; whatever is received after it is ignored.
+        wire_ended: The terminal event was read from the wire, and not made up for an answer that broke off.
+        frames: The frames of the last `receive`, for routes that pass them on unchanged.
+        whole: The answer, if it came in one piece.
+    """
+
+    __slots__ = (
+        "_context",
+        "_declared_stream",
+        "_decoder",
+        "_dialect",
+        "_framing",
+        "_headers",
+        "_kept",
+        "_limit",
+        "_size",
+        "_splitter",
+        "_status",
+        "_streams",
+        "ended",
+        "frames",
+        "whole",
+        "wire_ended",
+    )
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        context: Context,
+        headers: Mapping[str, str] | None = None,
+        *,
+        status: int = 200,
+        max_event: int | None = None,
+    ) -> None:
+        """`headers` have lower-case names; without any, a body in one piece is taken for the dialect's own media type.
+
+        `max_event` limits one event, and a body in one piece, in bytes; by default it is that of the framing.
+        """
+        self._framing = framing.of(dialect.framing)
+        self._dialect = dialect
+        self._context = context
+        self._headers = dict(headers) if headers is not None else {"content-type": dialect.content_type}
+        self._status = status
+        # A caller without headers has a recording, which is a stream unless its bytes say otherwise.
+        declared = self._headers.get("content-type", "") if headers is not None else self._framing.CONTENT_TYPE
+        self._declared_stream = declared.lower().startswith(self._framing.CONTENT_TYPE)
+        self._limit = max_event or self._framing.MAX_EVENT
+        self._splitter = self._framing.Splitter(self._limit)
+        self._decoder: Decoder | None = None
+        self._streams: bool | None = None
+        self._kept: list[bytes] = []
+        self._size = 0
+        self.ended = False
+        self.wire_ended = False
+        self.frames: list[FrameLike] = []
+        self.whole: WireResponse | None = None
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Returns the events that these bytes complete."""
+        if self.ended:
+            return []
+        try:
+            if not self._streams:
+                data = self._begin(data)
+                if not data:
+                    return []
+            self.frames = frames = self._splitter.feed(data)
+        except BackendError as error:
+            return self.close(error.failure)
+        return self._from_wire(self._events().feed(frames))
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        """Ends the input, cleanly or because of `failure`; the terminal event is out afterwards."""
+        if self.ended:
+            return []
+        self.frames = []
+        events: list[Event] = []
+        if failure is None and self._is_whole:
+            self.whole = WireResponse(self._status, self._headers, b"".join(self._kept))
+            events = self._from_wire(self._dialect.parse_response(self.whole, self._context))
+        elif failure is None:
+            try:
+                self.frames = frames = self._splitter.close()
+                events = self._from_wire(self._events().feed(frames))
+            except BackendError as error:
+                failure = error.failure
+        if not self.ended:
+            self.ended = True
+            events += self._events().close(failure)
+        return events
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._streams is False or (self._streams is None and not self._declared_stream)
+
+    def _events(self) -> Decoder:
+        """Only streams need the decoder; it is made when the first of them arrives."""
+        if self._decoder is None:
+            self._decoder = self._dialect.decoder(self._context)
+        return self._decoder
+
+    def _begin(self, data: bytes) -> bytes:
+        """Keeps bytes until they show a stream, then returns all of them; those of a whole body are kept to the end."""
+        self._kept.append(data)
+        self._size += len(data)
+        if self._size > self._limit:
+            text = f"The backend's answer is longer than the limit of {self._limit} bytes."
+            raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
+        if self._streams is None:
+            # Undecided so far means white space, or a part of a byte order mark: no need to look at it all again.
+            start = b"".join(self._kept) if self._size <= _LOOKED_AT else data
+            self._streams = self._framing.is_stream(start)
+            if self._streams:
+                start, self._kept = b"".join(self._kept), []
+                return start
+        return b""
+
+    def _from_wire(self, events: list[Event]) -> list[Event]:
+        if events and type(events[-1]) in TERMINAL:
+            self.ended = self.wire_ended = True
+        return events

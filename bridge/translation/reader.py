@@ -1,0 +1,164 @@
+"""`Reader`: the events of one answer in good order, whatever the backend and the stages do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReported
+from bridge.model.closing import PIECES, OpenParts
+from bridge.model.events import CONTENT, TERMINAL
+from bridge.translation.decoding import AnswerDecoder
+
+log = logging.getLogger("bridge.run")
+
+Stage = Callable[[list[Event]], list[Event]]
+"""Changes one batch of events between backend and client.
+
+A stage with a true attribute `at_rest` is skipped for batches that hold nothing but deltas and heartbeats, as most do.
+"""
+
+
+class Reader:
+    """Reads one answer: applies the stages and guarantees the grammar's end.
+
+    Whatever happens (a decoder that stops early, a stage that raises or swallows the terminal event), the events end
+    with exactly one terminal event, and everything that is open is closed before it.
+
+    Attributes:
+        ended: The terminal event is out.
+        failure: Why the run failed, if it did.
+        finish_reason: Why the run finished, if it did.
+        usage: The tokens that were reported last.
+        has_content: Content was passed on.
+        stages: The stages, in order. They may be replaced while another backend continues the answer.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_clock",
+        "_head",
+        "_open",
+        "decoder",
+        "ended",
+        "failure",
+        "finish_reason",
+        "has_content",
+        "stages",
+        "usage",
+    )
+
+    def __init__(
+        self,
+        head: RunStarted,
+        stages: Sequence[Stage] = (),
+        decoder: AnswerDecoder | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`head` begins a run whose backend says nothing. `clock` returns the Unix time at which the run ended."""
+        self._head = head
+        self._open = OpenParts()
+        self._begun = False
+        self._clock = clock
+        self.stages = list(stages)
+        self.decoder = decoder
+        self.ended = False
+        self.failure: Failure | None = None
+        self.finish_reason: str | None = None
+        self.usage: UsageReported | None = None
+        self.has_content = False
+
+    def head(self) -> list[Event]:
+        """Begins the run before the backend has said anything, for clients that expect a sign of life."""
+        return self.commit([self._head])
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Decodes the next bytes of the answer. Only for a reader with a decoder."""
+        assert self.decoder is not None, "this reader has no decoder: use take()"
+        return self.take(self.decoder.receive(data))
+
+    def take(self, events: list[Event]) -> list[Event]:
+        """Passes on events of the backend: through the stages, then into the books."""
+        return self.commit(self.apply(events))
+
+    def apply(self, events: list[Event]) -> list[Event]:
+        """Returns the events as the stages leave them; the terminal event stays, whatever they do."""
+        stages = self.stages
+        if not stages:
+            return events
+        try:
+            if PIECES.issuperset(map(type, events)):
+                for stage in stages:
+                    if not getattr(stage, "at_rest", False):
+                        events = stage(events)
+                return events
+            end = events[-1] if type(events[-1]) in TERMINAL else None
+            for stage in stages:
+                events = stage(events)
+        except Exception as error:
+            return self.closing(self._broken(error))
+        return events if end is None else self._ended_well(events, end)
+
+    def commit(self, events: list[Event]) -> list[Event]:
+        """Notes what is about to leave, and returns it."""
+        if self.ended or not events:
+            return []
+        if PIECES.issuperset(map(type, events)):
+            return events
+        if type(events[0]) is RunStarted:
+            if self._begun:
+                events = events[1:]
+                if not events:
+                    return events
+            self._begun = True
+        self._open.feed(events)
+        self.has_content = self.has_content or not CONTENT.isdisjoint(map(type, events))
+        if type(events[-1]) in TERMINAL:
+            self._end(events)
+        return events
+
+    def close(self, failure: Failure | None = None) -> list[Event]:
+        """Ends the input, cleanly or because of `failure`. The terminal event is out afterwards."""
+        if self.ended:
+            return []
+        events = self.take(self.decoder.close(failure)) if self.decoder is not None else []
+        if not events or type(events[-1]) not in TERMINAL:
+            text = "The backend's answer ended without an end mark."
+            events = events + self.fail(failure or Failure(ErrorCode.TRUNCATED_STREAM, text))
+        return events
+
+    def fail(self, failure: Failure) -> list[Event]:
+        """Ends the run from this side, now."""
+        return self.commit(self._open.fail(failure, self._head))
+
+    def closing(self, failure: Failure) -> list[Event]:
+        """Returns the events by which `fail` would end the run, without noting them."""
+        return self._open.fail(failure, self._head)
+
+    def _ended_well(self, events: list[Event], end: Event) -> list[Event]:
+        """The last batch as stages left it, with everything closed and the terminal event, which they may swallow."""
+        place = next((n for n, event in enumerate(events) if type(event) in TERMINAL), None)
+        if place is not None:
+            events, end = events[:place], events[place]
+        return [*events, *self._open.closers_after(events), end]
+
+    def _broken(self, error: Exception) -> Failure:
+        if isinstance(error, BridgeError):
+            return error.failure
+        log_unexpected(log, f"run {self._head.run_id}: a stage failed", error)
+        return Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")
+
+    def _end(self, events: list[Event]) -> None:
+        self.ended = True
+        last = events[-1]
+        if isinstance(last, RunFailed):
+            self.failure = last.error
+        elif isinstance(last, RunFinished):
+            self.finish_reason = str(last.reason)
+        if self._clock is not None:
+            # A codec has no clock; this is the first place that knows of the end.
+            last.ended_at = last.ended_at or self._clock()  # type: ignore[union-attr]
+        for event in events[-3:-1]:
+            if isinstance(event, UsageReported):
+                self.usage = event

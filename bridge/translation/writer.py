@@ -1,0 +1,43 @@
+"""`Writer`: the events of one answer as the bytes of a client's stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge import framing
+from bridge.codec import Context, Dialect, FrameLike
+from bridge.model import Event, Heartbeat
+from bridge.model.events import TERMINAL
+
+
+class Writer:
+    """Writes one stream of events, which must be well formed: a `Reader` sees to that.
+
+    Attributes:
+        ended: The terminal event was written; nothing follows it.
+    """
+
+    __slots__ = ("_encoder", "_join", "ended")
+
+    def __init__(self, dialect: Dialect, context: Context) -> None:
+        self._encoder = dialect.encoder(context)
+        self._join = framing.of(dialect.framing).join
+        self.ended = False
+
+    def frames(self, events: Sequence[Event]) -> list[FrameLike]:
+        """Returns the frames of these events; with those that follow the terminal event, if it is among them."""
+        if self.ended or not events:
+            return []
+        frames = self._encoder.encode(events)
+        if type(events[-1]) in TERMINAL:
+            self.ended = True
+            frames = [*frames, *self._encoder.close()]
+        return frames
+
+    def write(self, events: Sequence[Event]) -> bytes:
+        """Returns the bytes of these events."""
+        return self._join(self.frames(events))
+
+    def heartbeat(self) -> bytes:
+        """Returns what keeps a silent connection open; nothing where the dialect has no such thing, and at the end."""
+        return self.write([Heartbeat()])

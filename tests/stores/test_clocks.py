@@ -1,0 +1,180 @@
+"""A wall clock that is set in one of several processes ends nothing that lives, and keeps nothing that is dead."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.stores import RunStore, machine
+from tests.stores.conftest import Engine
+from tests.stores.run_engines import RunEngine, Sqlite
+from tests.stores.test_run_store import DAY, begun, key
+from tests.stores.test_turns import Visitor, tickets
+
+WALL = time.time
+
+AHEAD_AND_BACK = pytest.mark.parametrize("jump", [DAY, -DAY, 365 * DAY], ids=["a day on", "a day back", "a year on"])
+
+
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the wall clock of whatever asks it from then on."""
+    return lambda jump: monkeypatch.setattr(time, "time", lambda: WALL() + jump)
+
+
+async def until(what: Callable[[], Any]) -> None:
+    async with asyncio.timeout(30):
+        while not await what():
+            await asyncio.sleep(0.01)
+
+
+@AHEAD_AND_BACK
+async def test_no_live_run_ends(run_engine: RunEngine, wall: Callable[[float], None], jump: float) -> None:
+    ours, theirs, run = run_engine.store(), run_engine.store(), key()
+    await begun(ours, run, lease=30)
+    wall(jump)
+    assert await theirs.lost() == []
+    assert await theirs.acquire(run, "you", 30) is None
+    # What the process with the other clock begins and renews is as safe from the rest.
+    other = key("other", "elsewhere")
+    await begun(theirs, other, "you", lease=30)
+    assert await theirs.renew([other], "you", 30) == {other}
+    wall(0)
+    assert await ours.lost() == []
+    assert await ours.acquire(other, "me", 30) is None
+    assert await ours.append(run, "me", 0, ["one"]) > 0
+
+
+@AHEAD_AND_BACK
+async def test_no_place_is_given_twice_and_no_cancel_is_forgotten(
+    run_engine: RunEngine, wall: Callable[[float], None], jump: float
+) -> None:
+    ours, theirs, run = run_engine.store(), run_engine.store(), key()
+    assert await ours.enter("o", "reader", 1, 30)
+    await ours.cancel(run, "enough")
+    wall(jump)
+    assert not await theirs.enter("o", "another", 1, 30)
+    await theirs.cancel(key("other"))
+    assert await theirs.canceled([run]) == {run: "enough"}
+    wall(0)
+    assert await ours.canceled([run, key("other")]) == {run: "enough", key("other"): ""}
+
+
+async def test_a_dead_holder_loses_its_run(run_engine: RunEngine, wall: Callable[[float], None]) -> None:
+    """Also where the wall clock was set back by a year meanwhile."""
+    dead, store, run = run_engine.store(), run_engine.store(), key()
+    await begun(dead, run, lease=0.2)
+    wall(-365 * DAY)
+
+    async def lost() -> bool:
+        return await store.lost() == [run]
+
+    await until(lost)
+    assert await store.acquire(run, "you", 30) is not None
+
+
+@AHEAD_AND_BACK
+async def test_no_turn_is_taken_away(
+    engine: Engine, wall: Callable[[float], None], jump: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, entered = engine.history(lease=30), engine.history(lease=30), list[str]()
+    holder = Visitor(first, "holder", entered)
+    await holder.inside.wait()
+    wall(jump)
+    other = Visitor(second, "other", entered)
+    await tickets(engine, 2)
+    looks = asyncio.Semaphore(0)
+    table = second._turns._tickets  # type: ignore[attr-defined]
+    due = table.due
+
+    async def looked(waiting: Any) -> Any:
+        found = await due(waiting)
+        looks.release()
+        return found
+
+    monkeypatch.setattr(table, "due", looked, raising=False)
+    for _ in range(3):
+        await looks.acquire()
+    assert await second.prune(10 * 365 * DAY) == 0
+    assert entered == ["holder"]
+    await holder.go()
+    await other.inside.wait()
+    await other.go()
+
+
+async def test_the_turn_of_a_dead_holder_goes_on(engine: Engine, wall: Callable[[float], None]) -> None:
+    first, second, entered = engine.history(lease=0.3), engine.history(lease=0.3), list[str]()
+    holder = Visitor(first, "holder", entered)
+    await holder.inside.wait()
+    keeper = first._turns._keeper  # type: ignore[attr-defined]
+    keeper.cancel()  # nobody renews
+    wall(-365 * DAY)
+    other = Visitor(second, "other", entered)
+    async with asyncio.timeout(30):
+        await other.inside.wait()
+    await other.go()
+    await holder.go()
+
+
+async def test_a_reboot_ends_every_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock begins anew then, and what was stored lies far ahead."""
+    monkeypatch.setattr(machine, "now", lambda: 1_000_000.0)
+    engine, run = Sqlite(tmp_path), key()
+    before: RunStore = engine.store()
+    await begun(before, run, lease=30)
+    await before.enter("o", "reader", 1, 30)
+    await before.cancel(run, "enough")
+    await before.close()
+    monkeypatch.setattr(machine, "now", lambda: 5.0)
+    same = engine.store()
+    assert await same.lost() == [], "no reboot, no end"
+    await same.close()
+    monkeypatch.setattr(machine, "boot", lambda: "another")
+    after = engine.store()
+    assert await after.lost() == [run]
+    assert await after.enter("o", "another", 1, 30)
+    assert await after.canceled([run]) == {run: "enough"}, "nobody took it back"
+    assert await after.acquire(run, "you", 30) is not None
+    beside = engine.store()
+    assert await beside.lost() == [], "those of this boot are nobody else's to end"
+    await engine.close()
+
+
+async def test_a_reboot_ends_every_turn(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn of a machine that lost its power; PostgreSQL has a clock that goes on."""
+    first = engine.history(lease=0.3)
+    await first.open()
+    for thread in ("t", "u"):
+        await engine.execute(
+            "INSERT INTO history_turns (owner, scope, thread_id, expires)"
+            f" VALUES ('o', 's', '{thread}', {1e9 if engine.name == 'sqlite' else 0})"
+        )
+    await first.close()
+    monkeypatch.setattr(machine, "boot", lambda: "another")
+    second, entered = engine.history(lease=0.3), list[str]()
+    visitors = [Visitor(second, thread, entered, thread) for thread in ("t", "u")]
+    for visitor in visitors:
+        await visitor.inside.wait()
+        await visitor.go()
+
+
+def test_the_boot_has_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def named() -> str:
+        machine.boot.cache_clear()
+        return machine.boot()
+
+    file = tmp_path / "boot_id"
+    file.write_text("on-linux\n")
+    monkeypatch.setattr(machine, "_LINUX", file)
+    assert named() == "on-linux"
+    monkeypatch.setattr(machine, "_LINUX", tmp_path / "missing")
+    monkeypatch.setattr(machine, "_MACOS", ("/bin/echo", "on-macos"))
+    assert named() == "on-macos"
+    monkeypatch.setattr(machine, "_MACOS", (str(tmp_path / "missing"),))
+    assert named() == ""
+    machine.boot.cache_clear()

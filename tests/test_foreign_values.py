@@ -1,0 +1,253 @@
+"""Long and hostile values of clients and backends: every dialect takes linear time for them and repeats little.
+
+Each string field of the requests and errors below is replaced by one such value, by every front and every back.
+CPU times are compared with each other only.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import pytest
+
+from bridge.codec import Dialect, WireRequest, WireResponse, registry
+from bridge.errors import BridgeError, ErrorCode, Failure, Unsupported
+from bridge.model import Inline, Media, MediaKind, Message, Request, RunFailed, RunStarted, Text
+from bridge.testing.wires import context, decode, encode
+from bridge.testing.witnesses import REQUESTS
+from tests.recorded import CAPTURES, body
+
+JSON = {"content-type": "application/json"}
+LONGEST = 4096
+"""The most characters of an error's message, and of any other field of it."""
+MEGABYTE = 1 << 20
+SIZES = (4096, 32768)
+MOST = 2.2 * SIZES[1] / SIZES[0]
+PIECES = ("eyJ", "eyJ-", "a-", "a://a:", "bearer ", "sk-.", "ip:", "[", ".a")
+
+Path = tuple[str | int, ...]
+
+
+# ---------------------------------------------------------------------- requests
+
+
+@cache
+def requests(name: str) -> dict[str, tuple[Any, Path, str]]:
+    """Every string in the bodies of requests of this dialect: the body, where in it, the field's name by which."""
+    dialect = registry.get(name)
+    bodies = [body(p) for p in sorted((CAPTURES / name).glob("*.request.*"))]
+    for asked in (*(witness.request for witness in REQUESTS.values()), _SOUND):
+        try:
+            bodies.append(dialect.encode_request(asked, context(dialect.back_options(), asked)).body)
+        except Unsupported:
+            continue
+    out: dict[str, tuple[Any, Path, str]] = {}
+    for data in bodies:
+        try:
+            value = json.loads(data)
+        except ValueError:
+            continue
+        for path in _strings(value):
+            field = ".".join(str(step) for step in path if isinstance(step, str)) or "body"
+            out.setdefault(field, (value, path, name))
+    return out
+
+
+_SOUND = Request([Message("user", [Text("hear"), Media(MediaKind.AUDIO, Inline("UklGRg=="), "audio/wav")])], model="m")
+
+
+def _strings(value: Any, path: Path = ()) -> Iterator[Path]:
+    if isinstance(value, str):
+        yield path
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from _strings(each, (*path, name))
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _strings(each, (*path, place))
+
+
+def _with(value: Any, path: Path, new: str) -> Any:
+    whole = deepcopy(value)
+    at = whole
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = new
+    return whole
+
+
+def ask(front: Dialect, data: bytes) -> list[Failure]:
+    """What goes wrong with a request of `front` for every back, told to its client."""
+    failures: list[Failure] = []
+    try:
+        wire = WireRequest(headers=JSON, body=data)
+        request = front.decode_request(wire, context(front.front_options()))
+    except BridgeError as error:
+        failures.append(error.failure)
+    else:
+        for name in registry.names():
+            back = registry.get(name)
+            try:
+                back.encode_request(request, context(back.back_options(), request))
+            except BridgeError as error:
+                failures.append(error.failure)
+    for failure in failures:
+        front.encode_error(failure)
+        encode(front, [RunStarted("r"), RunFailed(failure)])
+    return failures
+
+
+def check_short(failure: Failure, front: Dialect) -> None:
+    assert len(failure.message) <= LONGEST, f"{len(failure.message)} characters: {failure.message[:300]}"
+    for word in (failure.param, failure.backend_code, *failure.headers.values()):
+        assert len(word or "") <= LONGEST
+    assert len(front.encode_error(failure).body) <= 2 * LONGEST
+    assert len(encode(front, [RunStarted("r"), RunFailed(failure)])) <= 4 * LONGEST
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_an_error_repeats_little_of_a_request(name: str) -> None:
+    front = registry.get(name)
+    seen = set()
+    for value, path, _ in requests(name).values():
+        if path[-1] not in seen:
+            seen.add(path[-1])
+            for failure in ask(front, json.dumps(_with(value, path, "x" * MEGABYTE)).encode()):
+                check_short(failure, front)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_request_takes_linear_time(name: str) -> None:
+    front = registry.get(name)
+    for field, (value, path, _) in requests(name).items():
+        for piece in PIECES:
+            texts = [json.dumps(_with(value, path, _long(piece, size, field))).encode() for size in SIZES]
+            check_linear(lambda data: ask(front, data), texts, f"{field}: {piece}")
+
+
+def _long(piece: str, size: int, field: str) -> str:
+    start = "audio/" if field.lower().endswith("mimetype") else ""
+    return start + piece * (size // len(piece))
+
+
+# ---------------------------------------------------------------------- errors of backends
+
+
+def answers(text: str) -> Iterator[WireResponse]:
+    shapes: list[Any] = [
+        {"error": {"message": text, "code": text, "type": text, "param": text}},
+        {"type": "error", "error": {"type": text, "message": text, "code": text}},
+        {"error": text, "code": text},
+        {"detail": text},
+        {"detail": {"message": text, "code": text}},
+        {"detail": [{"loc": ["body", text], "msg": text, "type": text}]},
+        {"message": text, "code": text, "details": text},
+        [{"error": {"message": text}}],
+    ]
+    for shape in shapes:
+        for status in (400, 404, 429, 500):
+            yield WireResponse(status, {**JSON, "retry-after": text, "x-ratelimit-limit-tokens": text}, dumped(shape))
+    yield WireResponse(400, {"grpc-status": "NOT_FOUND"}, text.encode())
+    yield WireResponse(400, {"grpc-status": text}, text.encode())
+    yield WireResponse(500, {"content-type": "text/plain"}, text.encode())
+
+
+def dumped(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def refuse(back: Dialect, text: str) -> list[Failure]:
+    """What a backend's errors become, told to clients of every dialect."""
+    failures = [back.decode_error(answer) for answer in answers(text)]
+    failures += streamed(back, text)
+    for name in registry.names():
+        front = registry.get(name)
+        for failure in failures:
+            front.encode_error(failure)
+            encode(front, [RunStarted("r"), RunFailed(failure)])
+    return failures
+
+
+def streamed(back: Dialect, text: str) -> list[Failure]:
+    """Failures in a stream: the dialect's own words with the text in the place of a mark."""
+    mark = "MARKED"
+    try:
+        wire = encode(back, [RunStarted("r"), RunFailed(Failure(ErrorCode.BACKEND_ERROR, mark, backend_code=mark))])
+    except Unsupported:
+        return []
+    quoted = json.dumps(text)[1:-1].encode()
+    events = decode(back, [wire.replace(mark.encode(), quoted)])
+    return [event.error for event in events if isinstance(event, RunFailed)]
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_an_error_repeats_little_of_a_backends(name: str) -> None:
+    failures = refuse(registry.get(name), "x" * MEGABYTE)
+    for other in registry.names():
+        for failure in failures:
+            check_short(failure, registry.get(other))
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("name", registry.names())
+def test_an_error_of_a_backend_takes_linear_time(name: str, piece: str) -> None:
+    back = registry.get(name)
+    check_linear(lambda text: refuse(back, text), [piece * (size // len(piece)) for size in SIZES], piece)
+
+
+KEYS = ("sk-proj-abcdefgh1234", "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln")
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("name", registry.names())
+def test_no_field_of_a_backends_error_holds_a_key(name: str, key: str) -> None:
+    back = registry.get(name)
+    failures = [back.decode_error(answer) for answer in answers(f"wrong {key}")]
+    failures += [back.decode_error(answer) for answer in answers(key)]
+    failures += streamed(back, key)
+    for failure in failures:
+        assert key not in repr(failure)
+        for other in registry.names():
+            front = registry.get(other)
+            wire = front.encode_error(failure)
+            assert key not in repr((wire, encode(front, [RunStarted("r"), RunFailed(failure)])))
+
+
+# ---------------------------------------------------------------------- measuring
+
+
+def check_linear(work: Callable[[Any], object], texts: list[Any], what: str) -> None:
+    """Fails when the longer text takes more than its share of time, each time it is measured."""
+    ratio = 0.0
+    for times in (1, 3, 5):
+        small, large = (_cost(work, text, times) for text in texts)
+        ratio = large / small
+        if ratio <= MOST:
+            return
+    pytest.fail(f"{what}: {ratio:.0f} times the time for {SIZES[1] // SIZES[0]} times the text")
+
+
+def _cost(work: Callable[[Any], object], text: Any, times: int) -> float:
+    least = float("inf")
+    gc.disable()
+    try:
+        for _ in range(times):
+            before = time.thread_time_ns()
+            work(text)
+            least = min(least, time.thread_time_ns() - before)
+    finally:
+        gc.enable()
+    return max(least, 1000)
+
+
+def test_slow_work_is_noticed() -> None:
+    slow = re.compile(r"\beyJ[\w\-]{8,}\.[\w\-]+")
+    with pytest.raises(pytest.fail.Exception, match="times the time"):
+        check_linear(slow.search, ["eyJ-" * (size // 16) for size in SIZES], "slow")
