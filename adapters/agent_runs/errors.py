@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.codec import Operation, WireResponse
+from bridge.codec import CONNECTIONS, Operation, WireResponse
 from bridge.codec.fastapi import location
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.ratelimits import passed_on
@@ -51,8 +51,8 @@ _PLAIN: dict[ErrorCode, str] = {
     ErrorCode.UNAUTHORIZED: "UNAUTHORIZED",
     ErrorCode.FORBIDDEN: "FORBIDDEN",
     ErrorCode.CONFLICT: "AGENT_RUN_CONFLICT",
-    ErrorCode.RATE_LIMITED: "AGENT_SSE_CONNECTION_LIMIT",
 }
+_CONNECTION_LIMIT = "AGENT_SSE_CONNECTION_LIMIT"
 
 
 def encode_error(failure: Failure) -> WireResponse:
@@ -81,6 +81,8 @@ def word_of(failure: Failure) -> str:
     code = failure.code
     if words is None:
         return _PLAIN.get(code, str(code).upper())
+    if failure.details.get("reason") == CONNECTIONS:
+        return _CONNECTION_LIMIT
     if failure.http_status == 410:
         return "AGENT_EVENTS_EXPIRED"
     if code in _INVALID:
@@ -101,6 +103,7 @@ def word_of(failure: Failure) -> str:
 _CODES: dict[str, ErrorCode] = {
     **{str(code).upper(): code for code in ErrorCode},
     **{word: code for code, word in _PLAIN.items()},
+    _CONNECTION_LIMIT: ErrorCode.RATE_LIMITED,
     "UNAUTHORIZED": ErrorCode.BACKEND_AUTH,
     "FORBIDDEN": ErrorCode.BACKEND_AUTH,
     "AGENT_QUEUE_UNAVAILABLE": ErrorCode.OVERLOADED,

@@ -15,6 +15,7 @@ from bridge.codec.context import Context, Losses, Shelf, StoredAnswer
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, ModelInfo, Options
 from bridge.codec.exclusive import ExclusiveDialect, ExclusiveOptions, SessionNamed
 from bridge.codec.kept import (
+    CONNECTIONS,
     DayAsked,
     DayShown,
     KeptDialect,
@@ -34,6 +35,7 @@ from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResp
 
 __all__ = [
     "ANSWER_FEATURES",
+    "CONNECTIONS",
     "KEEPALIVE",
     "REQUEST_FEATURES",
     "Card",

@@ -16,6 +16,9 @@ from pydantic import Field
 from bridge.codec.dialect import Dialect, Options
 from bridge.codec.wire import WireRequest, WireResponse
 
+CONNECTIONS = "connections"
+"""The `reason` in the details of a failure: its user has too many open streams."""
+
 
 class KeptOptions(Options):
     """What the server wants to know of a route of such a dialect; dialects add their own."""

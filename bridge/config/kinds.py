@@ -244,6 +244,28 @@ def _reference(value: str) -> str:
     return value
 
 
+def host_name(host: str) -> str:
+    """The host as a `Host` header names it: in lower case, an IPv6 address in brackets."""
+    host = host.lower().removesuffix(".")
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _host_name(value: str) -> str:
+    name = host_name(value)
+    address = name.strip("[]")
+    if not name or _ODD_IN_ADDRESS.search(name) or (":" in name and not _is_address(address)):
+        raise expected('"*" or a host name such as localhost or [::1] (no scheme, no port, no path)')
+    return name
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _origin(value: str) -> str:
     if not _ORIGIN.fullmatch(value):
         raise expected('"*" or an origin such as https://app.example (no path, no "/" at the end)')
@@ -348,6 +370,7 @@ AttachmentsUrl = Annotated[str, _store_url("file", "s3")]
 MountPath = Annotated[str, AfterValidator(_mount)]
 Reference = Annotated[str, AfterValidator(_reference)]
 Origin = Annotated[str, AfterValidator(_origin)]
+HostName = Annotated[str, AfterValidator(_host_name)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 Algorithm = Annotated[str, AfterValidator(_algorithm)]

@@ -67,6 +67,8 @@ def _duration_schema(off: bool = False) -> WithJsonSchema:
 
 Duration = Annotated[float, BeforeValidator(duration), _duration_schema()]
 DurationOrOff = Annotated[float | None, BeforeValidator(duration_or_off), _duration_schema(off=True)]
+
+
 Size = Annotated[
     int,
     BeforeValidator(size),

@@ -28,7 +28,7 @@ from bridge.pipeline.tries import may_ask_elsewhere
 
 if TYPE_CHECKING:
     from bridge.config import Config
-    from bridge.runs import RunKey, RunPlan, Runs
+    from bridge.runs import Places, RunKey, RunPlan, Runs
     from bridge.speech import Speech
     from bridge.stores import Attachments, RunStore
     from bridge.telemetry.metrics import Metrics
@@ -60,6 +60,8 @@ class Bridge:
         """What is put around the backend of a run, by the run's id, for whoever watches it."""
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
+        self.places: Places | None = None
+        """Set by a server whose limits hold for the runs that are kept, too."""
         self.tracing: Tracing | None = None
         self._runs: Runs | None = None
         self._look: Callable[..., Awaitable[StoredAnswer]] | None = None
@@ -165,9 +167,11 @@ class Bridge:
             store,
             self._drive,
             concurrent=self.config.server.limits.concurrent,
+            places=lambda: self.places,
             lease=kept.lease,
             events=kept.retention.events,
             threads=kept.retention.history,
+            max_run=kept.max_run,
             ended=self._settle,
             drove=self._drove,
         )
@@ -304,13 +308,13 @@ class Bridge:
         seen = self._look and partial(self._look, self.runs, owner, route.path, route.dialect, route.options)
         return self._memory.answers(owner, route.path, seen)
 
-    async def _settle(self, key: RunKey, plan: RunPlan, events: Sequence[Event]) -> None:
+    async def _settle(self, key: RunKey, plan: RunPlan) -> None:
         from bridge.runs import settle
 
         route = self._planned(plan) if plan.background else None
         answers = self.answers(route, key.owner) if route is not None else None
         if route is not None and answers is not None:
-            await settle(self.runs, key, answers, route.dialect, route.options, events)
+            await settle(self.runs, key, answers, route.dialect, route.options)
 
     def _drove(self, plan: RunPlan, run: Run) -> None:
         if self.metrics is not None:

@@ -14,7 +14,6 @@ from bridge.codec import Dialect, Frame, FrameLike, StoredAnswer
 from bridge.model import Event
 from bridge.pipeline.answers import Answers
 from bridge.runs.log import expired
-from bridge.runs.plan import RunPlan
 from bridge.runs.subscription import Subscription
 from bridge.stores import RunKey, RunState, RunStore
 
@@ -34,25 +33,14 @@ async def look(
     return await _so_far(runs, run_of(owner, scope, answer), dialect, options)
 
 
-async def settle(
-    runs: Runs, key: RunKey, answers: Answers, dialect: Dialect, options: object, events: Sequence[Event]
-) -> None:
-    """A run has ended: its answer is kept, or nothing of the run where that was deleted meanwhile.
-
-    `events` is what its driver still knows of it, for a run of which the log does not hold everything.
-    """
-    answer = await _so_far(runs, key, dialect, options, events)
+async def settle(runs: Runs, key: RunKey, answers: Answers, dialect: Dialect, options: object) -> None:
+    """A run has ended: its answer is kept, or nothing of the run where that was deleted meanwhile."""
+    answer = await _so_far(runs, key, dialect, options)
     if answer.ended and not await answers.settle(answer):
         await runs.delete(key)
 
 
-async def _so_far(
-    runs: Runs, key: RunKey, dialect: Dialect, options: object, known: Sequence[Event] = ()
-) -> StoredAnswer:
-    record = await runs.status(key)
-    if record is not None and not record.whole and (known or record.state is not RunState.ENDED):
-        plan = RunPlan.load(record.plan)
-        return dialect.answer_so_far(known or [plan.head()], plan.context(options))
+async def _so_far(runs: Runs, key: RunKey, dialect: Dialect, options: object) -> StoredAnswer:
     log = runs.follow(key)
     record = await log.open()
     if record is None or log.plan is None:

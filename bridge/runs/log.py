@@ -32,10 +32,17 @@ class Batch:
         return bool(self.events) and type(self.events[-1]) in TERMINAL
 
 
-def to_body(position: int, events: Sequence[Event], lost: Sequence[str]) -> str:
-    """The stored text of a batch."""
-    array: list[object] = [position, [dump(event) for event in events]]
-    return write([*array, list(lost)] if lost else array)
+def to_text(event: Event) -> str:
+    """The stored text of an event."""
+    return write(dump(event))
+
+
+def to_body(position: int, events: Sequence[str], lost: Sequence[str]) -> str:
+    """The stored text of a batch of events, each given as its own stored text."""
+    # `write` marks what only the slower reader understands; the mark has to stand before the whole.
+    mark = " " if any(text.startswith(" ") for text in events) else ""
+    names = f",{write(list(lost))}" if lost else ""
+    return f"{mark}[{position},[{','.join(events)}]{names}]"
 
 
 def from_body(body: str) -> Batch:

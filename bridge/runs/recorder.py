@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Event, Heartbeat
 from bridge.model.events import TERMINAL
-from bridge.runs.log import to_body
+from bridge.runs.log import to_body, to_text
 from bridge.stores import RunKey, RunStore
 
 log = logging.getLogger("bridge.runs")
@@ -24,15 +24,18 @@ PATIENCE = 60.0
 """Seconds for which a store that is not available is tried again."""
 MOST = 10_000
 """Events that may wait; beyond them the backend is not read on."""
+MOST_BYTES = 4 * 2**20
+"""Bytes that may wait; likewise."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """One entry in the making; `began` is by the clock of the loop."""
+    """One entry in the making: events as they are stored, and their bytes. `began` is by the clock of the loop."""
 
     began: float
-    events: list[Event]
+    events: list[str]
     lost: list[str]
+    size: int = 0
 
 
 class Recorder:
@@ -59,9 +62,12 @@ class Recorder:
         self._patience = patience
         self._groups: list[_Group] = []
         self._waiting = 0
+        self._waiting_bytes = 0
         self._told: set[str] = set()
         self._room = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
+        self.size = 0
+        """Bytes of all events that were given."""
         self.ended = False
         """Whether the terminal event was given, or can never be written: whatever comes now is not wanted."""
 
@@ -75,18 +81,23 @@ class Recorder:
         self._told.update(new)
         now = asyncio.get_running_loop().time()
         last = self._groups[-1] if self._groups else None
-        if last is not None and now - last.began <= JOIN:
-            last.events += kept
-            last.lost += new
-        else:
-            self._groups.append(_Group(now, kept, new))
+        if last is None or now - last.began > JOIN:
+            last = _Group(now, [], [])
+            self._groups.append(last)
+        texts = [to_text(event) for event in kept]
+        size = sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+        last.events += texts
+        last.lost += new
+        last.size += size
+        self.size += size
+        self._waiting_bytes += size
         self._waiting += len(kept)
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name="run-recorder")
 
     async def room(self) -> None:
         """Waits while too much is not written yet."""
-        while self._waiting >= MOST and not self.ended:
+        while (self._waiting >= MOST or self._waiting_bytes >= MOST_BYTES) and not self.ended:
             self._room.clear()
             await self._room.wait()
 
@@ -104,6 +115,7 @@ class Recorder:
                 await self._append(bodies, self.ended)
                 self._position += len(groups)
                 self._waiting -= sum(len(group.events) for group in groups)
+                self._waiting_bytes -= sum(group.size for group in groups)
                 self._room.set()
         except BridgeError as error:
             log.error("run %s: its events cannot be written: %s", self._key.run_id, error.message)

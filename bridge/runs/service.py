@@ -10,15 +10,14 @@ import asyncio
 import hashlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
-from bridge.codec import Dialect
+from bridge.codec import CONNECTIONS, Dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected
-from bridge.model import Event
 from bridge.pipeline import Run
 from bridge.runs.answers import AnswerStream
 from bridge.runs.log import LogReader
@@ -27,15 +26,54 @@ from bridge.runs.recorder import PATIENCE
 from bridge.runs.subscription import START, Cursor, Subscription
 from bridge.runs.worker import LOST, LOST_PLAN, Drive, Worker, bury
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
-from bridge.stores.runs import Created
+from bridge.stores.runs import NOBODY, Created, Full, Room
 
 log = logging.getLogger("bridge.runs")
 
-Ended = Callable[[RunKey, RunPlan, Sequence[Event]], Awaitable[None]]
-"""Is told when a run has ended that this process drove or buried, and what the driver still knows of its events."""
+Ended = Callable[[RunKey, RunPlan], Awaitable[None]]
+"""Is told when a run has ended that this process drove or buried."""
 
 Drove = Callable[[RunPlan, Run], None]
 """Is told of a run that this process drove, when it has ended."""
+
+
+class Places(Protocol):
+    """Where the runs that a process drives, and those that wait for it, have their places."""
+
+    freed: asyncio.Event
+    """Set when somebody whom `full` named may have a place again."""
+
+    def full(self) -> Full | None:
+        """Who has no place for one more run; None = nobody has one."""
+
+    def take(self, key: RunKey) -> Callable[[], None] | None:
+        """Takes a place for this run; what gives it back. None when there is none."""
+
+    def room(self, key: RunKey) -> Room | None:
+        """How many runs may be in the store that have not ended, for one more like this."""
+
+
+class _Number:
+    """A number of places, whoever they are for, and no limit of what waits."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self.freed = asyncio.Event()
+
+    def full(self) -> Full | None:
+        return NOBODY if self._free else None
+
+    def take(self, key: RunKey) -> Callable[[], None] | None:
+        self._free -= 1
+        return self._leave
+
+    def _leave(self) -> None:
+        self._free += 1
+        self.freed.set()
+
+    def room(self, key: RunKey) -> Room | None:
+        return None
+
 
 LOOK = 0.5
 """Seconds between two looks for cancels and for runs of dead processes."""
@@ -50,9 +88,11 @@ STOPPED = Failure(ErrorCode.RUN_LOST, "The server that ran this was stopped.")
 class Runs:
     """`open`, then any of the operations, then `close`.
 
-    `concurrent`: how many runs this process drives at once; others wait in the queue. `lease`: after how many seconds a
-    run counts as lost when the process that drives it is gone. `events`, `threads`: retention in seconds. `ended` may
-    be called for a run that another process has taken over by then.
+    `concurrent`: how many runs this process drives at once, where `places` says nothing else; others wait in the queue.
+    `lease`: after how many seconds a
+    run counts as lost when the process that drives it is gone. `events`, `threads`: retention in seconds. `max_run`:
+    bytes of the log of one run, at which it fails; None = no limit. `ended` may be called for a run that another
+    process has taken over by then.
     """
 
     def __init__(
@@ -61,10 +101,12 @@ class Runs:
         drive: Drive,
         *,
         concurrent: int = 1000,
+        places: Callable[[], Places | None] = lambda: None,
         lease: float = LEASE,
         events: float = 86400.0,
         threads: float = 90 * 86400.0,
         patience: float = PATIENCE,
+        max_run: int | None = None,
         ended: Ended | None = None,
         drove: Drove | None = None,
     ) -> None:
@@ -72,12 +114,13 @@ class Runs:
         self._drive = drive
         self._ended = ended
         self._drove = drove
-        self._concurrent = concurrent
-        self._vacant = asyncio.Event()
+        self._number = _Number(concurrent)
+        self._given_places = places
         self._lease = lease
         self._events = events
         self._threads = threads
         self._patience = patience
+        self._max_run = max_run
         self._token = uuid.uuid4().hex
         self._workers: dict[RunKey, Worker] = {}
         self._readers: dict[str, tuple[str, int]] = {}
@@ -126,9 +169,9 @@ class Runs:
         """Puts a run on the queue. The same run with the same fingerprint is not run again.
 
         Raises `StoreConflict` for another fingerprint, `ThreadBusy` for a run that has to be `alone` while another one
-        of its thread has not ended, and `BridgeError` (store_unavailable).
+        of its thread has not ended, and `BridgeError`: rate_limited when the queue is full, store_unavailable.
         """
-        return await self._store.create(key, fingerprint, plan.dump(), alone=alone)
+        return await self._store.create(key, fingerprint, plan.dump(), alone=alone, room=self._places.room(key))
 
     def subscribe(self, key: RunKey, dialect: Dialect, options: object = None, cursor: Cursor = START) -> Subscription:
         """The run's frames in this dialect, from behind the cursor on."""
@@ -175,7 +218,7 @@ class Runs:
             # It would only come to its turn to be told that it is over.
             leased = await self._store.acquire(key, self._token, self._lease)
             if leased is not None:
-                self._employ(leased)
+                self._employ(leased, lambda: None)
 
     async def delete(self, key: RunKey) -> bool:
         """Forgets a run that has ended; False when there is none, or it has not ended."""
@@ -195,6 +238,7 @@ class Runs:
                 f"There are {limit} open streams of this user already.",
                 code=ErrorCode.RATE_LIMITED,
                 headers={"retry-after": "1"},
+                details={"reason": CONNECTIONS},
             )
         self._readers[token] = (owner, limit)
         try:
@@ -209,14 +253,26 @@ class Runs:
 
     # ------------------------------------------------------------------ the queue
 
+    @property
+    def _places(self) -> Places:
+        return self._given_places() or self._number
+
     async def _take(self) -> None:
         pause = 0.05
         while True:
-            while len(self._workers) >= self._concurrent:
-                self._vacant.clear()
-                await self._vacant.wait()
+            places = self._places
+            places.freed.clear()
+            full = places.full()
+            if full is None:
+                await places.freed.wait()
+                continue
             try:
-                record = await self._store.claim(self._token, self._lease, wait=_WAIT)
+                record = await self._claim(places, full)
+                leave = places.take(record.key) if record is not None else None
+                if record is not None and leave is None:
+                    # Others took the last place in the meantime.
+                    await self._store.release(record.key, self._token)
+                    continue
             except BridgeError as error:
                 self._failing("runs cannot be taken", error)
                 await asyncio.sleep(pause)
@@ -228,23 +284,43 @@ class Runs:
                 continue
             self._working("runs cannot be taken")
             pause = 0.05
-            if record is not None:
-                self._employ(record)
+            if record is not None and leave is not None:
+                self._employ(record, leave)
+
+    async def _claim(self, places: Places, full: Full) -> RunRecord | None:
+        """The next run; None when none came, or when who was full may not be any more."""
+        claim = self._store.claim(self._token, self._lease, wait=_WAIT, full=full)
+        if not full:
+            return await claim
+        claiming, freed = asyncio.ensure_future(claim), asyncio.ensure_future(places.freed.wait())
+        try:
+            await asyncio.wait({claiming, freed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            freed.cancel()
+            if not claiming.done():
+                claiming.cancel()
+            await asyncio.wait({claiming})
+        return None if claiming.cancelled() else claiming.result()
 
     # ------------------------------------------------------------------ workers
 
-    def _employ(self, record: RunRecord) -> None:
-        """Drives a run that is leased to us; one that another process began, or that cannot be read, only ends."""
+    def _employ(self, record: RunRecord, leave: Callable[[], None]) -> None:
+        """Drives a run that is leased to us; one that another process began, or that cannot be read, only ends.
+
+        `leave` gives its place back.
+        """
         if record.entries:
+            leave()
             self._bury(record, LOST)
             return
         try:
-            worker = Worker(self._store, record, self._token, self._drive, patience=self._patience)
+            worker = Worker(self._store, record, self._token, self._drive, patience=self._patience, limit=self._max_run)
         except ValueError:
+            leave()
             self._bury(record, LOST_PLAN)
             return
         self._workers[record.key] = worker
-        self._spawn(self._work(worker))
+        self._spawn(self._work(worker, leave))
 
     def _bury(self, record: RunRecord, failure: Failure) -> None:
         self._spawn(self._burial(record, failure))
@@ -252,13 +328,13 @@ class Runs:
     async def _burial(self, record: RunRecord, failure: Failure) -> None:
         await bury(self._store, record, self._token, failure, patience=self._patience)
         with suppress(ValueError):  # of another version of us, which knows what becomes of it
-            await self._tell_end(record.key, RunPlan.load(record.plan), [])
+            await self._tell_end(record.key, RunPlan.load(record.plan))
 
-    async def _tell_end(self, key: RunKey, plan: RunPlan, events: Sequence[Event]) -> None:
+    async def _tell_end(self, key: RunKey, plan: RunPlan) -> None:
         if self._ended is not None:
-            await self._ended(key, plan, events)
+            await self._ended(key, plan)
 
-    async def _work(self, worker: Worker) -> None:
+    async def _work(self, worker: Worker, leave: Callable[[], None]) -> None:
         try:
             # Somebody may have cancelled before we came.
             with suppress(BridgeError):
@@ -267,10 +343,10 @@ class Runs:
             await worker.work()
             if self._drove is not None and worker.run is not None:
                 self._drove(worker.plan, worker.run)
-            await self._tell_end(worker.key, worker.plan, worker.events)
+            await self._tell_end(worker.key, worker.plan)
         finally:
             del self._workers[worker.key]
-            self._vacant.set()
+            leave()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(self._guarded(work), name="runs-work")

@@ -33,18 +33,25 @@ class Worker:
     """One run in this process, which holds its lease. `work` is awaited once. Raises `ValueError` for no plan."""
 
     def __init__(
-        self, store: RunStore, record: RunRecord, token: str, drive: Drive, *, patience: float = PATIENCE
+        self,
+        store: RunStore,
+        record: RunRecord,
+        token: str,
+        drive: Drive,
+        *,
+        patience: float = PATIENCE,
+        limit: int | None = None,
     ) -> None:
+        """`limit`: bytes of its log, at which the run fails."""
         self.key = record.key
         self._store = store
         self.plan = RunPlan.load(record.plan)
         self._make = drive
+        self._limit = limit
         self._recorder = Recorder(store, record.key, token, record.entries, self.abandon, patience)
         self._lost = Losses()
         self._run: Run | None = None
         self._driving: asyncio.Task[None] | None = None
-        self.events: list[Event] = []
-        """All of a run in the background: its answer is wanted whole, also where it is longer than a log may be."""
         self._end: Callable[[], list[Event]] | None = None
 
     @property
@@ -122,9 +129,9 @@ class Worker:
             self._put(self._failed(Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this run.")))
 
     def _put(self, events: list[Event]) -> None:
-        if self.plan.background:
-            self.events += events
         self._recorder.put(events, self._lost.names)
+        if self._limit is not None and self._recorder.size > self._limit:
+            self.cut(_too_long(self._limit))
 
     def _canceled(self) -> list[Event]:
         if self._run is not None:
@@ -133,6 +140,11 @@ class Worker:
 
     def _failed(self, failure: Failure) -> list[Event]:
         return self._run.cut(failure) if self._run is not None else [self.plan.head(), RunFailed(failure)]
+
+
+def _too_long(limit: int) -> Failure:
+    message = f"The run is longer than the limit of {limit} bytes (stores.max_run)."
+    return Failure(ErrorCode.BACKEND_PROTOCOL, message, backend_code="too_large")
 
 
 async def bury(

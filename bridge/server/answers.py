@@ -34,7 +34,7 @@ class AnswerReader(LogHandler):
         stream = self._bridge.runs.stream(key, self._route.dialect, self._route.options, have)
         try:
             await stream.open()
-            async with self._door.place(http[USER]):
+            async with self._door.reading(http[USER]):
                 return await self._relayed(http, stream, report)
         finally:
             report.lost, report.usage = stream.lost, stream.usage

@@ -17,7 +17,6 @@ from typing import Self
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
-from multidict import CIMultiDict
 
 from bridge.codec import Context, Dialect, Endpoint, KeptDialect, ModelInfo, Operation
 from bridge.engine import Bridge, Caller, Route
@@ -29,6 +28,8 @@ from bridge.server.answers import (
     ItemsHandler,
     RetrieveHandler,
 )
+from bridge.server.bodies import BODIES
+from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
 from bridge.server.durable import DurableHandler
 from bridge.server.exclusive import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
 from bridge.server.heads import HeadWatch
@@ -52,10 +53,6 @@ CANCELS = web.AppKey("cancels", bool)
 not (it is off by default), so handlers then watch for it themselves."""
 DIALECT = web.RequestKey("dialect", Dialect)
 """The dialect of the route that serves a request."""
-_EXPOSED = (
-    "X-Request-Id, Request-Id, X-Bridge-Lost, X-Bridge-Estimated, Retry-After, Retry-After-Ms, "
-    "X-RateLimit-Remaining-Requests"
-)
 
 
 @dataclass(slots=True)
@@ -69,7 +66,7 @@ class State:
     bridge: Bridge
     identity: Identity
     limits: Limits
-    origins: frozenset[str]
+    browsers: Browsers
     page: Page | None = None
     handlers: list[RunHandler] = field(default_factory=list)
     draining: bool = False
@@ -83,7 +80,13 @@ class State:
         server = bridge.config.server
         identity = Identity.of(server.auth, key_of(bridge))
         page = Page(bridge, identity) if server.has_page else None
-        return cls(bridge, identity, Limits.of(bridge.config), frozenset(server.cors.origins), page)
+        browsers = Browsers(
+            server.known_hosts if server.hosts is not None else None,
+            server.cors.origins,
+            public_url=server.public_url,
+            ambient=server.auth is not None and server.auth.trusted_header is not None,
+        )
+        return cls(bridge, identity, Limits.of(bridge.config), browsers, page)
 
     async def drain(self, seconds: float | None) -> None:
         """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
@@ -129,6 +132,8 @@ def make_app(bridge: Bridge) -> web.Application:
     app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])
     app[STATE] = state
     app[CANCELS] = False
+    app[BODIES] = state.limits.bodies
+    bridge.places = state.limits
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if state.page is not None:
@@ -139,10 +144,20 @@ def make_app(bridge: Bridge) -> web.Application:
 
         scrape = Scrape(bridge, state.limits, state.identity, server.metrics)
         app.cleanup_ctx.append(scrape.life)
-        app.router.add_get(server.metrics.path, scrape.answer)
+        app.router.add_get(server.metrics.path, _kept(scrape.answer))
     app.router.add_get(server.health.live, _live)
     app.router.add_get(server.health.ready, _ready)
     return app
+
+
+def _kept(handler: Handler) -> Handler:
+    """The handler, out of reach for pages whose origin is not named."""
+
+    async def handle(http: web.Request) -> web.StreamResponse:
+        check_kept(http)
+        return await handler(http)
+
+    return handle
 
 
 async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
@@ -216,14 +231,14 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         def make() -> Handler:
             server = state.bridge.config.server
             rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
-            handler = kind(state.bridge, route, state.limits.at(route.limits), rules)
+            handler = kind(state.bridge, route, door, rules)
             handler.traces = state.page.traces if state.page is not None else None
             state.handlers.append(handler)
             return handler
 
         return make
 
-    seats = Seats()
+    seats, door = Seats(), state.limits.at(route)
 
     def run() -> Callable[[], Handler]:
         if route.serves(Operation.STOP):
@@ -231,10 +246,11 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         return of(_run_handler(route))
 
     def uploads() -> UploadHandlers:
-        return UploadHandlers(state.bridge, route, files_of(state.bridge, route))
+        return UploadHandlers(state.bridge, route, files_of(state.bridge, route), door)
 
     async def models(http: web.Request) -> web.StreamResponse:
-        listed = await _models_at(route, state)
+        async with door.place(http[USER]):
+            listed = await _models_at(route, state)
         wanted = http.match_info.get("id")
         if wanted is None:
             return response_of(route.dialect.encode_models(listed))
@@ -256,7 +272,8 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
             context.shelf = await answers.shelf(route.dialect.stored_ids(wire))
         request = route.dialect.decode_count_request(wire, context)
         caller = Caller(http[USER], request_id(http), wire.headers, wire.body)
-        tokens, estimated = await state.bridge.count(route, request, caller)
+        async with door.place(http[USER]):
+            tokens, estimated = await state.bridge.count(route, request, caller)
         response = response_of(route.dialect.encode_count(tokens, estimated))
         if estimated:
             response.headers["x-bridge-estimated"] = "tokens"
@@ -322,12 +339,16 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     # Most servers leave one or both of these out; asking costs a part in a hundred of a request.
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
+    is_kept = endpoint.operation in KEPT
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def handle(http: web.Request) -> web.StreamResponse:
         http[DIALECT] = route.dialect
         http[WHERE] = {"operation": endpoint.operation, "path": http.path}
         try:
+            if not endpoint.public:
+                # A reader who comes back to a durable run reads what is kept.
+                state.browsers.check_endpoint(http, kept=is_kept or (route.durable and "last-event-id" in http.headers))
             if state.draining and is_refused_late:
                 text = "The server is stopping; another one, or the next one, will take this request."
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
@@ -348,16 +369,25 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
 
 
 def _shaping_errors(state: State) -> Middleware:
-    """CORS preflights; and what aiohttp itself refuses, in the shape of the nearest dialect."""
+    """Checks who calls, answers CORS preflights, and shapes what aiohttp itself refuses like the nearest dialect.
+
+    Probes of the process reach it by whatever address it has, and learn nothing but its state.
+    """
+    health = state.bridge.config.server.health
+    probes = {health.live, health.ready}
 
     @web.middleware
     async def shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         if state.heads is not None:
             state.heads.served.add(request.protocol)
-        if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
-            return web.Response(status=200)
         try:
+            if request.path not in probes:
+                state.browsers.check(request)
+            if is_preflight(request):
+                return web.Response(status=200)
             return await handler(request)
+        except BridgeError as error:
+            return error_of(_nearest(request), error.failure)
         except web.HTTPException as error:
             if error.status < 400:
                 raise
@@ -419,23 +449,10 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()
-        origin = http.headers.get("origin")
-        if origin is not None and OWN_PAGE not in http and not state.origins.isdisjoint(("*", origin)):
-            _allow(headers, origin, http)
+        if OWN_PAGE not in http:
+            state.browsers.add_headers(http, headers)
 
     return add_headers
-
-
-def _allow(headers: CIMultiDict[str], origin: str, http: web.Request) -> None:
-    """CORS: a page of this origin may read the response."""
-    headers["access-control-allow-origin"] = origin
-    headers["access-control-allow-credentials"] = "true"
-    headers["access-control-expose-headers"] = _EXPOSED
-    headers.add("vary", "Origin")
-    if http.method == "OPTIONS":
-        headers["access-control-allow-methods"] = http.headers.get("access-control-request-method", "GET, POST")
-        headers["access-control-allow-headers"] = http.headers.get("access-control-request-headers", "*")
-        headers["access-control-max-age"] = "600"
 
 
 async def _live(http: web.Request) -> web.StreamResponse:

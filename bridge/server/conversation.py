@@ -170,7 +170,10 @@ class Turns:
                 await run.close()
 
     def _door(self, route: Route) -> Door:
-        return self._doors.setdefault(route.path, self._limits.at(route.limits))
+        door = self._doors.get(route.path)
+        if door is None:
+            door = self._doors[route.path] = self._limits.at(route)
+        return door
 
     async def _failed(
         self, session: CalleeSession, failure: Failure, rpc: Any, context: Context, report: Report

@@ -76,7 +76,7 @@ class DurableHandler(LogHandler):
         cursor = cursor_of(http)
         key, plan = self._bridge.plan(self._route, request, caller, run_id=report.run_id, created_at=context.created_at)
         report.back = self._route.group_for(request).names
-        async with self._door.place(caller.owner):
+        async with self._door.reading(caller.owner):
             key = await self._begin(key, plan, fingerprint(caller.raw_body or b""))
             if request.stream:
                 response = await self._read_on(http, key, cursor, context, report)

@@ -21,6 +21,7 @@ from bridge.errors import ConfigError, ErrorCode, RequestError
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.pipeline import Run
 from bridge.runs import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, RunRecord, ThreadBusy
+from bridge.server.browsers import check_kept
 from bridge.server.durable import DurableHandler, cursor_of
 from bridge.server.report import Report
 from bridge.server.runs import RunHandler
@@ -204,10 +205,11 @@ class ExclusiveDurableHandler(DurableHandler):
         session = self._dialect.decode_reconnect(wire)
         if session is None:
             return await super()._answer(http, context, report, wire)
+        check_kept(http)
         record = await self._bridge.runs.running(*_key(http[USER], self._route, session))
         if record is None:
             return _nothing(report)
-        async with self._door.place(http[USER]):
+        async with self._door.reading(http[USER]):
             return await self._read_on(http, record.key, cursor_of(http), context, report)
 
     async def _begin(self, key: RunKey, plan: RunPlan, mark: str) -> RunKey:

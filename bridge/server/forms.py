@@ -71,7 +71,7 @@ async def _read(http: web.Request, file: str, limit: int, needs: tuple[str, ...]
                     break
                 await _keep(part, limit, spool)
                 form.file = _kept(spool)
-    except (ValueError, HttpProcessingError):
+    except (ValueError, HttpProcessingError, web.RequestPayloadError):
         # The head of a part is read as that of a request, with the errors of one.
         raise _malformed() from None
     return form
@@ -90,7 +90,7 @@ async def _pieces(part: BodyPartReader) -> AsyncIterator[bytes]:
     try:
         while piece := await part.read_chunk(_PIECE):
             yield piece
-    except (ValueError, HttpProcessingError):
+    except (ValueError, HttpProcessingError, web.RequestPayloadError):
         raise _malformed() from None
 
 

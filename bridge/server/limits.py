@@ -1,19 +1,27 @@
-"""How much is served at the same time, how often somebody may ask, how large and how slow a request may be."""
+"""How much is served at the same time, how often somebody may ask, how large and how slow a request may be.
+
+A request that a client waits for and a kept run that is driven take a place of their user, their route and the server.
+Reading a kept run takes a place among as many others, beside these: its run has one already.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.errors import BackendError, ErrorCode
+from bridge.server.bodies import Bodies
 from bridge.stores import Rates, open_rates
+from bridge.stores.runs import Full, Room, RunKey, base_scope
 
 if TYPE_CHECKING:
-    from bridge.config import Config, Places
+    from bridge.config import Config
+    from bridge.engine import Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,39 +35,79 @@ class Rules:
 
 
 class Gate:
-    """At most `concurrent` runs at once and `queue` waiting; None = no limit. Used as an async context manager."""
+    """At most `concurrent` places and `queue` waiting for one; None = no limit. Users who wait take turns."""
 
     def __init__(self, concurrent: int | None, queue: int | None, what: str = "The bridge") -> None:
         """`what` is at its limit, in the refusal."""
-        self._places = asyncio.Semaphore(concurrent) if concurrent else None
+        self._most = concurrent
         self._queue = queue
         self._what = what
-        self._waiting = 0
+        self._taken = 0
+        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        self.waiting = 0
+        """How many wait for a place now."""
 
     @property
-    def waiting(self) -> int:
-        """How many wait for a place now."""
-        return self._waiting
+    def is_full(self) -> bool:
+        """Whether who comes now has to wait."""
+        return self._most is not None and (self._taken >= self._most or self.waiting > 0)
 
-    async def __aenter__(self) -> None:
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody has a place or waits for one."""
+        return not (self._taken or self.waiting)
+
+    @property
+    def room(self) -> int | None:
+        """How many may have a place or wait."""
+        return None if self._most is None or self._queue is None else self._most + self._queue
+
+    def take(self) -> None:
+        """A place, without waiting: only while it is not full."""
+        self._taken += 1
+
+    async def enter(self, user: str) -> None:
         """Takes a place. Raises `BackendError` (overloaded) when the queue is full."""
-        places = self._places
-        if places is None:
+        if not self.is_full:
+            self._taken += 1
             return
-        if places.locked():
-            if self._queue is not None and self._waiting >= self._queue:
-                raise self._refusal()
-            self._waiting += 1
-            try:
-                await places.acquire()
-            finally:
-                self._waiting -= 1
-        else:
-            await places.acquire()
+        if self._queue is not None and self.waiting >= self._queue:
+            raise self._refusal()
+        turn = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(user, deque()).append(turn)
+        self.waiting += 1
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._forget(user, turn)
+            else:
+                self.leave()
+            raise
 
-    async def __aexit__(self, *exc: object) -> None:
-        if self._places is not None:
-            self._places.release()
+    def leave(self) -> bool:
+        """Gives a place back, to the one whose turn it is; whether it became free by that."""
+        if not self._lines:
+            self._taken -= 1
+            return self._most is not None and self._taken == self._most - 1
+        user = next(iter(self._lines))
+        line = self._lines.pop(user)
+        turn = line.popleft()
+        if line:
+            self._lines[user] = line
+        self.waiting -= 1
+        if turn.done():
+            return self.leave()  # who waited has gone, and is about to say so
+        turn.set_result(None)
+        return False
+
+    def _forget(self, user: str, turn: asyncio.Future[None]) -> None:
+        line = self._lines.get(user)
+        if line is not None and turn in line:
+            line.remove(turn)
+            self.waiting -= 1
+            if not line:
+                del self._lines[user]
 
     def _refusal(self) -> BackendError:
         text = f"{self._what} is at its limit of runs at once; try again in a moment."
@@ -67,44 +115,62 @@ class Gate:
 
 
 class _OwnGate(Gate):
-    """The places of one user; entering raises rate_limited. `requests`: how many of his are served or wait."""
-
-    def __init__(self, concurrent: int, queue: int) -> None:
-        super().__init__(concurrent, queue)
-        self._concurrent = concurrent
-        self.requests = 0
+    """The places of one user; entering raises rate_limited."""
 
     def _refusal(self) -> BackendError:
-        return _limited(f"This key has {self._concurrent} requests at the same time already, its limit.", 1)
+        return _limited(f"This key has {self._most} requests at the same time already, its limit.", 1)
 
 
 class Limits:
     """The limits of a server, and of its users. `close` it when the server ends."""
 
-    def __init__(self, gate: Gate, each: int | None = None, rates: Rates | None = None, *, each_queue: int = 0) -> None:
-        """`each`: how many requests of one user at the same time; `each_queue`: how many more of his may wait."""
+    def __init__(
+        self,
+        gate: Gate,
+        each: int | None = None,
+        rates: Rates | None = None,
+        *,
+        each_queue: int = 0,
+        bodies: int | None = None,
+        workers: int = 1,
+    ) -> None:
+        """`each`: how many requests of one user at the same time; `each_queue`: how many more of them may wait.
+
+        `bodies`: bytes of request bodies that are being read. `workers`: processes that have these limits.
+        """
         self.gate = gate
         self._each = each
         self._rates = rates
         self._each_queue = each_queue
+        self._workers = workers
         self._users: dict[str, _OwnGate] = {}
-        self._gates = [gate]
+        self._routes: dict[str, dict[str, Gate]] = {}
+        self.freed = asyncio.Event()
+        """Set when a place became free at a limit that was reached."""
+        # A body is read before its request has a place: nobody waits for who sends slowly.
+        self.bodies = Bodies(bodies, None if each is None else each + each_queue)
+        self.readers: Limits | None = None
+        """Limits of the same size for who reads kept runs; None = these."""
 
     @classmethod
     def of(cls, config: Config) -> Limits:
         """What the configuration says. Raises `ConfigError` when Redis is to count and its package is missing."""
-        limits = config.server.limits
+        limits, workers = config.server.limits, config.server.workers
         gate, per_key = Gate(limits.concurrent, limits.queue), limits.per_key
-        if per_key is None:
-            return cls(gate)
-        per_minute = per_key.requests_per_minute
+        each, queue, per_minute = None, 0, None
+        if per_key is not None:
+            each, queue, per_minute = per_key.concurrent, per_key.queue, per_key.requests_per_minute
         rates = open_rates(config.stores.runs, per_minute) if per_minute else None
-        return cls(gate, per_key.concurrent, rates, each_queue=per_key.queue)
+        made = cls(gate, each, rates, each_queue=queue, bodies=limits.bodies, workers=workers)
+        made.readers = cls(Gate(limits.concurrent, limits.queue), each, each_queue=queue)
+        return made
 
     @property
     def waiting(self) -> int:
         """How many requests wait for a place, at the limit of the server, a route or a user."""
-        return sum(gate.waiting for gate in (*self._gates, *self._users.values()))
+        routes = [gate for gates in self._routes.values() for gate in gates.values()]
+        readers = self.readers.waiting if self.readers is not None else 0
+        return readers + sum(gate.waiting for gate in (self.gate, *routes, *self._users.values()))
 
     @property
     def has_rates(self) -> bool:
@@ -119,60 +185,128 @@ class Limits:
         if wait:
             raise _limited("There were too many requests with this key in a minute.", wait)
 
-    @asynccontextmanager
-    async def one_of(self, user: str) -> AsyncIterator[None]:
-        """A request of this user, while it is served or waits. Raises `BackendError` (rate_limited)."""
-        if self._each is None:
-            yield
-            return
-        own = self._users.get(user)
-        if own is None:
-            own = self._users[user] = _OwnGate(self._each, self._each_queue)
-        own.requests += 1
-        try:
-            async with own:
-                yield
-        finally:
-            own.requests -= 1
-            if not own.requests:
-                del self._users[user]
-
     async def close(self) -> None:
         if self._rates is not None:
             await self._rates.close()
 
-    def at(self, places: Places | None) -> Door:
+    def at(self, route: Route) -> Door:
         """The way in of one route, which may have limits of its own."""
-        own = Gate(places.concurrent, places.queue, "This route") if places is not None else None
+        if route.limits is not None:
+            gates = self._routes.setdefault(route.path, {})
+            gates.setdefault(route.dialect.name, Gate(route.limits.concurrent, route.limits.queue, "This route"))
+        if self.readers is not None:
+            self.readers.at(route)
+        return Door(self, route)
+
+    # ------------------------------------------------------------------ places
+
+    def own(self, user: str) -> Gate | None:
+        """The places of this user, to be entered at once: it is forgotten when it is idle."""
+        if self._each is None:
+            return None
+        own = self._users.get(user)
+        if own is None:
+            own = self._users[user] = _OwnGate(self._each, self._each_queue)
+        return own
+
+    def leave(self, user: str, gate: Gate) -> None:
+        """Gives back a place that was taken for this user."""
+        if gate.leave():
+            self.freed.set()
+        if gate is self._users.get(user):
+            self.forget(user)
+
+    def forget(self, user: str) -> None:
+        """Forgets the places of a user who needs none."""
+        if user in self._users and self._users[user].is_idle:
+            del self._users[user]
+
+    def of_route(self, path: str, dialect: str) -> Gate | None:
+        return self._routes.get(path, {}).get(dialect)
+
+    # ------------------------------------------------------------------ runs that are kept
+
+    def full(self) -> Full | None:
+        """See `bridge.runs.Places`."""
+        if self.gate.is_full:
+            return None
+        users = {user for user, gate in self._users.items() if gate.is_full}
+        return Full(users, {path for path, gates in self._routes.items() if any(g.is_full for g in gates.values())})
+
+    def take(self, key: RunKey) -> Callable[[], None] | None:
+        """See `bridge.runs.Places`."""
+        own = self.own(key.owner)
+        gates = [*self._routes.get(base_scope(key.scope), {}).values(), self.gate]
         if own is not None:
-            self._gates.append(own)
-        return Door(self, own, each=self._each is not None)
+            gates.insert(0, own)
+        if any(gate.is_full for gate in gates):
+            self.forget(key.owner)
+            return None
+        for gate in gates:
+            gate.take()
+
+        def leave() -> None:
+            for gate in reversed(gates):
+                self.leave(key.owner, gate)
+
+        return leave
+
+    def room(self, key: RunKey) -> Room:
+        """See `bridge.runs.Places`. The store has the runs of all workers."""
+        rooms = [gate.room for gate in self._routes.get(base_scope(key.scope), {}).values()]
+        route = sum(room for room in rooms if room is not None) if rooms else None
+        own = None if self._each is None else self._each + self._each_queue
+        owner, scope, everything = (None if n is None else n * self._workers for n in (own, route, self.gate.room))
+        return Room(owner, scope, everything)
 
 
 class Door:
     """The way in of one route."""
 
-    def __init__(self, limits: Limits, own: Gate | None, *, each: bool) -> None:
-        self.limits = limits
-        self._own = own
-        self._plain = own is None and not each
+    def __init__(self, limits: Limits, route: Route) -> None:
+        self._limits = limits
+        self._route = route.path, route.dialect.name
 
     def place(self, user: str) -> AbstractAsyncContextManager[None]:
-        """A place for one run of this user: within his own limit, then the route's, then the server's.
+        """A place for one run of this user: within the user's own limit, then the route's, then the server's.
 
         Entering raises `BackendError`: rate_limited for the user's limit, overloaded for the others.
         """
-        return self.limits.gate if self._plain else self._places(user)
+        return _Place(self._limits, user, self._route)
 
-    @asynccontextmanager
-    async def _places(self, user: str) -> AsyncIterator[None]:
-        async with self.limits.one_of(user):
-            if self._own is None:
-                async with self.limits.gate:
-                    yield
-            else:
-                async with self._own, self.limits.gate:
-                    yield
+    def reading(self, user: str) -> AbstractAsyncContextManager[None]:
+        """A place for one reader of a kept run; as `place`."""
+        return _Place(self._limits.readers or self._limits, user, self._route)
+
+
+class _Place:
+    __slots__ = ("_held", "_limits", "_route", "_user")
+
+    def __init__(self, limits: Limits, user: str, route: tuple[str, str]) -> None:
+        self._limits = limits
+        self._user = user
+        self._route = route
+        self._held: list[Gate] = []
+
+    async def __aenter__(self) -> None:
+        limits, held = self._limits, self._held
+        try:
+            for gate in (limits.own(self._user), limits.of_route(*self._route), limits.gate):
+                if gate is not None:
+                    await gate.enter(self._user)
+                    held.append(gate)
+        except BaseException:
+            self._leave()
+            limits.forget(self._user)
+            limits.freed.set()
+            raise
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        while self._held:
+            self._limits.leave(self._user, self._held.pop())
 
 
 def _limited(message: str, wait: float) -> BackendError:

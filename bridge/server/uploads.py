@@ -8,6 +8,7 @@ from bridge.codec import StoredFile
 from bridge.engine import Bridge, Route
 from bridge.server.attachments import AttachmentService
 from bridge.server.forms import read_form
+from bridge.server.limits import Door
 from bridge.server.queued import kept_dialect, kept_options, own_thread
 from bridge.server.wire import USER, read_request, response_of
 from bridge.speech import LIMIT, read_wav, unavailable
@@ -29,20 +30,22 @@ def files_of(bridge: Bridge, route: Route) -> AttachmentService:
 class UploadHandlers:
     """One handler for each of the operations, on one route."""
 
-    def __init__(self, bridge: Bridge, route: Route, files: AttachmentService) -> None:
+    def __init__(self, bridge: Bridge, route: Route, files: AttachmentService, door: Door) -> None:
         self._bridge = bridge
         self._route = route
         self._dialect = kept_dialect(route)
         self._files = files
+        self._door = door
         self._seconds = bridge.config.server.body_time
 
     async def attach(self, http: web.Request) -> web.StreamResponse:
         """An image, checked field by field before it is read."""
         names = self._dialect
         needs = (names.thread_field,)
-        async with read_form(
-            http, names.file_field, limit=self._files.limit, seconds=self._seconds, needs=needs
-        ) as form:
+        async with (
+            self._door.place(http[USER]),
+            read_form(http, names.file_field, limit=self._files.limit, seconds=self._seconds, needs=needs) as form,
+        ):
             thread = names.decode_attach(form.fields, form.file is not None)
             assert form.file is not None
             await own_thread(self._bridge, self._route, http[USER], thread, make=True)
@@ -60,12 +63,13 @@ class UploadHandlers:
 
     async def transcribe(self, http: web.Request) -> web.StreamResponse:
         """A recording; it is read before the service is asked for, so that a wrong one is told as such."""
-        async with read_form(http, self._dialect.audio_field, limit=LIMIT, seconds=self._seconds) as form:
-            wav = await read_wav(form.file, form.content_type)
-        speech = self._bridge.speech
-        if speech is None:
-            raise unavailable("no service is configured")
-        return response_of(self._dialect.encode_transcript(await speech.transcribe(wav)))
+        async with self._door.place(http[USER]):
+            async with read_form(http, self._dialect.audio_field, limit=LIMIT, seconds=self._seconds) as form:
+                wav = await read_wav(form.file, form.content_type)
+            speech = self._bridge.speech
+            if speech is None:
+                raise unavailable("no service is configured")
+            return response_of(self._dialect.encode_transcript(await speech.transcribe(wav)))
 
 
 def _file(stored: Attachment) -> StoredFile:

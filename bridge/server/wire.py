@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import uuid
 from typing import Any
@@ -10,7 +9,9 @@ from typing import Any
 from aiohttp import web
 
 from bridge.codec import Dialect, WireRequest, WireResponse
-from bridge.errors import ErrorCode, Failure, RequestError
+from bridge.errors import Failure
+from bridge.server.bodies import BODIES
+from bridge.server.browsers import check_json
 
 REQUEST_ID = web.RequestKey("request_id", str)
 USER = web.RequestKey("user", str)
@@ -40,18 +41,9 @@ def request_id(http: web.Request, new: str | None = None) -> str:
 
 
 async def read_request(http: web.Request, mount: str, max_body: int, seconds: float) -> WireRequest:
-    """The whole request. Raises `RequestError`: too_large beyond `max_body` bytes, 408 after `seconds`."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(None if http.content.is_eof() else seconds):
-            while piece := await http.content.readany():
-                body += piece
-                if len(body) > max_body:
-                    raise RequestError(
-                        f"The request body is longer than the limit of {max_body} bytes.", code=ErrorCode.TOO_LARGE
-                    )
-    except TimeoutError:
-        raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
+    """The whole request. Raises what `Bodies.read` and `check_json` raise."""
+    check_json(http)
+    body = await http.app[BODIES].read(http, http.get(USER, ""), limit=max_body, seconds=seconds)
     return WireRequest(
         http.method,
         http.path.removeprefix(mount.rstrip("/")),

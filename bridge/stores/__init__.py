@@ -11,7 +11,7 @@ from bridge.errors import ConfigError
 from bridge.stores.attachments import Attachment, Attachments
 from bridge.stores.base import LEASE, Bounds, Conversation, History, StoreConflict
 from bridge.stores.rates import LocalRates, Rates
-from bridge.stores.runs import MAX_ENTRIES, LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
+from bridge.stores.runs import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
 
 __all__ = [
     "LEASE",
@@ -56,22 +56,21 @@ def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE
     raise ConfigError("expected sqlite:///... or postgresql://... for the history store")
 
 
-def open_runs(url: str, *, max_entries: int = MAX_ENTRIES) -> RunStore:
+def open_runs(url: str) -> RunStore:
     """The run store at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or `redis://...`.
 
-    Nothing is connected yet. At most `max_entries` entries of a thread are kept. Raises `ConfigError`, which never
-    repeats the URL.
+    Nothing is connected yet. Raises `ConfigError`, which never repeats the URL.
     """
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
         from bridge.stores.sqlite_file import path_of
         from bridge.stores.sqlite_runs import SQLiteRuns
 
-        return SQLiteRuns(path_of(url), max_entries=max_entries)
+        return SQLiteRuns(path_of(url))
     if scheme in ("redis", "rediss"):
         from bridge.stores.redis_runs import RedisRuns
 
-        return RedisRuns(url, max_entries=max_entries)
+        return RedisRuns(url)
     raise ConfigError("expected sqlite:///... or redis://... for the run store")
 
 

@@ -1,8 +1,8 @@
 """The run store on Redis 6.2 or newer, for any number of machines.
 
-Each transaction is one script, so that numbers, leases and places hold whatever dies in between. The queue is a stream
-with a consumer group: an entry is delivered to one worker, which leases the run and takes the entry off the queue in
-one step; what a worker took and died with before that step is claimed again. From then on the lease tells who lives.
+Each transaction is one script, so that numbers, leases and places hold whatever dies in between. The queue is a list of
+runs for each owner, who take turns; a worker leases a run and takes it off the queue in one step, and from then on the
+lease tells who lives.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from bridge.stores.base import plain_id, stored_id
 from bridge.stores.bells import Bells
 from bridge.stores.runs import (
     CANCEL_KEPT,
-    MAX_ENTRIES,
+    NOBODY,
     Created,
     Entry,
+    Full,
     Ownership,
+    Room,
     RunKey,
     RunRecord,
     RunState,
     lease_lost,
     leased,
+    no_room,
     run_conflict,
     run_store_unavailable,
     stored_key,
@@ -36,7 +39,7 @@ from bridge.stores.runs import (
 
 try:
     from redis.asyncio import BlockingConnectionPool, Redis
-    from redis.exceptions import RedisError, ResponseError
+    from redis.exceptions import RedisError
 except ImportError:
     raise ConfigError("a redis: store needs the extra redis: pip install 'dialect-bridge[redis]'") from None
 
@@ -44,15 +47,8 @@ from bridge.stores.redis_tail import RedisTail
 from bridge.stores.redis_together import Together
 from bridge.stores.tails import Tails
 
-_GROUP = "workers"
-_BLOCK = 0.5
-"""Seconds a connection waits at the queue at a time; a claim that is cancelled meanwhile takes as long to end."""
 _LOOK = 1.0
-"""Seconds between two looks of a waiting reader, in case a message was lost."""
-_RECLAIM = 5.0
-"""Seconds after which a queue entry that somebody took and did not lease is somebody else's."""
-_GONE = 86_400_000
-"""Milliseconds after which a process that took nothing from the queue is taken for gone."""
+"""Seconds between two looks of whoever waits, in case a message was lost."""
 _BATCH = 100
 _FAILURES = (RedisError, OSError, TimeoutError)
 
@@ -60,24 +56,22 @@ _FAILURES = (RedisError, OSError, TimeoutError)
 class RedisRuns:
     """A `RunStore` at `url`. `?prefix=name` keeps several bridges apart in one database; default `bridge`."""
 
-    def __init__(self, url: str, *, max_entries: int = MAX_ENTRIES, connections: int = 50) -> None:
+    def __init__(self, url: str, *, connections: int = 50) -> None:
         url, prefix = _without_prefix(url)
-        self._max_entries = max_entries
         self._base = f"{{{prefix}}}"
+        self._queue = self._key("bell", "queue")
         self._client = _client(url, connections)
         self._scripts: dict[str, Any] = {}
         self._bells: Bells[str] = Bells()
         self._tail = RedisTail(self._client, self._bells)
         self._tails: Tails[str] = Tails()
         self._appends = Together(self._client, scripts.APPEND)
-        self._grouped = False
         self._closed = False
-        self._reclaimed = 0.0
         self._commands: set[asyncio.Future[Any]] = set()
 
     async def open(self) -> None:
         self._closed = False
-        await self._run(self._make_group)
+        await self._run(self._client.ping)
 
     async def close(self) -> None:
         self._closed = True
@@ -97,13 +91,21 @@ class RedisRuns:
 
     # ------------------------------------------------------------------ runs
 
-    async def create(self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False) -> Created:
-        n = self._names(key)
-        keys = [n.run_key, n.thread_key, n.runs_key, n.owners_key, self._key("queue"), self._key("threads")]
-        head = (n.run, n.thread, n.owner, fingerprint, plan, uuid.uuid4().hex)
-        new, first, fields = await self._call(scripts.CREATE, keys, *head, int(alone), self._key("run", ""))
+    async def create(
+        self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, room: Room | None = None
+    ) -> Created:
+        n, asked = self._names(key), room or Room()
+        shared = (self._key("threads"), self._key("turns"), self._key("open"))
+        keys = [n.run_key, n.thread_key, n.runs_key, n.owners_key, n.line_key, *shared]
+        head = (n.run, n.thread, n.owner, fingerprint, plan, uuid.uuid4().hex, int(alone), self._key("run", ""))
+        rooms = ["" if most is None else most for most in (asked.owner, asked.scope, asked.all)]
+        new, first, fields = await self._call(scripts.CREATE, keys, *head, self._queue, n.base_scope, *rooms)
+        if new < 0:
+            raise no_room(("of this user", "of this route", "of this server")[-new - 1])
         if not fields:
             raise thread_busy()
+        if new:
+            self._bells.ring(self._queue)
         record = _record(key, _pairs(fields))
         if record.fingerprint != fingerprint:
             raise run_conflict()
@@ -121,7 +123,7 @@ class RedisRuns:
 
     async def delete(self, key: RunKey) -> bool:
         n = self._names(key)
-        keys = [n.run_key, n.events_key, self._key("ended"), n.thread_key, n.runs_key]
+        keys = [n.run_key, n.events_key, self._key("ended"), n.runs_key]
         self._tails.forget(n.channel)
         return bool(await self._call(scripts.DELETE, keys, n.run))
 
@@ -134,11 +136,10 @@ class RedisRuns:
 
     async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
         n = self._names(key)
-        keys = [n.run_key, n.thread_key, n.events_key, *map(self._key, ("leases", "ended", "threads")), n.runs_key]
-        head = (n.run, n.thread, token, position, int(end), self._max_entries)
-        places = (self._key("run", ""), self._key("events", ""), n.channel)
+        keys = [n.run_key, n.thread_key, n.events_key, *map(self._key, ("leases", "ended", "threads", "open"))]
+        head = (n.run, n.thread, token, position, int(end), n.channel, n.owner, n.base_scope)
         last: int
-        last, new, before = await self._run(lambda: self._appends.call(keys, *head, *places, *bodies))
+        last, new, before = await self._run(lambda: self._appends.call(keys, *head, *bodies))
         if last < 0:
             self._tails.forget(n.channel)
             raise lease_lost()
@@ -179,48 +180,28 @@ class RedisRuns:
 
     # ------------------------------------------------------------------ who drives it
 
-    async def claim(self, token: str, lease: float, *, wait: float = 0.0) -> RunRecord | None:
+    async def claim(self, token: str, lease: float, *, wait: float = 0.0, full: Full = NOBODY) -> RunRecord | None:
         clock = asyncio.get_running_loop().time
         until = clock() + wait
-        while (record := await leased(self, token, self._next(token, lease, until - clock()))) is None:
-            if clock() >= until:
-                break
+        with self._bells.listen(self._queue) as bell:
+            if wait > 0:
+                await self._run(lambda: self._tail.follow(self._queue))
+            while (record := await leased(self, token, self._next(token, lease, full))) is None and clock() < until:
+                await bell.wait(min(_LOOK, until - clock()))
+                await self._run(lambda: self._tail.follow(self._queue))
         return record
 
-    async def _next(self, token: str, lease: float, wait: float) -> RunRecord | None:
-        """What is delivered is leased, or off the queue: to be cancelled in between would cost `_RECLAIM` seconds."""
-        for entry, name in await self._delivered(token, wait):
-            return await self._lease(_parse(name), token, lease, entry)
-        return None
-
-    async def _delivered(self, token: str, wait: float) -> list[tuple[str, str]]:
-        """Entries of the queue that are this worker's now, at most one: (id, run name)."""
-        queue, now = self._key("queue"), asyncio.get_running_loop().time()
-        if not self._grouped:
-            await self._run(self._make_group)
-        try:
-            if now - self._reclaimed > _RECLAIM:
-                idle = int(_RECLAIM * 1000)
-                _, left, *_ = await self._run(lambda: self._client.xautoclaim(queue, _GROUP, token, idle, count=1))
-                if left:
-                    return [(entry, fields["run"]) for entry, fields in left if fields]
-                self._reclaimed = now
-            # To Redis 0 milliseconds are for ever.
-            block = int(min(_BLOCK, wait) * 1000) if wait >= 0.001 else None
-            came = await self._run(lambda: self._client.xreadgroup(_GROUP, token, {queue: ">"}, count=1, block=block))
-        except ResponseError:
-            # The database was emptied: the group is gone with the queue.
-            self._grouped = False
-            return []
-        return [(entry, fields["run"]) for _, entries in _streams(came) for entry, fields in entries]
+    async def _next(self, token: str, lease: float, full: Full) -> RunRecord | None:
+        owners = [_quoted(stored_id(owner, "owner")) for owner in full.owners]
+        scopes = [_quoted(stored_id(scope, "scope")) for scope in full.scopes]
+        keys = [self._key("turns"), self._key("leases")]
+        prefixes = (self._key("line", ""), self._key("run", ""))
+        found = await self._call(scripts.CLAIM, keys, token, lease, *prefixes, len(owners), *owners, *scopes)
+        return _record(_parse(found[0]), _pairs(found[1])) if found else None
 
     async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
-        return await self._lease(key, token, lease, "")
-
-    async def _lease(self, key: RunKey, token: str, lease: float, entry: str) -> RunRecord | None:
         n = self._names(key)
-        keys = [n.run_key, self._key("leases"), self._key("queue")]
-        fields = await self._call(scripts.LEASE, keys, n.run, token, lease, entry, _GROUP)
+        fields = await self._call(scripts.LEASE, [n.run_key, self._key("leases")], n.run, token, lease)
         return _record(key, _pairs(fields)) if fields else None
 
     async def renew(self, keys: Sequence[RunKey], token: str, lease: float) -> set[RunKey]:
@@ -233,7 +214,9 @@ class RedisRuns:
 
     async def release(self, key: RunKey, token: str) -> None:
         n = self._names(key)
-        await self._call(scripts.RELEASE, [n.run_key, self._key("leases"), self._key("queue")], n.run, token)
+        keys = [n.run_key, self._key("leases"), n.line_key, self._key("turns")]
+        await self._call(scripts.RELEASE, keys, n.run, token, n.owner, self._queue)
+        self._bells.ring(self._queue)
 
     async def lost(self) -> list[RunKey]:
         return [_parse(name) for name in await self._call(scripts.DUE, [self._key("leases")], 0, _BATCH)]
@@ -271,33 +254,16 @@ class RedisRuns:
         while names := await self._call(scripts.DUE, [self._key("ended")], events, _BATCH):
             for name in names:
                 n = self._names(_parse(name))
-                keys = [n.run_key, n.events_key, self._key("ended"), n.thread_key]
+                keys = [n.run_key, n.events_key, self._key("ended")]
                 total += await self._call(scripts.FORGET, keys, n.run)
         for name in await self._call(scripts.DUE, [self._key("threads")], threads, 10 * _BATCH):
             n = self._names(_parse(f"{name}:"))
             keys = [n.thread_key, n.runs_key, n.owners_key, self._key("threads"), self._key("ended")]
             prefixes = (self._key("run", ""), self._key("events", ""))
             await self._call(scripts.FORGET_THREAD, keys, n.thread, n.owner, *prefixes)
-        await self._run(self._forget_consumers)
         return total
 
-    async def _forget_consumers(self) -> None:
-        """The queue remembers each process that ever took from it."""
-        if not self._grouped:
-            await self._make_group()
-        for consumer in await self._client.xinfo_consumers(self._key("queue"), _GROUP):
-            if not consumer["pending"] and consumer["idle"] > _GONE:
-                await self._client.xgroup_delconsumer(self._key("queue"), _GROUP, consumer["name"])
-
     # ------------------------------------------------------------------ the client
-
-    async def _make_group(self) -> None:
-        try:
-            await self._client.xgroup_create(self._key("queue"), _GROUP, "0", mkstream=True)
-        except ResponseError as error:
-            if not str(error).startswith("BUSYGROUP"):
-                raise
-        self._grouped = True
 
     async def _call(self, script: str, keys: Sequence[str], *arguments: Any) -> Any:
         if script not in self._scripts:
@@ -314,10 +280,6 @@ class RedisRuns:
         task.add_done_callback(self._done)
         try:
             return await asyncio.shield(task)
-        except ResponseError as error:
-            if str(error).startswith("NOGROUP"):
-                raise
-            reason = type(error).__name__
         except _FAILURES as error:
             reason = type(error).__name__
         # Outside of the handler: the client's own text may name hosts and values.
@@ -334,6 +296,7 @@ class _Names:
 
     def __init__(self, store: RedisRuns, owner: str, scope: str, thread: str, run: str) -> None:
         self.owner = owner
+        self.base_scope = scope.partition("%23")[0]
         self.thread = f"{owner}:{scope}:{thread}"
         self.run = f"{self.thread}:{run}"
         key = store._key
@@ -342,6 +305,7 @@ class _Names:
         self.channel = key("bell", self.run)
         self.thread_key = key("thread", self.thread)
         self.events_key = key("events", self.run)
+        self.line_key = key("line", owner)
         self.runs_key = key("runs", self.thread)
         self.owners_key = key("owners", scope, thread)
 
@@ -356,11 +320,6 @@ def _parse(name: str) -> RunKey:
 
 def _pairs(flat: Any) -> dict[str, str]:
     return flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
-
-
-def _streams(came: Any) -> list[Any]:
-    """What XREADGROUP gave, in the shape of either protocol version."""
-    return [(k, v[0]) for k, v in came.items()] if isinstance(came, dict) else list(came or ())
 
 
 def _record(key: RunKey, fields: Mapping[str, str]) -> RunRecord:

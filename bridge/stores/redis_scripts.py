@@ -1,8 +1,8 @@
 """The run store's transactions on Redis, in Lua. All keys share one hash tag, so that they stand on one node.
 
 A run is a hash (fingerprint, task_id, created_at, plan, whole, entries, and in time token, last, ended_at) and a
-stream whose ids are `<number>-0`. The numbers are its thread's, which is a hash (number, entries, latest: the name of
-the run that was made last) and a sorted set of its runs, oldest first. A stream for each run and not one for each
+stream whose ids are `<number>-0`. The numbers are its thread's, which is a hash (number, latest: the name of the run
+that was made last) and a sorted set of its runs, oldest first. A stream for each run and not one for each
 thread: a reader passes over nothing. `leases` is a sorted set of run names by expiry. A run's name is its thread's
 name, `:` and its quoted id.
 """
@@ -15,9 +15,19 @@ local now = clock[1] + clock[2] / 1e6
 local function stamp(seconds) return string.format('%.6f', seconds) end
 """
 
-# KEYS: run, thread, runs of the thread, owners of the thread id, queue, threads
-# ARGV: run name, thread name, owner, fingerprint, plan, task id, alone, prefix of run keys
-# The third is empty when it had to be alone and the thread's latest run has not ended.
+# The queue: a list of run names for each owner who waits, and a sorted set of these owners by their turn. Its member ''
+# counts the turns. Whoever was served last comes last, newcomers right before.
+_ENQUEUE = """
+redis.call('{push}', {line}, {run})
+redis.call('ZADD', {turns}, 'NX', (redis.call('ZSCORE', {turns}, '') or 0) - 1, 'o' .. {owner})
+redis.call('PUBLISH', {channel}, '')
+"""
+
+# KEYS: run, thread, runs of the thread, owners of the thread id, line of the owner, threads, turns, open runs
+# ARGV: run name, thread name, owner, fingerprint, plan, task id, alone, prefix of run keys, channel of the queue,
+#       base scope, room of the owner, room of the scope, room of all (each '' = no limit)
+# The third is empty when it had to be alone and the thread's latest run has not ended. The first is -1, -2 or -3 when
+# the owner, the scope or all have no room for one more.
 CREATE = (
     _NOW
     + """
@@ -26,6 +36,12 @@ local first = 1 - redis.call('EXISTS', KEYS[3])
 local latest = redis.call('HGET', KEYS[2], 'latest')
 if ARGV[7] == '1' and latest and redis.call('EXISTS', ARGV[8] .. latest) == 1
     and not redis.call('HGET', ARGV[8] .. latest, 'ended_at') then return {0, 0, {}} end
+local open = {'o:' .. ARGV[3], 's:' .. ARGV[10], 'all'}
+for i, name in ipairs(open) do
+    local room = tonumber(ARGV[10 + i])
+    if room and tonumber(redis.call('HGET', KEYS[8], name) or 0) >= room then return {-i, 0, {}} end
+end
+for _, name in ipairs(open) do redis.call('HINCRBY', KEYS[8], name, 1) end
 redis.call('HSET', KEYS[1], 'fingerprint', ARGV[4], 'plan', ARGV[5], 'task_id', ARGV[6],
     'created_at', stamp(now), 'entries', 0, 'whole', 1)
 redis.call('HSETNX', KEYS[2], 'number', 0)
@@ -33,7 +49,9 @@ redis.call('HSET', KEYS[2], 'latest', ARGV[1])
 redis.call('ZADD', KEYS[3], redis.call('HGET', KEYS[2], 'number'), ARGV[1])
 redis.call('SADD', KEYS[4], ARGV[3])
 redis.call('ZADD', KEYS[6], stamp(now), ARGV[2])
-redis.call('XADD', KEYS[5], '*', 'run', ARGV[1])
+"""
+    + _ENQUEUE.format(push="RPUSH", line="KEYS[5]", turns="KEYS[7]", run="ARGV[1]", owner="ARGV[3]", channel="ARGV[9]")
+    + """
 return {1, first, redis.call('HGETALL', KEYS[1])}
 """
 )
@@ -53,18 +71,17 @@ return 'none'
 """
 )
 
-# KEYS: run, thread, events, leases, ended, threads, runs of the thread
-# ARGV: run name, thread name, token, position, end, most entries, prefix of run keys, prefix of events keys, channel,
-#       body, ...
+# KEYS: run, thread, events, leases, ended, threads, open runs
+# ARGV: run name, thread name, token, position, end, channel, owner, base scope, body, ...
 # The number of the last entry, how many were new, the number of the last one before these; -1 for the first when the
 # token does not hold the run.
 APPEND = (
     _NOW
     + """
 local run = redis.call('HMGET', KEYS[1], 'token', 'entries', 'ended_at', 'last')
-local position, ending, most = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[6])
+local position, ending = tonumber(ARGV[4]), ARGV[5] == '1'
 if run[1] ~= ARGV[3] or tonumber(run[2]) < position then return {-1, 0, 0} end
-local first_new = 10 + tonumber(run[2]) - position
+local first_new = 9 + tonumber(run[2]) - position
 local new = #ARGV - first_new + 1
 local before = tonumber(run[4] or 0)
 if run[3] then
@@ -76,48 +93,67 @@ for i = first_new, #ARGV do
     last = redis.call('HINCRBY', KEYS[2], 'number', 1)
     redis.call('XADD', KEYS[3], string.format('%.0f-0', last), 'body', ARGV[i])
 end
-if new > 0 then redis.call('HSET', KEYS[1], 'entries', position + #ARGV - 9, 'last', last) end
-local over = redis.call('HINCRBY', KEYS[2], 'entries', math.max(new, 0)) - most
-if over > 0 then
-    redis.call('HINCRBY', KEYS[2], 'entries', -over)
-    for _, name in ipairs(redis.call('ZRANGE', KEYS[7], 0, -1)) do
-        local there = redis.call('XLEN', ARGV[8] .. name)
-        if there > 0 then
-            redis.call('XTRIM', ARGV[8] .. name, 'MAXLEN', '=', math.max(there - over, 0))
-            redis.call('HSET', ARGV[7] .. name, 'whole', 0)
-            over = over - there
-        end
-        if over <= 0 then break end
-    end
-end
+if new > 0 then redis.call('HSET', KEYS[1], 'entries', position + #ARGV - 8, 'last', last) end
 if ending then
     redis.call('HSET', KEYS[1], 'ended_at', stamp(now))
     redis.call('ZREM', KEYS[4], ARGV[1])
     redis.call('ZADD', KEYS[5], stamp(now), ARGV[1])
     redis.call('ZADD', KEYS[6], stamp(now), ARGV[2])
+    for _, name in ipairs({'o:' .. ARGV[7], 's:' .. ARGV[8], 'all'}) do
+        if redis.call('HINCRBY', KEYS[7], name, -1) <= 0 then redis.call('HDEL', KEYS[7], name) end
+    end
 end
-redis.call('PUBLISH', ARGV[9], last)
+redis.call('PUBLISH', ARGV[6], last)
 return {last, math.max(new, 0), before}
 """
 )
 
-# KEYS: run, leases, queue   ARGV: run name, token, seconds, entry of the queue that is taken off ('' = none), group
-# From the queue a run is taken only when nobody has begun it.
+# KEYS: run, leases   ARGV: run name, token, seconds
 LEASE = (
     _NOW
     + """
 local run = redis.call('HMGET', KEYS[1], 'fingerprint', 'ended_at', 'token')
-if ARGV[4] ~= '' then
-    redis.call('XACK', KEYS[3], ARGV[5], ARGV[4])
-    redis.call('XDEL', KEYS[3], ARGV[4])
-    if run[3] then return false end
-end
 if not run[1] or run[2] then return false end
 local expires = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if run[3] and run[3] ~= ARGV[2] and expires and tonumber(expires) > now then return false end
 redis.call('HSET', KEYS[1], 'token', ARGV[2])
 redis.call('ZADD', KEYS[2], stamp(now + tonumber(ARGV[3])), ARGV[1])
 return redis.call('HGETALL', KEYS[1])
+"""
+)
+
+# KEYS: turns, leases
+# ARGV: token, seconds, prefix of lines, prefix of run keys, number of owners that are held up, these owners,
+#       base scopes that are held up
+# The name of a run that waited, and its fields. What was taken past the queue, as a cancel does, goes from it here.
+CLAIM = (
+    _NOW
+    + """
+local full = {}
+local owners = tonumber(ARGV[5])
+for i = 6, 5 + owners do full['o' .. ARGV[i]] = true end
+for i = 6 + owners, #ARGV do full['s' .. ARGV[i]] = true end
+for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+    local line = ARGV[3] .. string.sub(member, 2)
+    if member ~= '' and not full[member] then
+        for _, name in ipairs(redis.call('LRANGE', line, 0, -1)) do
+            local run = redis.call('HMGET', ARGV[4] .. name, 'fingerprint', 'ended_at', 'token')
+            local scope = string.gsub(string.match(name, '^[^:]*:([^:]*):'), '%%23.*', '')
+            if not run[1] or run[2] or run[3] then
+                redis.call('LREM', line, 1, name)
+            elseif not full['s' .. scope] then
+                redis.call('LREM', line, 1, name)
+                redis.call('ZADD', KEYS[1], 'XX', redis.call('ZINCRBY', KEYS[1], 1, ''), member)
+                redis.call('HSET', ARGV[4] .. name, 'token', ARGV[1])
+                redis.call('ZADD', KEYS[2], stamp(now + tonumber(ARGV[2])), name)
+                if redis.call('EXISTS', line) == 0 then redis.call('ZREM', KEYS[1], member) end
+                return {name, redis.call('HGETALL', ARGV[4] .. name)}
+            end
+        end
+        if redis.call('EXISTS', line) == 0 then redis.call('ZREM', KEYS[1], member) end
+    end
+end
+return false
 """
 )
 
@@ -138,19 +174,24 @@ return held
 """
 )
 
-# KEYS: run, leases, queue   ARGV: run name, token
-RELEASE = """
+# KEYS: run, leases, line of the owner, turns   ARGV: run name, token, owner, channel of the queue
+RELEASE = (
+    """
 local run = redis.call('HMGET', KEYS[1], 'token', 'ended_at', 'entries')
 if run[1] ~= ARGV[2] or run[2] then return 0 end
 if run[3] == '0' then
     redis.call('HDEL', KEYS[1], 'token')
     redis.call('ZREM', KEYS[2], ARGV[1])
-    redis.call('XADD', KEYS[3], '*', 'run', ARGV[1])
+    redis.call('LREM', KEYS[3], 0, ARGV[1])
+"""
+    + _ENQUEUE.format(push="LPUSH", line="KEYS[3]", turns="KEYS[4]", run="ARGV[1]", owner="ARGV[3]", channel="ARGV[4]")
+    + """
 else
     redis.call('ZADD', KEYS[2], 0, ARGV[1])
 end
 return 1
 """
+)
 
 # KEYS: sorted set   ARGV: seconds ago, most   names whose time is that long over
 DUE = (
@@ -174,12 +215,11 @@ return 1
 )
 
 _DROP_ENTRIES = """
-redis.call('HINCRBY', KEYS[4], 'entries', -redis.call('XLEN', KEYS[2]))
 redis.call('DEL', KEYS[2])
 redis.call('ZREM', KEYS[3], ARGV[1])
 """
 
-# KEYS: run, events, ended, thread   ARGV: run name
+# KEYS: run, events, ended   ARGV: run name
 FORGET = (
     _DROP_ENTRIES
     + """
@@ -188,14 +228,14 @@ return redis.call('HDEL', KEYS[1], 'plan')
 """
 )
 
-# KEYS: run, events, ended, thread, runs of the thread   ARGV: run name
+# KEYS: run, events, ended, runs of the thread   ARGV: run name
 DELETE = (
     """
 if not redis.call('HGET', KEYS[1], 'ended_at') then return 0 end
 """
     + _DROP_ENTRIES
     + """
-redis.call('ZREM', KEYS[5], ARGV[1])
+redis.call('ZREM', KEYS[4], ARGV[1])
 return redis.call('DEL', KEYS[1])
 """
 )

@@ -11,19 +11,16 @@ The contract every engine keeps and the one test suite checks. Times are seconds
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from bridge.errors import BridgeError
+from bridge.errors import BackendError, BridgeError, ErrorCode
 from bridge.stores.base import StoreConflict, stored_id, unavailable
 
 CANCEL_KEPT = 3600.0
 """Seconds for which the wish to cancel a run is kept, also of a run that is not known yet."""
-
-MAX_ENTRIES = 10_000
-"""Entries kept of one thread; beyond it the oldest go, and the runs they belonged to cannot be read any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ class RunRecord:
     last: int | None
     """The number of the last one; of a run that has ended, the one that holds the terminal event."""
     whole: bool
-    """False when some of its entries are not kept any more: it cannot be replayed."""
+    """False when its entries are not kept any more: it cannot be replayed."""
     plan: str
     """What `create` was given; empty when the run is remembered by its name only."""
 
@@ -84,6 +81,33 @@ class Created:
     record: RunRecord
     new: bool
     first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many runs may be there that have not ended: of the owner, of the scope, of all. None = no limit."""
+
+    owner: int | None = None
+    scope: int | None = None
+    all: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """Who has no place for one more run that is driven: owners, and scopes by their `base_scope`."""
+
+    owners: Collection[str] = frozenset()
+    scopes: Collection[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.owners or self.scopes)
+
+    def holds_up(self, key: RunKey) -> bool:
+        """Whether this run has to wait."""
+        return key.owner in self.owners or base_scope(key.scope) in self.scopes
+
+
+NOBODY = Full()
 
 
 class ThreadBusy(StoreConflict):
@@ -110,11 +134,13 @@ class RunStore(Protocol):
 
     # ------------------------------------------------------------------ runs
 
-    async def create(self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False) -> Created:
+    async def create(
+        self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, room: Room | None = None
+    ) -> Created:
         """Puts a run on the queue. A run that is there with the same fingerprint is given as it is.
 
         Raises `StoreConflict` for one with another fingerprint; with `alone` `ThreadBusy` for a new one while the
-        latest one of its thread has not ended.
+        latest one of its thread has not ended; `BackendError` (rate_limited) for a new one when there is no `room`.
         """
 
     async def get(self, key: RunKey) -> RunRecord | None: ...
@@ -147,10 +173,11 @@ class RunStore(Protocol):
 
     # ------------------------------------------------------------------ who drives it
 
-    async def claim(self, token: str, lease: float, *, wait: float = 0.0) -> RunRecord | None:
-        """Leases the run that waits for longest in the queue; waits up to `wait` seconds for one.
+    async def claim(self, token: str, lease: float, *, wait: float = 0.0, full: Full = NOBODY) -> RunRecord | None:
+        """Leases a run from the queue that `full` does not hold up; waits up to `wait` seconds for one.
 
-        A call that is cancelled gives back what it got.
+        Owners take turns. Each has its runs in order, past those whose scope is held up. A call that is cancelled
+        gives back what it got.
         """
 
     async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
@@ -218,6 +245,20 @@ def stored_key(key: RunKey) -> tuple[str, str, str, str]:
 
 def run_store_unavailable(engine: str, reason: str) -> BridgeError:
     return unavailable(engine, reason, "run")
+
+
+def base_scope(scope: str) -> str:
+    """The scope, without what keeps several kinds of runs in it apart: `/a` of `/a#tasks`."""
+    return scope.partition("#")[0]
+
+
+def no_room(whose: str) -> BackendError:
+    """`whose` the runs are that have not ended, as in "of this user"."""
+    return BackendError(
+        f"Too many runs {whose} wait or run already; try again in a moment.",
+        code=ErrorCode.RATE_LIMITED,
+        headers={"retry-after": "1"},
+    )
 
 
 def run_conflict() -> StoreConflict:

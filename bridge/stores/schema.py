@@ -148,6 +148,11 @@ _RUNS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX runs_by_thread ON runs (thread, id)",
         "CREATE INDEX run_cancels_by_age ON run_cancels (expires)",
     ),
+    # Runs are bounded one by one: `entries` of a thread is not written any more.
+    (
+        "DROP INDEX run_entries_by_thread",
+        "CREATE INDEX runs_open ON runs (thread) WHERE ended_at IS NULL",
+    ),
 )
 
 # Who asked for a cancel has not taken it back: its time begins anew.

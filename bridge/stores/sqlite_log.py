@@ -26,10 +26,8 @@ def append(
     position: int,
     bodies: Sequence[str],
     end: bool,
-    most: int,
 ) -> tuple[int, list[Entry]]:
-    """`RunStore.append`: the number of the run's last entry before it, and the new ones. `most` entries are kept of a
-    thread."""
+    """`RunStore.append`: the number of the run's last entry before it, and the new ones."""
     found = db.execute(_HEAD, where).fetchone()
     if found is None or found[2] != token or found[4] < position:
         raise lease_lost()  # with fewer entries than we wrote, the file was replaced under us
@@ -46,26 +44,12 @@ def append(
         assert last is not None
         written.append(Entry(last, body))
     db.execute("UPDATE runs SET entries = entries + ?, last = ? WHERE id = ?", (len(new), last, run))
-    db.execute("UPDATE run_threads SET entries = entries + ? WHERE id = ?", (len(new), thread))
     if end:
         # These times have indexes, each of which would be one more page to write with every entry.
         now = time.time()
         db.execute("UPDATE runs SET ended_at = ? WHERE id = ?", (now, run))
         db.execute("UPDATE run_threads SET updated_at = ? WHERE id = ?", (now, thread))
-    _bound(db, thread, most)
     return before, written
-
-
-def _bound(db: sqlite3.Connection, thread: int, most: int) -> None:
-    """Deletes the oldest entries of a thread that has too many."""
-    (kept,) = db.execute("SELECT entries FROM run_threads WHERE id = ?", (thread,)).fetchone()
-    if kept <= most:
-        return
-    oldest = "(SELECT number FROM run_entries WHERE thread = ? ORDER BY number LIMIT ?)"
-    over = (thread, kept - most)
-    db.execute(f"UPDATE runs SET whole = 0 WHERE id IN (SELECT run FROM run_entries WHERE number IN {oldest})", over)
-    db.execute(f"DELETE FROM run_entries WHERE number IN {oldest}", over)
-    db.execute("UPDATE run_threads SET entries = ? WHERE id = ?", (most, thread))
 
 
 def entries(db: sqlite3.Connection, where: Stored, after: int, limit: int) -> list[Entry]:

@@ -21,15 +21,19 @@ from bridge.stores.base import plain_id, stored_id
 from bridge.stores.bells import Bells
 from bridge.stores.runs import (
     CANCEL_KEPT,
-    MAX_ENTRIES,
+    NOBODY,
     Created,
     Entry,
+    Full,
     LeaseLost,
     Ownership,
+    Room,
     RunKey,
     RunRecord,
     RunState,
+    base_scope,
     leased,
+    no_room,
     run_conflict,
     stored_key,
     thread_busy,
@@ -54,14 +58,14 @@ class SQLiteRuns:
     `busy` is how many seconds a write waits for another process before it is `STORE_UNAVAILABLE`.
     """
 
-    def __init__(self, path: str, *, max_entries: int = MAX_ENTRIES, busy: float = 5.0) -> None:
+    def __init__(self, path: str, *, busy: float = 5.0) -> None:
         self._file = SQLiteFile(path, schema.RUNS, busy)
-        self._max_entries = max_entries
         self._bells: Bells[log.Stored] = Bells()
         self._tails: Tails[log.Stored] = Tails()
         self._mine: set[int] = set()
         """Numbers of entries that were written here since the last look for those of others."""
         self._queue: Bells[str] = Bells()
+        self._turns = _Turns()
         self._watching: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -77,7 +81,9 @@ class SQLiteRuns:
 
     # ------------------------------------------------------------------ runs
 
-    async def create(self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False) -> Created:
+    async def create(
+        self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, room: Room | None = None
+    ) -> Created:
         where = stored_key(key)
 
         def work(db: sqlite3.Connection) -> Created:
@@ -92,6 +98,8 @@ class SQLiteRuns:
             latest = db.execute(last, (thread,)).fetchone()
             if alone and latest is not None and latest[0] is None:
                 raise thread_busy()
+            if room is not None:
+                _check_room(db, where, room)
             db.execute(
                 "INSERT INTO runs (thread, run_id, task_id, fingerprint, created_at, entries, whole, plan)"
                 " VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
@@ -128,8 +136,7 @@ class SQLiteRuns:
             found = _find(db, where)
             if found is None or found.record.ended_at is None:
                 return False
-            gone = db.execute("DELETE FROM run_entries WHERE run = ?", (found.id,)).rowcount
-            db.execute("UPDATE run_threads SET entries = entries - ? WHERE id = ?", (gone, found.thread))
+            db.execute("DELETE FROM run_entries WHERE run = ?", (found.id,))
             db.execute("DELETE FROM runs WHERE id = ?", (found.id,))
             return True
 
@@ -155,9 +162,7 @@ class SQLiteRuns:
     async def append(self, key: RunKey, token: str, position: int, bodies: Sequence[str], *, end: bool = False) -> int:
         where = stored_key(key)
         try:
-            before, new = await self._file.write(
-                lambda db: log.append(db, where, token, position, bodies, end, self._max_entries)
-            )
+            before, new = await self._file.write(lambda db: log.append(db, where, token, position, bodies, end))
         except LeaseLost:
             self._tails.forget(where)
             raise
@@ -221,17 +226,20 @@ class SQLiteRuns:
 
     # ------------------------------------------------------------------ who drives it
 
-    async def claim(self, token: str, lease: float, *, wait: float = 0.0) -> RunRecord | None:
+    async def claim(self, token: str, lease: float, *, wait: float = 0.0, full: Full = NOBODY) -> RunRecord | None:
         def waiting(db: sqlite3.Connection) -> log.Stored | None:
-            found: log.Stored | None = db.execute(
+            rows = db.execute(
                 f"SELECT t.owner, t.scope, t.thread_id, r.run_id {log.FROM}"
-                " WHERE r.token IS NULL AND r.ended_at IS NULL ORDER BY r.id LIMIT 1"
-            ).fetchone()
-            return found
+                " WHERE r.token IS NULL AND r.ended_at IS NULL ORDER BY r.id"
+            ).fetchall()
+            return self._turns.first(rows, full)
 
         def work(db: sqlite3.Connection) -> RunRecord | None:
             where = waiting(db)
-            return _lease(db, where, token, lease) if where else None
+            record = _lease(db, where, token, lease) if where else None
+            if record is not None:
+                self._turns.served(record.key.owner)
+            return record
 
         clock = asyncio.get_running_loop().time
         until = clock() + wait
@@ -330,14 +338,12 @@ class SQLiteRuns:
     async def sweep(self, events: float, threads: float) -> int:
         def forget(db: sqlite3.Connection) -> int:
             rows = db.execute(
-                "SELECT id, thread FROM runs WHERE plan IS NOT NULL AND ended_at <= ?"
-                f" ORDER BY ended_at LIMIT {_BATCH}",
+                f"SELECT id FROM runs WHERE plan IS NOT NULL AND ended_at <= ? ORDER BY ended_at LIMIT {_BATCH}",
                 (time.time() - events,),
             ).fetchall()
-            for run, thread in rows:
-                gone = db.execute("DELETE FROM run_entries WHERE run = ?", (run,)).rowcount
-                db.execute("UPDATE run_threads SET entries = entries - ? WHERE id = ?", (gone, thread))
-                db.execute("UPDATE runs SET plan = NULL, whole = 0 WHERE id = ?", (run,))
+            for run in rows:
+                db.execute("DELETE FROM run_entries WHERE run = ?", run)
+                db.execute("UPDATE runs SET plan = NULL, whole = 0 WHERE id = ?", run)
             return len(rows)
 
         def forget_threads(db: sqlite3.Connection) -> int:
@@ -386,6 +392,42 @@ def _find(db: sqlite3.Connection, where: log.Stored) -> _Found | None:
         plan or "",
     )
     return _Found(run, thread, token, expires, record)
+
+
+class _Turns:
+    """Whose turn it is at the queue, in this process: whoever was served last comes last, newcomers right before."""
+
+    def __init__(self) -> None:
+        self._served: dict[str, int] = {}
+        self._count = 0
+
+    def first(self, waiting: Sequence[log.Stored], full: Full) -> log.Stored | None:
+        """The one of these runs, oldest first, whose owner's turn it is. Forgets owners that wait no more."""
+        newcomer = self._count - 1
+        self._served = {row[0]: self._served.get(row[0], newcomer) for row in waiting}
+        free = (row for row in waiting if not full.holds_up(RunKey(*map(plain_id, row))))
+        return min(free, key=lambda row: self._served[row[0]], default=None)
+
+    def served(self, owner: str) -> None:
+        self._count += 1
+        self._served[stored_id(owner, "owner")] = self._count
+
+
+def _check_room(db: sqlite3.Connection, where: log.Stored, room: Room) -> None:
+    """Raises `BackendError` (rate_limited) when one more run has no room."""
+    owner, scope = where[0], base_scope(where[1])
+    own, there, everywhere = db.execute(
+        "SELECT coalesce(sum(t.owner = ?), 0), coalesce(sum(instr(t.scope || '#', ?) = 1), 0), count(*)"
+        f" {log.FROM} WHERE r.ended_at IS NULL",
+        (owner, f"{scope}#"),
+    ).fetchone()
+    for whose, count, most in (
+        ("of this user", own, room.owner),
+        ("of this route", there, room.scope),
+        ("of this server", everywhere, room.all),
+    ):
+        if most is not None and count >= most:
+            raise no_room(whose)
 
 
 def _state(token: str | None, ended_at: float | None) -> RunState:

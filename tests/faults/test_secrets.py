@@ -122,7 +122,9 @@ async def _talk(base: str) -> list[Saw]:
             sent = {"authorization": f"Bearer {CLIENT}", "x-request-id": f"fault-{number}"}
             out.append(await exchange(base, raw(wire, f"/{name}", **sent)))
     # The answers to what is no HTTP repeat it to who sent it; the log must not.
-    await exchange(base, f"GET /{TOKEN} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{CLIENT}: \0\r\n\r\n".encode())
+    await exchange(
+        base, f"GET /{TOKEN} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{CLIENT}: \0\r\n\r\n".encode()
+    )
     await exchange(base, b"\x16\x03\x01" + TOKEN.encode() + b"\r\n\r\n")
     return out
 

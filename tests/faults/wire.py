@@ -41,7 +41,13 @@ def asking(front: Dialect, text: str = "hi", thread: str = "t1", run: str = "r1"
 
 def raw(wire: WireRequest, mount: str, **headers: str) -> bytes:
     """The bytes of the request; the connection is asked to close behind its answer."""
-    sent = {"host": "bridge", "connection": "close", "content-length": str(len(wire.body)), **wire.headers, **headers}
+    sent = {
+        "host": "localhost",
+        "connection": "close",
+        "content-length": str(len(wire.body)),
+        **wire.headers,
+        **headers,
+    }
     lines = [f"{wire.method} {mount}{wire.path} HTTP/1.1", *(f"{k}: {v}" for k, v in sent.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + wire.body
 

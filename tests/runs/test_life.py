@@ -26,13 +26,14 @@ from bridge.model import (
     Text,
     UsageReported,
 )
+from bridge.model.grammar import verify
 from bridge.runs import RunKey, Runs, RunState
 from bridge.runs.log import from_body
 from bridge.stores import StoreConflict, open_history
 from bridge.transports.local import Yielded
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns
-from tests.runs.helpers import begin, bridge_of, events_of, process, subscribe, text_of
+from tests.runs.helpers import begin, bridge_of, cursor_of, events_of, frames_of, process, subscribe, text_of
 from tests.stores.run_engines import RunEngine
 
 LEASE = 1.0
@@ -99,6 +100,50 @@ async def test_a_run_that_takes_too_long(make_runs: MakeRuns) -> None:
         key = await begin(bridge, runs, "hang")
         assert await failure_of(runs, key) is ErrorCode.RUN_TIMEOUT
         await runs.close()
+
+
+def say(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, word: str, count: int) -> None:
+    """The agent says the word so often."""
+
+    async def agent(request: object) -> AsyncIterator[str]:
+        for _ in range(count):
+            yield word
+
+    monkeypatch.setattr(bridge.routes[0].backends[0], "_agent", agent)
+
+
+async def test_a_long_run_is_read_and_resumed(
+    bridge: Bridge, make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More entries than any number of them that was kept of a thread once; bytes are what counts."""
+    monkeypatch.setattr("bridge.runs.recorder.JOIN", -1.0)
+    say(bridge, monkeypatch, "word ", 11_000)
+    runs = make_runs(max_run=2**20)
+    await runs.open()
+    key = await begin(bridge, runs, "x")
+    assert text_of(await events_of(runs, key)) == "word " * 11_000
+    frames = await frames_of(subscribe(runs, key))
+    cursor = cursor_of(frames[-500])
+    assert cursor is not None
+    assert await frames_of(subscribe(runs, key, cursor)) == frames[-499:]
+
+
+async def test_an_endless_run_ends_at_its_bound(
+    bridge: Bridge, make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether anybody reads or not; what was said before stays readable, and everything that was begun is closed."""
+    say(bridge, monkeypatch, "x" * 1000, 10**9)
+    runs = make_runs(max_run=100_000)
+    await runs.open()
+    key = await begin(bridge, runs, "x")
+    assert await ended(runs, key) is RunState.ENDED
+    events = await events_of(runs, key)
+    verify(events)
+    assert isinstance(events[-1], RunFailed)
+    assert (events[-1].error.code, events[-1].error.backend_code) == (ErrorCode.BACKEND_PROTOCOL, "too_large")
+    assert events[-1].error.message == "The run is longer than the limit of 100000 bytes (stores.max_run)."
+    assert 90_000 < len(text_of(events)) < 110_000
+    assert not runs.tasks
 
 
 async def test_a_route_that_is_gone(bridge: Bridge, runs: Runs) -> None:

@@ -15,7 +15,7 @@ from bridge.engine import Bridge
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.framing import sse
 from bridge.model import RunFailed, RunFinished
-from bridge.runs import Cursor, LogReader, RunKey, Runs
+from bridge.runs import Cursor, RunKey, Runs
 from bridge.runs import recorder as recording
 from bridge.runs.log import from_body
 from bridge.stores import RunStore
@@ -136,34 +136,6 @@ async def test_a_run_that_was_forgotten(bridge: Bridge, run_engine: RunEngine, r
         assert caught.value.failure.http_status == 410
         with pytest.raises(RequestError):
             await subscription.read(0)
-
-
-async def _to_the_end(reader: LogReader) -> None:
-    while not reader.done:
-        await reader.read(0)
-
-
-async def test_a_reader_who_is_too_slow_is_told(bridge: Bridge, run_engine: RunEngine, make_runs: MakeRuns) -> None:
-    """Never a silent gap: what was cut away between two reads is an error, not a shorter text."""
-    runs = make_runs()
-    await runs.open()
-    key = await begin(bridge, runs, "count")
-    subscription = subscribe(runs, key)
-    reader = runs.follow(key)
-    await reader.read(30)
-    await events_of(runs, key)
-    await runs.rest()
-    store = run_engine.store(max_entries=3)
-    other = RunKey("o", "/x", "t", "other")
-    await store.create(other, "f", "p")
-    await store.acquire(other, "me", 30)
-    await store.append(other, "me", 0, ["x"])
-    with pytest.raises(RequestError) as caught:
-        await subscription.open()
-    assert caught.value.failure.http_status == 410
-    with pytest.raises(RequestError) as caught:
-        await _to_the_end(reader)
-    assert caught.value.failure.http_status == 410
 
 
 async def test_a_run_that_is_forgotten_under_its_reader(bridge: Bridge, run_engine: RunEngine, runs: Runs) -> None:

@@ -282,7 +282,7 @@ async def test_a_client_that_leaves_leaves_nothing(tmp_path: Path) -> None:
         fields = b'--b\r\ncontent-disposition: form-data; name="threadId"\r\n\r\nt1\r\n'
         head = b'--b\r\ncontent-disposition: form-data; name="file"; filename="x.png"\r\n\r\n'
         writer.write(
-            b"POST /api/attachments HTTP/1.1\r\nhost: x\r\ncontent-length: 2000000\r\n"
+            b"POST /api/attachments HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2000000\r\n"
             b"content-type: multipart/form-data; boundary=b\r\n\r\n" + fields + head + PNG
         )
         await writer.drain()

@@ -279,3 +279,22 @@ def test_what_is_not_durable_brings_in_no_store() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_endless_answer_ends_at_the_bound_of_its_log(tmp_path: Path, stream: bool) -> None:
+    async def endless(exchange: Exchange) -> None:
+        await exchange.head()
+        while True:
+            await exchange.send(CHUNK % (b"x" * 1000))
+
+    async with fake_backend() as backend:
+        backend.plays(endless)
+        setup = config(tmp_path, llm(backend), "openai-chat")
+        setup["stores"]["max_run"] = "100KiB"
+        async with serving(setup) as base, asyncio.timeout(40):
+            reply = await post(f"{base}/openai-chat/chat/completions", chat(stream=stream))
+            await backend.seen[0].gone.wait()
+    assert "The run is longer than the limit of 102400 bytes (stores.max_run)." in reply.body.decode()
+    assert reply.status == (200 if stream else 502)
+    assert b"[DONE]" not in reply.body, "it does not read as a whole answer"

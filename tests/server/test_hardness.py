@@ -8,6 +8,7 @@ import gc
 import socket
 import sys
 import types
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -375,7 +376,8 @@ async def test_a_key_that_is_no_text_is_just_wrong() -> None:
         port = int(base.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(
-            b"POST /toy/ask HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \xff\xfe\r\ncontent-length: 2\r\n\r\n{}"
+            b"POST /toy/ask HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer \xff\xfe\r\n"
+            b"content-length: 2\r\n\r\n{}"
         )
         head = await reader.readuntil(b"\r\n\r\n")
         writer.close()
@@ -386,7 +388,7 @@ async def test_a_body_that_does_not_come_holds_nobody_up() -> None:
     async with serving(config(limits={"concurrent": 1, "queue": 0}, body_time="300ms")) as base:
         port = int(base.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /toy/ask HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        writer.write(b"POST /toy/ask HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         await writer.drain()
         assert (await post(f"{base}/toy/ask", {"ask": "x"})).status == 200
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 40)
@@ -405,7 +407,7 @@ async def test_a_client_that_never_reads_is_cut() -> None:
         backend.plays(script)
         port = int(base.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(b'POST /toy/ask HTTP/1.1\r\nhost: x\r\ncontent-length: 11\r\n\r\n{"ask":"x"}')
+            client.sendall(b'POST /toy/ask HTTP/1.1\r\nhost: localhost\r\ncontent-length: 11\r\n\r\n{"ask":"x"}')
             while not backend.seen:
                 await asyncio.sleep(0.01)
             await asyncio.wait_for(backend.seen[0].gone.wait(), 40)
@@ -452,6 +454,18 @@ async def test_an_answer_that_has_ended_but_for_its_last_bytes_is_let_go_with_it
         await asyncio.wait_for(backend.seen[0].gone.wait(), 40)
         del bridge, answer
         gc.collect()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "nix", "gzip, gzip"])
+async def test_a_body_that_is_not_of_its_encoding(encoding: str) -> None:
+    sent = {"content-type": "application/json", "content-encoding": encoding}
+    async with serving(config()) as base:
+        refused = await ask("POST", f"{base}/toy/ask", b'{"ask": "x"}', sent)
+        assert refused.status == (415 if "n" in encoding or "," in encoding else 400)
+        assert "content-encoding" in refused.body.decode() or "cannot be decoded" in refused.body.decode()
+        squeezed = zlib.compress(b'{"ask": "x"}')
+        good = await ask("POST", f"{base}/toy/ask", squeezed, {**sent, "content-encoding": "deflate"})
+        assert good.status == 200
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 from redis import asyncio as redis
 
 from bridge.config import parse
+from bridge.engine import Bridge
 from bridge.errors import ConfigError
+from bridge.server import make_app
+from bridge.server.bodies import BODIES, FREE, Bodies
+from bridge.server.limits import Gate
 from bridge.stores import open_rates
 from bridge.stores.rates import LocalRates
-from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
+from tests.server.harness import Exchange, FakeBackend, Reply, ask, bound_socket, fake_backend, free_port, post, serving
 from tests.stores.run_engines import redis_server  # noqa: F401
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
@@ -248,7 +254,7 @@ async def test_a_head_that_is_too_long_is_refused_and_not_logged(line: bytes, ca
     async with serving(config()) as base:
         port = int(base.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /v1/models HTTP/1.1\r\nhost: x\r\n" + line + b"\r\n\r\n")
+        writer.write(b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n" + line + b"\r\n\r\n")
         answer = await asyncio.wait_for(reader.read(), 40)
         writer.close()
         assert answer.startswith(b"HTTP/1.0 400 ")
@@ -261,3 +267,264 @@ async def test_a_head_that_is_too_long_is_refused_and_not_logged(line: bytes, ca
 def test_a_queue_of_a_key_needs_a_limit_to_wait_at() -> None:
     with pytest.raises(ConfigError, match=r"per_key\.queue: needs concurrent"):
         parse(config("http://127.0.0.1:9", per_key={"queue": 3, "requests_per_minute": 5}))
+
+
+# ---------------------------------------------------------------------- bodies that are being read
+
+
+class Slow:
+    """A client that sends a part of its body and waits."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def begin(cls, base: str, sent: int, key: str = "key-ann") -> Slow:
+        slow = cls(*await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2])))
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-api-key: {key}\r\n"
+        slow.writer.write(f"{head}content-length: 4000000\r\n\r\n".encode() + b"x" * sent)
+        await slow.writer.drain()
+        return slow
+
+    async def head(self) -> str:
+        return (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 40)).decode().lower()
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+async def serving_app(setup: dict[str, Any], stack: contextlib.AsyncExitStack) -> tuple[str, Bodies]:
+    """The bridge, and what counts its bodies."""
+    bridge = Bridge.from_config({**setup, "stores": {"history": "off"}})
+    runner = web.AppRunner(make_app(bridge), handler_cancellation=True, shutdown_timeout=1)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    listening = bound_socket()
+    await web.SockSite(runner, listening).start()
+    return f"http://127.0.0.1:{listening.getsockname()[1]}", runner.app[BODIES]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(40):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_unfinished_bodies_have_one_budget() -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        base, bodies = await serving_app(config(bodies="1MiB"), stack)
+        one, two = [await Slow.begin(base, 500_000) for _ in range(2)]
+        await until(lambda: bodies.taken == 2 * (500_000 - FREE))
+        three = await Slow.begin(base, 500_000, "key-bob")
+        head = await three.head()
+        assert head.startswith("http/1.1 503 ")
+        assert "retry-after: 1" in head
+        # What is small is read all the same.
+        small = {**HELLO, "user": "x" * 50_000}
+        assert (await post(f"{base}/v1/chat/completions", small, **BOB)).status == 200
+        large = {**HELLO, "user": "x" * 500_000}
+        for slow in (one, two, three):
+            await slow.close()
+        await until(lambda: bodies.taken == 0)
+        assert (await post(f"{base}/v1/chat/completions", large, **BOB)).status == 200
+        assert bodies.taken == 0
+
+
+async def test_a_body_that_comes_takes_a_place_of_its_owner() -> None:
+    async with serving(config(per_key={"concurrent": 1, "queue": 1})) as base:
+        slow = [await Slow.begin(base, 10) for _ in range(3)]
+        heads = [asyncio.create_task(each.head()) for each in slow]
+        done, _ = await asyncio.wait(heads, return_when=asyncio.FIRST_COMPLETED)
+        (head,) = [task.result() for task in done]
+        assert head.startswith("http/1.1 429 ")
+        assert "retry-after: 1" in head
+        assert (await post(f"{base}/v1/chat/completions", HELLO, **BOB)).status == 200, "it holds nobody else up"
+        for task in heads:
+            task.cancel()
+        for each in slow:
+            await each.close()
+
+
+# ---------------------------------------------------------------------- runs that are queued
+
+
+def runs_config(url: str, route: dict[str, Any] | None = None, **limits: Any) -> dict[str, Any]:
+    """Every way in which a run goes on without its client, over one backend."""
+    return {
+        "server": {"auth": {"keys": KEYS}, "limits": limits},
+        "backends": {"it": {"dialect": "openai-chat", "url": url, "model": "m"}},
+        "routes": [
+            {"dialect": "agent-runs", "path": "/agent", "backend": "it", **(route or {})},
+            {"dialect": "openai-responses", "path": "/v1", "backend": "it", **(route or {})},
+            {"dialect": "agentscope", "path": "/as", "backend": "it", "durable": True, **(route or {})},
+            {"dialect": "openai-chat", "path": "/chat", "backend": "it", **(route or {})},
+        ],
+        "stores": {"history": "sqlite:///:memory:"},
+    }
+
+
+async def queue_run(base: str, kind: str, name: str, key: dict[str, str]) -> Reply:
+    """Starts a run of this kind, in a thread of its own."""
+    if kind == "agent-runs":
+        body: dict[str, Any] = {
+            "threadId": f"t-{name}", "runId": f"r-{name}", "state": {}, "tools": [], "context": [],
+            "messages": [{"id": name, "role": "user", "content": name}], "forwardedProps": {"runtime_mode": "chat"},
+        }  # fmt: skip
+        return await post(f"{base}/agent/runs", body, **key)
+    if kind == "background":
+        return await post(f"{base}/v1/responses", {"model": "m", "input": name, "background": True}, **key)
+    said = [{"role": "user", "content": [{"type": "text", "text": name}]}]
+    return await post(f"{base}/as/process/task", {"input": said, "session_id": name}, **key)
+
+
+KINDS = ["agent-runs", "background", "task"]
+QUEUED = {"agent-runs": 202, "background": 200, "task": 200}
+
+
+async def gathered(it: Busy, count: int) -> None:
+    """So many requests have come to the backend, and no more come while everything else is awaited."""
+    async with asyncio.timeout(40):
+        for _ in range(count):
+            await it.arrived.get()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_queued_runs_take_places_of_their_owner(kind: str) -> None:
+    """Two of Ann's are driven and two wait; more are refused, and Bob's run waits for none of them."""
+    async with busy() as it, serving(runs_config(it.backend.url, per_key={"concurrent": 2, "queue": 2})) as base:
+        replies = [await queue_run(base, kind, f"a{n}", ANN) for n in range(8)]
+        assert [reply.status for reply in replies] == [QUEUED[kind]] * 4 + [429] * 4
+        assert replies[4].headers["retry-after"] == "1"
+        assert "AGENT_SSE_CONNECTION_LIMIT" not in replies[4].body.decode()
+        await gathered(it, 2)
+        # Its places are those of requests that are waited for, too.
+        waited = asyncio.create_task(post(f"{base}/chat/chat/completions", HELLO, **ANN))
+        assert (await queue_run(base, kind, "b", BOB)).status == QUEUED[kind]
+        await gathered(it, 1)
+        assert len(it.backend.seen) == 3, "two of Ann's, one of Bob's"
+        it.release.set()
+        assert (await waited).status == 200
+        await gathered(it, 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_queued_runs_take_places_of_their_route_and_owners_take_turns(kind: str) -> None:
+    order: list[str] = []
+    setup = {"limits": {"concurrent": 1, "queue": 6}}
+    async with busy() as it, serving(runs_config(it.backend.url, setup)) as base:
+        for n in range(5):
+            assert (await queue_run(base, kind, f"ann{n}", ANN)).status == QUEUED[kind]
+        assert (await queue_run(base, kind, "bob", BOB)).status == QUEUED[kind]
+        assert (await queue_run(base, kind, "ann5", ANN)).status == QUEUED[kind]
+        refused = await queue_run(base, kind, "bob2", BOB)
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        await gathered(it, 1)
+        assert len(it.backend.seen) == 1
+        it.release.set()
+        await gathered(it, 6)
+    order = [next(name for name in ("bob", "ann") if name.encode() in seen.body) for seen in it.backend.seen]
+    assert order[:3].count("bob") == 1, "behind one more of Ann's at most"
+
+
+async def test_a_durable_run_and_its_reader_have_one_place_each() -> None:
+    setup = runs_config("", per_key={"concurrent": 1})
+    async with busy() as it:
+        setup["backends"]["it"]["url"] = it.backend.url
+        async with serving(setup) as base:
+            body = {"input": [{"role": "user", "content": [{"type": "text", "text": "x"}]}], "session_id": "s"}
+            first = asyncio.create_task(post(f"{base}/as/process", body, **ANN))
+            await gathered(it, 1)
+            assert (await post(f"{base}/as/process", {**body, "session_id": "s2"}, **ANN)).status == 429
+            it.release.set()
+            assert (await first).status == 200
+            assert (await post(f"{base}/as/process", {**body, "session_id": "s3"}, **ANN)).status == 200
+
+
+async def test_a_background_run_is_read_and_cancelled_while_it_has_the_only_place() -> None:
+    async with busy() as it, serving(runs_config(it.backend.url, per_key={"concurrent": 1})) as base:
+        made = await queue_run(base, "background", "x", ANN)
+        await gathered(it, 1)
+        url = f"{base}/v1/responses/{made.json['id']}"
+        headers = {"authorization": "Bearer key-ann"}
+        assert (await ask("GET", url, headers=headers)).json["status"] == "in_progress"
+        assert (await ask("POST", f"{url}/cancel", headers=headers)).json["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/responses/input_tokens"])
+async def test_models_and_counts_take_a_place(path: str) -> None:
+    async with busy() as it, serving(runs_config(it.backend.url, per_key={"concurrent": 1})) as base:
+        running = asyncio.create_task(post(f"{base}/chat/chat/completions", HELLO, **ANN))
+        await gathered(it, 1)
+        headers = {"authorization": "Bearer key-ann", "content-type": "application/json"}
+        method, body = ("GET", b"") if path.endswith("models") else ("POST", b'{"model": "m", "input": "x"}')
+        refused = await ask(method, base + path, body, headers)
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        it.release.set()
+        assert (await running).status == 200
+
+
+async def test_an_upload_takes_a_place() -> None:
+    async with busy() as it, serving(runs_config(it.backend.url, per_key={"concurrent": 1})) as base:
+        running = asyncio.create_task(post(f"{base}/chat/chat/completions", HELLO, **ANN))
+        await gathered(it, 1)
+        for path in ("/agent/attachments", "/agent/transcribe"):
+            refused = await post(base + path, b"", content_type="multipart/form-data; boundary=x", **ANN)
+            assert refused.status == 429
+        it.release.set()
+        assert (await running).status == 200
+
+
+async def test_the_limit_of_a_route_is_one_for_all_its_operations() -> None:
+    setup = runs_config("", {"limits": {"concurrent": 1, "queue": 0}})
+    async with busy() as it:
+        setup["backends"]["it"]["url"] = it.backend.url
+        async with serving(setup) as base:
+            running = asyncio.create_task(post(f"{base}/v1/responses", {"model": "m", "input": "x"}, **ANN))
+            await gathered(it, 1)
+            assert (await ask("GET", f"{base}/v1/models", headers={"authorization": "Bearer key-bob"})).status == 503
+            it.release.set()
+            assert (await running).status == 200
+
+
+async def test_too_many_requests_in_a_minute_are_not_too_many_connections() -> None:
+    async with busy() as it, serving(runs_config(it.backend.url, per_key={"requests_per_minute": 1})) as base:
+        assert (await queue_run(base, "agent-runs", "1", ANN)).status == 202
+        refused = await queue_run(base, "agent-runs", "2", ANN)
+        assert (refused.status, refused.json["code"]) == (429, "RATE_LIMITED")
+        it.release.set()
+
+
+async def test_users_who_wait_at_a_gate_take_turns() -> None:
+    gate, order = Gate(1, None), list[str]()
+
+    async def run(user: str) -> None:
+        await gate.enter(user)
+        order.append(user)
+        gate.leave()
+
+    await gate.enter("x")
+    tasks = [asyncio.create_task(run(user)) for user in ("a1", "a1", "a1", "b", "c")]
+    await asyncio.sleep(0)
+    assert gate.waiting == 5
+    tasks[1].cancel()
+    await asyncio.sleep(0)
+    assert gate.waiting == 4
+    gate.leave()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert order == ["a1", "b", "c", "a1"]
+    assert gate.is_idle
+
+
+async def test_a_place_that_is_given_to_one_who_leaves_goes_to_the_next() -> None:
+    gate = Gate(1, None)
+    await gate.enter("x")
+    first, second = [asyncio.create_task(gate.enter(user)) for user in "ab"]
+    await asyncio.sleep(0)
+    gate.leave()
+    first.cancel()
+    await second
+    assert (first.cancelled(), gate.waiting, gate.is_full) == (True, 0, True)
+    gate.leave()
+    assert gate.is_idle

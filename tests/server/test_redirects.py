@@ -20,6 +20,7 @@ KEYS = {"authorization", "x-api-key"}
 TO_CLIENTS = {
     "content-type", "content-length", "transfer-encoding", "date", "server", "x-request-id", "x-bridge-lost",
     "request-id", "cache-control", "x-accel-buffering", "retry-after", "x-vercel-ai-ui-message-stream", "connection",
+    "vary",
 }  # fmt: skip
 
 

@@ -291,7 +291,7 @@ async def test_an_idle_connection_finds_the_new_configuration(tmp_path: Path) ->
         config = written(tmp_path / "it.yaml", backend.url, "one")
         with serve(tmp_path, config, ready=None) as served:
             body = orjson.dumps(HELLO)
-            head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(head + b"content-length: %d\r\n\r\n" % len(body) + body)
             assert b" 200 OK" in await reader.readline()

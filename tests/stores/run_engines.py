@@ -24,7 +24,6 @@ import pytest
 import redis as client
 
 from bridge.stores import RunStore, open_runs
-from bridge.stores.runs import MAX_ENTRIES
 from tests.server.harness import bound_socket
 from tests.stores.door import Door, SqliteFile
 
@@ -84,7 +83,7 @@ class RunEngine(Protocol):
     name: str
     url: str
 
-    def store(self, *, max_entries: int = MAX_ENTRIES) -> RunStore:
+    def store(self) -> RunStore:
         """A store on this test's own data; it is closed when the test is over."""
 
     async def down(self) -> None:
@@ -103,8 +102,8 @@ class _Base:
     def __init__(self) -> None:
         self._open: list[RunStore] = []
 
-    def store(self, *, max_entries: int = MAX_ENTRIES) -> RunStore:
-        store = open_runs(self.url, max_entries=max_entries)
+    def store(self) -> RunStore:
+        store = open_runs(self.url)
         self._open.append(store)
         return store
 

@@ -53,7 +53,7 @@ def walks(found: dict[str, list[str]]) -> list[tuple[str, str]]:
 
 
 async def test_runs_in_sqlite(tmp_path: Path) -> None:
-    store = SQLiteRuns(str(tmp_path / "runs.db"), max_entries=3)
+    store = SQLiteRuns(str(tmp_path / "runs.db"))
 
     async def work() -> None:
         for n in range(4):

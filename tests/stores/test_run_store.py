@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError
+from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.stores import (
     LeaseLost,
     Ownership,
@@ -27,7 +26,7 @@ from bridge.stores import (
 )
 from bridge.stores.bells import Bell
 from bridge.stores.redis_runs import RedisRuns
-from bridge.stores.runs import CANCEL_KEPT
+from bridge.stores.runs import CANCEL_KEPT, NOBODY, Full, Room
 from tests.stores.run_engines import SECRET, Redis, RunEngine
 from tests.strategies import AWKWARD
 
@@ -319,6 +318,81 @@ async def test_a_run_that_somebody_took_is_not_claimed(run_store: RunStore) -> N
     assert await run_store.claim("you", 30) is None
 
 
+async def claimed(store: RunStore, full: Full = NOBODY) -> str | None:
+    """The id of the run that is claimed now."""
+    record = await store.claim("me", 30, full=full)
+    return record.key.run_id if record is not None else None
+
+
+async def test_owners_take_turns(run_store: RunStore) -> None:
+    """However many runs of one owner wait, a run of another waits for one of them only."""
+    for n in range(5):
+        await run_store.create(key(f"a{n}", "t", "ann"), "f", "p")
+    assert await claimed(run_store) == "a0"
+    for n in range(2):
+        await run_store.create(key(f"b{n}", "t2", "bob"), "f", "p")
+    await run_store.create(key("c0", "t3", "cay"), "f", "p")
+    turns = [await claimed(run_store) for _ in range(8)]
+    assert sorted(turns[:3], key=str)[-1] == "c0", "each of the three within the first three"
+    assert {name[0] for name in turns[:3] if name} == set("abc")
+    assert [name for name in turns if name and name[0] == "a"] == ["a1", "a2", "a3", "a4"]
+    assert [name for name in turns if name and name[0] == "b"] == ["b0", "b1"]
+    assert turns[-1] is None
+
+
+async def test_who_has_no_place_is_passed_over(run_store: RunStore) -> None:
+    await run_store.create(key("a", "t", "ann"), "f", "p")
+    await run_store.create(RunKey("bob", "/x#tasks", "t", "b"), "f", "p")
+    await run_store.create(RunKey("bob", "/y", "t", "c"), "f", "p")
+    assert await claimed(run_store, Full({"ann", "bob"})) is None
+    assert await claimed(run_store, Full({"ann"}, {"/x"})) == "c"
+    assert await claimed(run_store, Full({"ann"}, {"/x"})) is None
+    assert await claimed(run_store, Full({"ann"})) == "b"
+    assert await claimed(run_store) == "a"
+
+
+async def test_a_claimed_run_that_is_given_back_is_the_next(run_store: RunStore) -> None:
+    for n in range(2):
+        await run_store.create(key(f"r{n}"), "f", "p")
+    assert await claimed(run_store) == "r0"
+    await run_store.release(key("r0"), "me")
+    assert [await claimed(run_store) for _ in range(3)] == ["r0", "r1", None]
+
+
+async def full_of(store: RunStore, run: RunKey, room: Room) -> str:
+    with pytest.raises(BackendError) as caught:
+        await store.create(run, "f", "p", room=room)
+    assert caught.value.failure.http_status == 429
+    assert caught.value.failure.headers == {"retry-after": "1"}
+    return caught.value.message
+
+
+async def test_the_queue_has_room_for_so_many(run_store: RunStore) -> None:
+    """Runs that have not ended count, those that are driven included."""
+    room = Room(owner=2, scope=3, all=4)
+
+    async def create(name: str, owner: str, scope: str) -> None:
+        await run_store.create(RunKey(owner, scope, name, name), "f", "p", room=room)
+
+    await create("1", "ann", "/x")
+    await create("2", "ann", "/x#tasks")
+    assert "of this user" in await full_of(run_store, RunKey("ann", "/y", "3", "3"), room)
+    await create("1", "ann", "/x")  # it is there
+    await create("4", "bob", "/x")
+    assert "of this route" in await full_of(run_store, RunKey("cay", "/x#tasks", "5", "5"), room)
+    await create("6", "bob", "/xy")
+    assert "of this server" in await full_of(run_store, RunKey("cay", "/z", "7", "7"), room)
+    ended = RunKey("ann", "/x", "1", "1")
+    assert await run_store.acquire(ended, "me", 30)
+    await run_store.append(ended, "me", 0, ["x"])
+    assert "of this user" in await full_of(run_store, RunKey("ann", "/y", "8", "8"), room)
+    await run_store.append(ended, "me", 1, ["end"], end=True)
+    await run_store.append(ended, "me", 1, ["end"], end=True)  # tried again
+    await create("8", "ann", "/x")
+    assert "of this server" in await full_of(run_store, RunKey("cay", "/z", "9", "9"), room)
+    await run_store.create(RunKey("cay", "/z", "9", "9"), "f", "p")
+
+
 async def test_leases(run_store: RunStore, run_engine: RunEngine) -> None:
     runs = [key(f"r{n}") for n in range(3)]
     for run in runs:
@@ -451,26 +525,20 @@ async def test_whose_a_thread_is(run_store: RunStore) -> None:
 # ---------------------------------------------------------------------- retention
 
 
-async def test_a_thread_keeps_so_many_entries(run_engine: RunEngine) -> None:
-    store = run_engine.store(max_entries=10)
-    old, new = key("old"), key("new")
-    await begun(store, old)
-    await store.append(old, "me", 0, list("abcd"))
-    await begun(store, new)
-    await store.append(new, "me", 0, list("123456"))
-    assert (await there(store, old)).whole
-    await store.append(old, "me", 4, ["e"])
-    assert await bodies(store, old) == list("bcde")
-    assert not (await there(store, old)).whole
-    assert (await there(store, new)).whole
-    await store.append(new, "me", 6, list("789abcdef"), end=True)
-    # Which of two runs that went on at the same time loses more is the engine's matter.
-    left = await bodies(store, old), await bodies(store, new)
-    assert len(left[0]) + len(left[1]) == 10
-    assert "abcde".endswith("".join(left[0]))
-    assert "123456789abcdef".endswith("".join(left[1]))
-    assert not (await there(store, new)).whole
-    assert (await there(store, new)).entries == 15
+async def test_a_long_run_is_kept_whole(run_store: RunStore) -> None:
+    """What bounds a log are its bytes, which whoever drives the run counts, not the number of its entries."""
+    run, size = key("long"), 2_000
+    await begun(run_store, run)
+    for position in range(0, 6 * size, size):
+        await run_store.append(run, "me", position, [str(n) for n in range(position, position + size)])
+    await run_store.append(run, "me", 6 * size, ["end"], end=True)
+    assert (await there(run_store, run)).whole
+    found: list[str] = []
+    after = 0
+    while entries := await run_store.read(run, after):
+        found += [entry.body for entry in entries]
+        after = entries[-1].number
+    assert found == [*(str(n) for n in range(6 * size)), "end"]
 
 
 async def test_runs_are_forgotten_after_their_time(run_engine: RunEngine, run_store: RunStore) -> None:
@@ -605,33 +673,6 @@ async def test_a_cancelled_claim_leaves_the_queue_as_it_was(run_store: RunStore)
 
 
 # ---------------------------------------------------------------------- Redis
-
-
-async def test_redis_forgets_processes_that_are_gone(redis_engine: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_runs, "_GONE", -1)
-    store = RedisRuns(redis_engine.url)
-    await store.create(key(), "f", "p")
-    assert await store.claim("w1", 30) is not None
-    consumers = partial(store._client.xinfo_consumers, store._key("queue"), "workers")
-    assert [consumer["name"] for consumer in await consumers()] == ["w1"]
-    await store.sweep(0, 0)
-    assert await consumers() == []
-    await store.close()
-
-
-async def test_redis_delivers_again_what_was_not_leased(redis_engine: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process took it from the queue and died before it could lease it."""
-    monkeypatch.setattr(redis_runs, "_RECLAIM", 0.05)
-    dead, alive = RedisRuns(redis_engine.url), RedisRuns(redis_engine.url)
-    await dead.create(key(), "f", "p")
-    assert len(await dead._delivered("dead", 0)) == 1
-    assert await alive.claim("alive", 30) is None
-    record = await alive.claim("alive", 30, wait=30)
-    assert record is not None
-    assert record.key == key()
-    assert await alive.claim("alive", 30, wait=0.2) is None, "and then no more"
-    await dead.close()
-    await alive.close()
 
 
 async def test_redis_that_was_emptied(redis_engine: Redis) -> None:

@@ -230,13 +230,14 @@ def test_the_defaults() -> None:
         "host": "127.0.0.1",
         "port": 8080,
         "workers": 1,
+        "hosts": None,
         "max_body": 8388608,
         "drain": 30.0,
         "body_time": 30.0,
         "slow_reader": 60.0,
         "cors": {"origins": ("*",)},
         "keepalive": 15.0,
-        "limits": {"concurrent": 1000, "queue": 100, "per_key": None},
+        "limits": {"concurrent": 1000, "queue": 100, "answer": 67108864, "bodies": 268435456, "per_key": None},
         "auth": None,
         "public_url": None,
         "secret": None,
@@ -398,7 +399,8 @@ DURATION = "expected a duration such as 500ms, 5s, 10m, 24h, 90d or a number of 
             'server.cors.origins[0]: expected "*" or an origin such as https://app.example '
             '(no path, no "/" at the end), got "https://a/"']),
         ("{limits: {queues: 1}}", [
-            'server.limits.queues: unknown key; did you mean "queue"? Known keys: concurrent, queue, per_key']),
+            'server.limits.queues: unknown key; did you mean "queue"? '
+            "Known keys: concurrent, queue, answer, bodies, per_key"]),
         ("{time_zone: Europe/Berlni}", [
             'server.time_zone: unknown time zone "Europe/Berlni"; did you mean "Europe/Berlin"? '
             "Known time zones: Europe/Berlin, UTC"]),
@@ -673,8 +675,8 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path)
             backend: lm
     """
     known = (
-        "host, port, workers, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, public_url, "
-        "secret, time_zone, page, page_key, "
+        "host, port, workers, hosts, max_body, drain, cors, keepalive, body_time, slow_reader, limits, auth, "
+        "public_url, secret, time_zone, page, page_key, "
         "metrics, traces, health"
     )
     assert mistakes(tmp_path, text) == [

@@ -44,8 +44,10 @@ class Section(BaseModel):
 class Places(Section):
     """How much is served at the same time; there is a queue in front."""
 
-    concurrent: Positive = Field(description="requests served at the same time, by all workers together")
-    queue: Whole = Field(default=100, description="requests that wait for their turn; more are refused")
+    concurrent: Positive = Field(description="requests and kept runs served at the same time, by all workers together")
+    queue: Whole = Field(
+        default=100, description="requests, and as many kept runs, that wait for their turn; more are refused"
+    )
 
 
 def dialect_options(value: Any, model: type[Options] | None) -> Options:

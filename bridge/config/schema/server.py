@@ -20,6 +20,7 @@ from bridge.config.kinds import (
     Algorithm,
     Digest,
     HeaderName,
+    HostName,
     MountPath,
     Network,
     OptionalSecret,
@@ -33,6 +34,7 @@ from bridge.config.kinds import (
     TimeZone,
     Url,
     Whole,
+    host_name,
     is_loopback,
 )
 from bridge.config.problems import at, expected, wrong
@@ -42,8 +44,12 @@ from bridge.config.units import Duration, DurationOrOff, Size, is_off
 
 class Cors(Section):
     # Open unless said otherwise: browsers are the normal clients of AgentScope, AG-Kit and AG-UI, whose own servers are
-    # open too, and what may be done is a matter of keys, which a foreign page does not have.
-    origins: tuple[Origin, ...] = Field(default=("*",), description='origins that browsers may call from; "*" is any')
+    # open too. What is kept is for origins that are named.
+    origins: tuple[Origin, ...] = Field(
+        default=("*",),
+        description='origins whose pages may call; "*" lets any page run requests, and none reach what is kept '
+        "(histories, kept runs and responses, files, metrics)",
+    )
 
 
 def _off_is_empty(value: Any) -> Any:
@@ -52,10 +58,10 @@ def _off_is_empty(value: Any) -> Any:
 
 class PerKey(Section):
     concurrent: Positive | None = Field(
-        default=None, description="requests of one key at the same time, in each worker"
+        default=None, description="requests and kept runs of one key at the same time, in each worker"
     )
     queue: Whole = Field(
-        default=0, description="requests of one key that wait for a place of its own; more are refused"
+        default=0, description="requests of one key, and as many kept runs, that wait for a place; more are refused"
     )
     requests_per_minute: Positive | None = Field(
         default=None, description="requests of one key in a minute; of all processes where stores.runs is Redis"
@@ -63,11 +69,21 @@ class PerKey(Section):
 
 
 class Limits(Section):
-    concurrent: Positive = Field(default=1000, description="requests served at the same time, by all workers together")
-    queue: Whole = Field(default=100, description="requests that wait for their turn; more are refused")
+    concurrent: Positive = Field(
+        default=1000, description="requests and kept runs served at the same time, by all workers together"
+    )
+    queue: Whole = Field(
+        default=100, description="requests, and as many kept runs, that wait for their turn; more are refused"
+    )
     answer: Annotated[Size | None, OrOff] = Field(
         default=64 * 2**20,
         description="bytes of one whole answer as the backend sends them; a longer one ends with an error",
+        json_schema_extra=or_off_word,
+    )
+    bodies: Annotated[Size | None, OrOff] = Field(
+        default=256 * 2**20,
+        description="bytes of request bodies that are being read at the same time, in each worker, the first 64 KiB of "
+        "each not counted; more are refused",
         json_schema_extra=or_off_word,
     )
     per_key: Annotated[PerKey | None, OrOff] = Field(
@@ -204,6 +220,12 @@ class Server(Section):
     host: Text = Field(default="127.0.0.1", description="address to listen on")
     port: Port = Field(default=8080, description="port to listen on; 0 takes a free one")
     workers: Positive = Field(default=1, description="processes sharing the port")
+    hosts: tuple[HostName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description='host names under which it may be called, without port; "*" is any; absent = localhost, 127.0.0.1, '
+        "[::1], host and that of public_url on loopback without auth, else any",
+    )
     max_body: Size = Field(default=8 * 2**20, description="largest request body")
     drain: Duration = Field(default=30.0, description="time for open streams to finish after SIGTERM")
     cors: Annotated[Cors, BeforeValidator(_off_is_empty)] = Field(
@@ -253,6 +275,17 @@ class Server(Section):
     def is_open(self) -> bool:
         """Whether everybody may call: by `auth: none`, or on loopback with nothing said."""
         return self.auth is None or self.auth.is_none
+
+    @property
+    def known_hosts(self) -> frozenset[str] | None:
+        """The host names under which a server at `host` may be called; None for any."""
+        if self.hosts is not None:
+            return None if "*" in self.hosts else frozenset(self.hosts)
+        if not (self.is_open and is_loopback(self.host)):
+            return None
+        public = urlsplit(self.public_url or "").hostname
+        names = ("localhost", "127.0.0.1", "[::1]", host_name(self.host), host_name(public or "localhost"))
+        return frozenset(names)
 
     @property
     def has_page(self) -> bool:

@@ -19,7 +19,7 @@ from bridge.config.schema.backends import Backend
 from bridge.config.schema.base import Section, or_off_word
 from bridge.config.schema.routes import Route
 from bridge.config.schema.server import Server
-from bridge.config.units import Duration, off_is_none
+from bridge.config.units import Duration, Size, off_is_none
 
 DAY = 86400.0
 
@@ -52,6 +52,11 @@ class Stores(Section):
     lease: Annotated[Duration, AfterValidator(_a_second)] = Field(
         default=10.0,
         description="silence after which a process counts as dead: its runs end, its turns go to others; at least 1s",
+    )
+    max_run: Annotated[Size | None, BeforeValidator(off_is_none)] = Field(
+        default=64 * 2**20,
+        description="bytes of the log of one run, at which it fails",
+        json_schema_extra=or_off_word,
     )
     retention: Retention = Field(default_factory=Retention, description="how long things are kept")
 

@@ -176,7 +176,7 @@ async def sent_until_answered(server: Server, parts: bytes, length: bool) -> tup
     """Sends an image that is far too large; how much of it had gone when the answer came, and the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
     kind = f"content-length: {HUGE}" if length else "transfer-encoding: chunked"
-    head = f"POST {BASE}/attachments HTTP/1.1\r\nhost: x\r\nauthorization: Bearer alice-token\r\n{kind}\r\n"
+    head = f"POST {BASE}/attachments HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer alice-token\r\n{kind}\r\n"
     writer.write(head.encode() + b"content-type: multipart/form-data; boundary=B\r\n\r\n")
     answer = asyncio.create_task(reader.readuntil(b"}"))
     sent, piece = 0, parts

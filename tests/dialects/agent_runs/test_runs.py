@@ -358,7 +358,9 @@ async def test_a_reader_who_does_not_read_is_cut_off(backend: FakeBackend, tmp_p
         whole = blocks(await client.run())
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as stuck:
             path = f"{BASE}/runs/{THREAD}/events?runId=run-1"
-            stuck.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer alice-token\r\n\r\n".encode())
+            stuck.sendall(
+                f"GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer alice-token\r\n\r\n".encode()
+            )
             stuck.settimeout(40)
             assert await asyncio.to_thread(stuck.recv, 1), "the answer has begun"
             async with asyncio.timeout(40):

@@ -9,7 +9,6 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from bridge.framing import sse
 from bridge.model import Message, Text
 from bridge.pipeline.answers import Answers
 from bridge.runs import RunKey
-from bridge.stores import open_history, open_runs
+from bridge.stores import open_history
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.responses_judge import judge
 from tests.server.harness import Exchange, Reply, ask, fake_backend, free_port, serving
@@ -505,37 +504,6 @@ async def test_a_run_store_that_is_down(serve: Serve, tmp_path: Path, run_engine
     assert (await desk.responses.retrieve(known.id)).to_dict() == ended.to_dict()
     await run_engine.up()
     assert (await desk.end((await desk.begun()).id)).status == "completed"
-
-
-async def test_longer_than_a_log_may_be(
-    serve: Serve,
-    tmp_path: Path,
-    run_engine: RunEngine,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its stream is lost, its answer is not."""
-    monkeypatch.setattr("bridge.stores.open_runs", partial(open_runs, max_entries=1))
-    one, two = asyncio.Event(), asyncio.Event()
-    async with agent_of("openai-chat") as agent:
-        slowly(agent, [Say("one two")], one=one, two=two)
-        desk, store = await serve(agent), run_engine.store()
-        known = await desk.begun()
-        run = known.id.removeprefix("resp_")
-        async with asyncio.timeout(30):
-            while (record := await store.get(RunKey("a", "/v1", run, run))) is None or not record.entries:
-                await asyncio.sleep(0.01)
-            one.set()
-            while (record := await store.get(RunKey("a", "/v1", run, run))) is None or record.whole:
-                await asyncio.sleep(0.01)
-        growing = await desk.responses.retrieve(known.id)
-        assert (growing.status, growing.output) == ("in_progress", [])
-        assert (await desk.raw(known.id, "?stream=true")).status == 410
-        two.set()
-        async with Kept(tmp_path) as answers:
-            await answers.ended(known.id)
-        ended = await desk.responses.retrieve(known.id)
-        assert (ended.status, ended.output_text) == ("completed", "one two")
-        assert (await desk.raw(known.id, "?stream=true")).status == 410
 
 
 async def test_a_server_that_stops(tmp_path: Path, serve: Serve, run_engine: RunEngine) -> None:  # noqa: F811

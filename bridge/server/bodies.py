@@ -1,0 +1,97 @@
+"""Reading of request bodies, within one budget of memory for all requests of the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiohttp import web
+
+from bridge.errors import BackendError, ErrorCode, RequestError
+
+FREE = 64 * 1024
+"""Bytes of each body outside the budget. Small requests are read while the budget is taken by large ones."""
+_ENCODINGS = frozenset({"", "identity", "gzip", "deflate"})
+
+
+class Bodies:
+    """The bodies that are being read. `budget`: bytes of all of them; `each`: bodies of one user; None = no limit."""
+
+    def __init__(self, budget: int | None = None, each: int | None = None) -> None:
+        self._budget = budget
+        self._each = each
+        self._users: Counter[str] = Counter()
+        self.taken = 0
+        """Bytes of the budget in use."""
+
+    async def read(self, http: web.Request, user: str, *, limit: int, seconds: float) -> bytes:
+        """The whole body of a request of this user.
+
+        Raises `RequestError`: 415 for an unknown content encoding, 400 for a body that is not of its encoding,
+        too_large beyond `limit` bytes, 408 after `seconds`. Raises `BackendError`: rate_limited where the user sends
+        too many bodies at once, overloaded where the budget is spent.
+        """
+        encoding = http.headers.get("content-encoding", "").strip().lower()
+        if encoding not in _ENCODINGS:
+            raise RequestError(
+                "Expected a body of content-encoding gzip, deflate or identity.", status=415, param="content-encoding"
+            )
+        try:
+            if http.content.is_eof():
+                body = http.content.read_nowait()
+                if len(body) > limit:
+                    raise _too_large(limit)
+                return body
+            with self._counted(user):
+                async with asyncio.timeout(seconds):
+                    return await self._read(http, limit)
+        except TimeoutError:
+            raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
+        except web.RequestPayloadError:
+            raise RequestError("The request body is not what its headers say: it cannot be decoded.") from None
+
+    async def _read(self, http: web.Request, limit: int) -> bytes:
+        body, charged = bytearray(), 0
+        try:
+            async for piece in http.content.iter_any():
+                body += piece
+                if len(body) > limit:
+                    raise _too_large(limit)
+                more = len(body) - FREE - charged
+                if more > 0:
+                    if self._budget is not None and self.taken + more > self._budget:
+                        raise BackendError(
+                            "The server reads too many request bodies now; try again in a moment.",
+                            code=ErrorCode.OVERLOADED,
+                            headers={"retry-after": "1"},
+                        )
+                    charged += more
+                    self.taken += more
+            return bytes(body)
+        finally:
+            self.taken -= charged
+
+    @contextmanager
+    def _counted(self, user: str) -> Iterator[None]:
+        if self._each is not None and self._users[user] >= self._each:
+            raise BackendError(
+                f"This key sends {self._each} requests at the same time already, its limit.",
+                code=ErrorCode.RATE_LIMITED,
+                headers={"retry-after": "1"},
+            )
+        self._users[user] += 1
+        try:
+            yield
+        finally:
+            self._users[user] -= 1
+            if not self._users[user]:
+                del self._users[user]
+
+
+BODIES = web.AppKey("bodies", Bodies)
+
+
+def _too_large(limit: int) -> RequestError:
+    return RequestError(f"The request body is longer than the limit of {limit} bytes.", code=ErrorCode.TOO_LARGE)

@@ -1,0 +1,174 @@
+"""Protection of the server against web pages: the `Host` it is called by, and the origins that may call it (CORS).
+
+A browser sends requests for any page to any address, loopback included. CORS alone only hides responses: a request that
+needs no preflight is served all the same. So requests of pages that are not allowed are refused before they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from bridge.codec import Operation
+from bridge.errors import ErrorCode, RequestError
+
+KEPT = frozenset(
+    {
+        Operation.ATTACH,
+        Operation.CANCEL,
+        Operation.DELETE,
+        Operation.HISTORY,
+        Operation.ITEMS,
+        Operation.RETRIEVE,
+        Operation.SIGN,
+        Operation.STATUS,
+        Operation.SUBSCRIBE,
+    }
+)
+"""Operations on what the server keeps. Only origins that `server.cors.origins` names may call them."""
+
+_READER = web.RequestKey("reader", str)
+"""The origin that may read the response."""
+_STRANGER = web.RequestKey("stranger", bool)
+"""Set for requests of pages whose origin is not named in the configuration."""
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+_EXPOSED = (
+    "X-Request-Id, Request-Id, X-Bridge-Lost, X-Bridge-Estimated, Retry-After, Retry-After-Ms, "
+    "X-RateLimit-Remaining-Requests"
+)
+_PREFLIGHT = "Access-Control-Request-Method, Access-Control-Request-Headers, Access-Control-Request-Private-Network"
+
+
+class Browsers:
+    """Checks requests against the hosts and origins of the configuration.
+
+    `hosts`: the names under which the server may be called, None for any. `origins`: the origins that may call; `*`
+    admits every page to what keeps nothing. `public_url`: how clients reach the server. `ambient`: something other than
+    a header of the page may identify the user (a proxy with cookies), so that only named origins get credentials.
+    """
+
+    def __init__(
+        self,
+        hosts: Collection[str] | None = None,
+        origins: Sequence[str] = (),
+        *,
+        public_url: str | None = None,
+        ambient: bool = False,
+    ) -> None:
+        self.hosts = hosts
+        self._any = "*" in origins
+        # Any page can get the origin `null` from a sandboxed frame, so that naming it opens no more than `*` does.
+        self._named = frozenset(origin.lower() for origin in origins) - {"*", "null"}
+        self._admits_null = self._any or "null" in origins
+        self._public = _authority(public_url) if public_url else None
+        self._ambient = ambient
+
+    def check(self, http: web.Request) -> None:
+        """Raises `RequestError`: 421 for a wrong `Host`, 403 for a page whose origin may not call."""
+        self._check_host(http)
+        sent, site = http.headers.getall("origin", []), http.headers.get("sec-fetch-site")
+        if not sent:
+            if site not in (None, "same-origin", "none"):
+                http[_STRANGER] = True
+                if http.method not in _SAFE:
+                    raise _forbidden("A page of another site sent this request without an Origin.")
+            return
+        origin = sent[0] if len(sent) == 1 else ""
+        named = origin.lower() in self._named
+        own = site in ("same-origin", "none") or _authority(origin) in {
+            http.headers.get("host", "").lower(),
+            self._public,
+        }
+        if not (named or own):
+            http[_STRANGER] = True
+            if not (self._admits_null if origin == "null" else self._any):
+                raise _forbidden(f"Pages of {origin[:100]!r} may not call this server (server.cors.origins).")
+        if named or self._any or not own:
+            http[_READER] = origin
+
+    def _check_host(self, http: web.Request) -> None:
+        if self.hosts is None:
+            return
+        sent = http.headers.getall("host", [])
+        # HTTP/1.0 may leave it out; no browser does.
+        if len(sent) > 1 or any(_name(host) not in self.hosts for host in sent):
+            raise RequestError(
+                "This server is not called by this Host (server.hosts).", code=ErrorCode.FORBIDDEN, status=421
+            )
+
+    def check_endpoint(self, http: web.Request, *, kept: bool) -> None:
+        """Raises `RequestError` (forbidden) for a page that may not call this endpoint; `kept`: it is one of `KEPT`."""
+        if kept:
+            check_kept(http)
+        elif _STRANGER in http and "origin" not in http.headers and not self._any:
+            raise _forbidden("A page of another site may not call this server (server.cors.origins).")
+
+    def add_headers(self, http: web.Request, headers: CIMultiDict[str]) -> None:
+        """Adds the CORS headers of a response."""
+        if not (self._any or self._named or self._admits_null):
+            return
+        headers.add("vary", f"Origin, {_PREFLIGHT}" if is_preflight(http) else "Origin")
+        origin = http.get(_READER)
+        if origin is None:
+            return
+        named = origin.lower() in self._named
+        headers["access-control-allow-origin"] = origin
+        if named or not self._ambient:
+            headers["access-control-allow-credentials"] = "true"
+        headers["access-control-expose-headers"] = _EXPOSED
+        if is_preflight(http):
+            headers["access-control-allow-methods"] = http.headers["access-control-request-method"]
+            headers["access-control-allow-headers"] = http.headers.get("access-control-request-headers", "*")
+            headers["access-control-max-age"] = "600"
+            if named and "access-control-request-private-network" in http.headers:
+                headers["access-control-allow-private-network"] = "true"
+
+
+def is_preflight(http: web.Request) -> bool:
+    """Whether a browser asks what a page may send."""
+    return http.method == "OPTIONS" and "access-control-request-method" in http.headers
+
+
+def check_kept(http: web.Request) -> None:
+    """Raises `RequestError` (forbidden) for pages of origins that are not named: they may not reach what is kept."""
+    if _STRANGER in http:
+        http.pop(_READER, None)
+        raise _forbidden("Pages of this origin may not use what is kept; name the origin in server.cors.origins.")
+
+
+def check_json(http: web.Request) -> None:
+    """Raises `RequestError` (415) for a page's body that is not declared as JSON.
+
+    Bodies of such types are sent without a preflight. Other clients may leave the type out, as `curl -d` does.
+    """
+    is_page = "origin" in http.headers or any(name.lower().startswith("sec-fetch-") for name in http.headers)
+    kind = http.content_type
+    if is_page and http.can_read_body and not (kind == "application/json" or kind.endswith("+json")):
+        raise RequestError("Expected a body of content-type application/json.", status=415, param="content-type")
+
+
+def _authority(url: str) -> str:
+    """Host and port as a `Host` header names them; empty for `null` and what is no URL."""
+    try:
+        parts = urlsplit(url.lower())
+    except ValueError:
+        return ""
+    return parts.netloc.removesuffix(_DEFAULT_PORTS.get(parts.scheme, "-")) or "-"
+
+
+def _name(host: str) -> str:
+    """The host name in a `Host` header."""
+    name, colon, port = host.strip().lower().rpartition(":")
+    if not colon or host.endswith("]"):
+        name = host.strip().lower()
+    elif not (port.isascii() and port.isdigit()):
+        return ""
+    return name.removesuffix(".")
+
+
+def _forbidden(message: str) -> RequestError:
+    return RequestError(message, code=ErrorCode.FORBIDDEN)
