@@ -12,6 +12,7 @@ from bridge.codec.card import (
 )
 from bridge.codec.check import body_of
 from bridge.codec.context import Context, Losses, Shelf, StoredAnswer
+from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, ModelInfo, Options
 from bridge.codec.exclusive import ExclusiveDialect, ExclusiveOptions, SessionNamed
 from bridge.codec.kept import (
@@ -52,6 +53,7 @@ __all__ = [
     "Frame",
     "FrameLike",
     "Framing",
+    "JsonDecoder",
     "KeptDialect",
     "KeptOptions",
     "Losses",

@@ -11,8 +11,9 @@ from typing import Any
 
 from bridge.codec.check import Node
 from bridge.codec.context import Context
+from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder, Dialect, Encoder
-from bridge.codec.jsontext import dumps, read_body
+from bridge.codec.jsontext import dumps, kind_of
 from bridge.codec.wire import KEEPALIVE, FrameLike, WireResponse, json_response
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure, RequestError
 from bridge.model.builder import Builder
@@ -66,7 +67,7 @@ class ObjectDialect(Dialect):
 
     def decoder(self, context: Context) -> Decoder:
         """One that reads each object by itself."""
-        return ObjectDecoder(self.hear, context.builder())
+        return ObjectDecoder(self.hear, context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """The whole answer, read as one object of a stream."""
@@ -106,22 +107,22 @@ class ObjectEncoder:
         return []
 
 
-class ObjectDecoder:
+class ObjectDecoder(JsonDecoder):
     """Each object by itself; what is none, or not as it should be, fails the run."""
 
-    def __init__(self, hear: Hear, builder: Builder) -> None:
+    def __init__(self, hear: Hear, context: Context) -> None:
+        super().__init__(context)
         self._hear = hear
-        self._builder = builder
 
-    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        for frame in frames:
-            try:
-                self._hear(Node(read_body(frame if isinstance(frame, bytes) else frame.data)), self._builder)
-            except RequestError as error:
-                text = f"The backend sent something ill-formed: {error.message}"
-                self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
-        return self._builder.take()
+    def read(self, event: dict[str, Any], name: str | None) -> None:
+        try:
+            self._hear(Node(event), self.builder)
+        except RequestError as error:
+            self._ill_formed(error.message)
 
-    def close(self, failure: Failure | None = None) -> list[Event]:
-        self._builder.close(failure)
-        return self._builder.take()
+    def read_value(self, value: Any, name: str | None) -> None:
+        self._ill_formed(f"an object is expected, but it is {kind_of(value)}.")
+
+    def _ill_formed(self, why: str) -> None:
+        text = f"The backend sent something ill-formed: {why}"
+        self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
