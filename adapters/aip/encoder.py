@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import Order
+from bridge.codec.sequencer import Sequencer
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Data, FinishReason, Media, MediaKind, Origin, PartKind, as_text, interrupt_text
 from bridge.model import events as ev
@@ -49,7 +49,7 @@ class Encoder:
         self._lost = context.lost
         self._options = front(context)
         self._inquiry = Inquiry.of(context.request)
-        self._order = Order(context.lost, _FREE)
+        self._sequencer = Sequencer(context.lost, _FREE)
         self._items: list[ContentItem] = []
         self._texts: list[str] = []
         self._thoughts: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ class Encoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        self._order.tell(events, self, _HANDLERS)
+        self._sequencer.dispatch(events, self, _HANDLERS)
         self._flush_pieces()
         return out
 

@@ -38,7 +38,7 @@ from adapters.openai_responses.stored import facts, keep
 from adapters.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, own, write_usage
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import Order
+from bridge.codec.sequencer import Sequencer
 from bridge.errors import Failure
 from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text, seal
 from bridge.model import events as ev
@@ -54,7 +54,7 @@ class ResponsesEncoder:
         self.final: Wire | None = None
         self._context = context
         self._options = front(context)
-        self._order = Order(context.lost, FREE)
+        self._sequencer = Sequencer(context.lost, FREE)
         self._out: list[FrameLike] = []
         self._background = is_background(context)
         self._number = len(QUEUED) if self._background else 0
@@ -77,7 +77,7 @@ class ResponsesEncoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        self._order.tell(events, self, _HANDLERS)
+        self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:

@@ -14,12 +14,18 @@ from bridge.codec.context import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder, Dialect, Encoder
 from bridge.codec.jsontext import dumps, kind_of
+from bridge.codec.sequencer import Sequencer
 from bridge.codec.wire import KEEPALIVE, FrameLike, WireResponse, json_response
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure, RequestError
+from bridge.model import events as ev
 from bridge.model.builder import Builder
 from bridge.model.events import Event, Heartbeat, RunFailed
 
 _PLAIN = (401, 403, 429)
+_FREE = (
+    ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,
+    ev.StepStarted, ev.StepEnded, ev.Custom, ev.Interrupted, ev.Raw,
+)  # fmt: skip
 Say = Callable[[Event], Mapping[str, Any] | None]
 Hear = Callable[[Node, Builder], None]
 
@@ -46,14 +52,14 @@ class ObjectDialect(Dialect):
 
     def encoder(self, context: Context) -> Encoder:
         """One that writes each event by itself."""
-        return ObjectEncoder(self.say)
+        return ObjectEncoder(self.say, context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """The one object of the whole answer; a failed run is its error response."""
         last = events[-1]
         if isinstance(last, RunFailed):
             return self.encode_error(last.error)
-        return json_response(dumps(self.whole(events)))
+        return json_response(dumps(self.whole(Sequencer(context.lost, _FREE).feed(events))))
 
     def encode_error(self, failure: Failure) -> WireResponse:
         """What the stream says of a failure, with its status."""
@@ -89,14 +95,15 @@ class ObjectDialect(Dialect):
 
 
 class ObjectEncoder:
-    """Each event by itself."""
+    """Each event by itself, and each part after the one before it."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, context: Context) -> None:
         self._say = say
+        self._sequencer = Sequencer(context.lost, _FREE)
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         frames: list[FrameLike] = []
-        for event in events:
+        for event in self._sequencer.feed(events):
             if isinstance(event, Heartbeat):
                 frames.append(KEEPALIVE)
             elif (said := self._say(event)) is not None:
