@@ -12,6 +12,7 @@ from bridge.codec import (
     Endpoint,
     Frame,
     KeptDialect,
+    ModesDialect,
     Operation,
     QueuedRun,
     ReadAsked,
@@ -31,7 +32,7 @@ from .encoder import Encoder
 from .options import BackOptions, FrontOptions, back
 
 
-class AgentRuns(KeptDialect):
+class AgentRuns(KeptDialect, ModesDialect):
     """Queue a run, read its events as often as one likes."""
 
     name = NAME

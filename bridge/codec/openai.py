@@ -15,8 +15,8 @@ from bridge.model import FileRef, Inline, Media, Request, Source, Url, source_of
 
 from .card import Feature
 from .context import Losses
-from .dialect import Dialect, ModelInfo
 from .jsontext import dumps, read_json, whole
+from .models import ModelInfo, ModelsDialect
 from .redact import masked
 from .surface import Endpoint, Operation, Surface
 from .wire import WireRequest, WireResponse, json_response
@@ -320,7 +320,7 @@ def user_of(request: Request, siblings: Set[str], lost: Losses) -> str | None:
 # ------------------------------------------------------------------ the dialect
 
 
-class OpenAIDialect(Dialect):
+class OpenAIDialect(ModelsDialect):
     """What every API of OpenAI answers alike, and asks alike of its backends."""
 
     def encode_error(self, failure: Failure) -> WireResponse:
@@ -335,7 +335,7 @@ class OpenAIDialect(Dialect):
     def decode_error(self, wire: WireResponse) -> Failure:
         return decode_error(wire)
 
-    def models_request(self) -> WireRequest | None:
+    def models_request(self) -> WireRequest:
         return WireRequest("GET", "/models", {"accept": "application/json"})
 
     def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
