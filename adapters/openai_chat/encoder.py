@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from adapters.openai_chat.options import FrontOptions
@@ -122,8 +121,9 @@ class ChatEncoder:
         self._usage: UsageReported | None = None
         self._asked: list[Interrupted] = []
         self._out: list[FrameLike] = []
-        self._messages: dict[str, int] = {}
-        self._sequencer = Sequencer(None, _FREE, lane=partial(_lane, self._messages))
+        choices: dict[str, int] = {}
+        self._messages = choices
+        self._sequencer = Sequencer(None, _FREE, lane=lambda event: _lane(choices, event))
         self._head = b""
         self._first: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
