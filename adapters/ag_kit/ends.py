@@ -24,8 +24,12 @@ class CallEnds:
         self._ended: list[Event] = []
 
     def feed(self, events: Sequence[Event]) -> Sequence[Event]:
-        if not self._ended and _DELTAS.issuperset(map(type, events)):
-            return events
+        if not self._ended:
+            for event in events:  # cheaper than a set of the types, of which there is mostly one
+                if type(event) not in _DELTAS:
+                    break
+            else:
+                return events
         out: list[Event] = []
         for event in events:
             if isinstance(event, ev.PartEnded) and (self._ended or event.part_id in self._calls):
