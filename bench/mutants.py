@@ -109,7 +109,7 @@ def passes(folder: Path, tests: list[str], limit: float) -> bool:
 
 def tests_of(adapter: str) -> list[str]:
     """The tests of an adapter: its own, and those of the suites for each dialect that it brings."""
-    package = f"adapters.{adapter}."
+    package = f"bridge.dialects.{adapter}."
     names = [n for n in registry.names() if type(registry.get(n)).__module__.startswith(package)]
     if not names:
         raise SystemExit(f"adapters/{adapter} brings no dialect that is installed")

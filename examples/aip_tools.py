@@ -20,8 +20,8 @@ from collections.abc import AsyncIterator
 
 from openai import AsyncOpenAI
 
-from adapters.aip import Agent, Tool
 from bridge import Bridge, Request, Text, ToolCall
+from bridge.dialects.aip import Agent, Tool
 from bridge.server import running
 from bridge.testing import free_port
 

@@ -234,8 +234,8 @@ def test_dialects_are_pure_and_strangers_to_each_other() -> None:
         "import bridge",
         "import bridge.server.app",
         "if TYPE_CHECKING:\n    from bridge.engine import Bridge",
-        "from adapters.another.codec import x",
-        "from adapters import another",
+        "from bridge.dialects.another.codec import x",
+        "from bridge.dialects import another",
         "from ..another import x",
         "import numpy",
         "x = datetime.now()",
@@ -258,7 +258,7 @@ def test_the_rule_for_dialects_bites(line: str) -> None:
         "from pydantic import Field",
         "from datetime import datetime",
         "from urllib.parse import urlsplit",
-        "from adapters.one.wire import x",
+        "from bridge.dialects.one.wire import x",
         "from .wire import x",
         "from . import wire",
     ],
@@ -280,8 +280,8 @@ def test_the_rule_for_dialects_lets_pass(line: str) -> None:
         ("model/parts.py", "from bridge import Text", True),
         ("errors.py", "import bridge.model.parts", True),
         ("pipeline/run.py", "from bridge.framing import sse", True),
-        ("server/app.py", "import adapters", True),
-        ("codec/registry.py", "from adapters.one import dialect", True),
+        ("server/app.py", "import bridge.dialects", True),
+        ("codec/registry.py", "from bridge.dialects.one import dialect", True),
         ("codec/registry.py", "import bridgehead", False),
     ],
 )
@@ -345,7 +345,9 @@ def test_examples_name_dialects_in_examples_only() -> None:
 def test_every_dialect_is_an_entry_point() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     entries = project["entry-points"]["bridge.dialects"]
-    assert sorted({target.partition(":")[0] for target in entries.values()}) == [f"adapters.{n}" for n in dialects()]
+    assert sorted({target.partition(":")[0] for target in entries.values()}) == [
+        f"bridge.dialects.{n}" for n in dialects()
+    ]
     # Written forms of one protocol are further dialects of its folder, each an object of its own.
     assert len(set(entries.values())) == len(entries)
 
@@ -373,7 +375,7 @@ DOORS = {
     "from bridge import Bridge; from bridge.server import make_app; "
     "make_app(Bridge.from_config({'backends': {'it': {'dialect': 'demo'}}, 'routes': "
     "[{'dialect': 'openai-chat', 'path': '/v1', 'backend': 'it'}]}))": {"grpc", *TESTS},
-    "from adapters.aip import dialect": {"aiohttp", "asyncio", "ssl", "sqlite3", *SERVER, *TESTS},
+    "from bridge.dialects.aip import dialect": {"aiohttp", "asyncio", "ssl", "sqlite3", *SERVER, *TESTS},
     "import bridge.testing; bridge.testing.fake_backend": {"hypothesis", "pytest", "aiohttp"},
 }
 

@@ -79,11 +79,11 @@ def test_only_dialects_that_the_configuration_names_are_loaded(modules: dict[str
     named = [registry.get(route.dialect) for route in config.routes]
     named += [registry.get(each.dialect) for each in config.backends.values() if not each.is_demo]
     wanted = {type(dialect).__module__.split(".")[1] for dialect in named}
-    assert {name.split(".")[1] for name in modules if name.startswith("adapters.")} == wanted
+    assert {name.split(".")[1] for name in modules if name.startswith("bridge.dialects.")} == wanted
 
 
 def test_their_kits_for_programs_are_not(modules: dict[str, str]) -> None:
-    assert [name for name in modules if name.startswith("adapters.") and "sdk" in name.split(".")] == []
+    assert [name for name in modules if name.startswith("bridge.dialects.") and "sdk" in name.split(".")] == []
 
 
 def test_nothing_of_ours_is_loaded_that_the_example_has_no_use_for(modules: dict[str, str]) -> None:

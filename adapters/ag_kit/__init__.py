@@ -1,5 +1,5 @@
 """AG-Kit's `send-message`, as front and as back, in both of its generations."""
 
-from adapters.ag_kit.codec import AGKit, dialect
+from bridge.dialects.ag_kit.codec import AGKit, dialect
 
 __all__ = ["AGKit", "dialect"]

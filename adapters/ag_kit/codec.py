@@ -18,15 +18,14 @@ from bridge.codec import (
 )
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.jsontext import dumps, need_json, read_body, read_json
+from bridge.dialects.ag_kit import encoder, errors, request, second, writing
+from bridge.dialects.ag_kit.card import CARD
+from bridge.dialects.ag_kit.decoder import Decoder
+from bridge.dialects.ag_kit.generation import generation_in, generation_of
+from bridge.dialects.ag_kit.options import BackOptions, FrontOptions, back
+from bridge.dialects.ag_kit.wire import NAME
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request
-
-from . import encoder, errors, request, second, writing
-from .card import CARD
-from .decoder import Decoder
-from .generation import generation_in, generation_of
-from .options import BackOptions, FrontOptions, back
-from .wire import NAME
 
 _JSON = "application/json"
 

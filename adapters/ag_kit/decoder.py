@@ -13,12 +13,11 @@ from bridge.codec import Context, FrameLike
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.jsontext import loads, mended
+from bridge.dialects.ag_kit.errors import failure_of
+from bridge.dialects.ag_kit.options import back
+from bridge.dialects.ag_kit.wire import NAME
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, Interrupted, PartKind, Raw, RunStarted, Text, json_text
-
-from .errors import failure_of
-from .options import back
-from .wire import NAME
 
 _TEXT = PartKind.TEXT
 _Wire = dict[str, Any]

@@ -12,14 +12,13 @@ from typing import Any
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
+from bridge.dialects.ag_kit.ends import CallEnds
+from bridge.dialects.ag_kit.errors import CANCELED, error_text
+from bridge.dialects.ag_kit.options import front
+from bridge.dialects.ag_kit.wire import DONE, NAME, safe, write
 from bridge.model import Data, FinishReason, Media, MediaKind, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
 from bridge.model.events import Event
-
-from .ends import CallEnds
-from .errors import CANCELED, error_text
-from .options import front
-from .wire import DONE, NAME, safe, write
 
 _FREE = (
     ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,

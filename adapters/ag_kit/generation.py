@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context
+from bridge.dialects.ag_kit.options import Generation, front
+from bridge.dialects.ag_kit.wire import own
 from bridge.errors import RequestError
-
-from .options import Generation, front
-from .wire import own
 
 
 def generation_of(body: dict[str, Any], context: Context) -> Generation:

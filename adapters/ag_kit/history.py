@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.dialects.ag_kit.options import BackOptions
+from bridge.dialects.ag_kit.wire import unknown
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
@@ -27,9 +29,6 @@ from bridge.model import (
     as_text,
     result_text,
 )
-
-from .options import BackOptions
-from .wire import unknown
 
 _Wire = dict[str, Any]
 _ROLES = {"developer": "system"}

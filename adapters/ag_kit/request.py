@@ -6,10 +6,9 @@ from typing import Any
 
 from bridge.codec.check import Node, wrong
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, may_nest
+from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, noted
 from bridge.errors import RequestError
 from bridge.model import HistoryMode, Message, Part, Request, Resume, Text, Tool, ToolCall, ToolResult
-
-from .wire import EMPTY_SCHEMA, NAME, noted
 
 _FIELDS = frozenset({"conversationId", "messages", "tools", "resume"})
 _ROLES = ("system", "user", "assistant", "tool")

@@ -16,13 +16,12 @@ from bridge.codec import Context, Dialect, Feature, FrameLike, WireRequest, regi
 from bridge.codec import Decoder as AnyDecoder
 from bridge.codec import Encoder as AnyEncoder
 from bridge.codec.jsontext import dumps, loads
+from bridge.dialects.ag_kit.errors import SECOND
+from bridge.dialects.ag_kit.options import back, front
+from bridge.dialects.ag_kit.wire import NAME
+from bridge.dialects.ag_kit.writing import HEADERS, path_of, payload_of, refuse
 from bridge.errors import ConfigError, RequestError, Unsupported
 from bridge.model import Custom, Event, FinishReason, HistoryMode, Interrupted, Request, Resume, RunFinished, json_text
-
-from .errors import SECOND
-from .options import back, front
-from .wire import NAME
-from .writing import HEADERS, path_of, payload_of, refuse
 
 BASE = "ag-ui"
 INTERRUPT = "on_interrupt"

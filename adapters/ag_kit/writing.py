@@ -8,12 +8,11 @@ from urllib.parse import quote
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import sayable
+from bridge.dialects.ag_kit.history import Writer
+from bridge.dialects.ag_kit.options import BackOptions, back
+from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, own, unknown
 from bridge.errors import Unsupported
 from bridge.model import Request, Resume, Tool, ToolMode, json_text
-
-from .history import Writer
-from .options import BackOptions, back
-from .wire import EMPTY_SCHEMA, NAME, own, unknown
 
 HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
 

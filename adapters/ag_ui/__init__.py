@@ -1,5 +1,5 @@
 """AG-UI, as a frontend and as a backend: the dialect `ag-ui`."""
 
-from adapters.ag_ui.codec import AGUI, dialect
+from bridge.dialects.ag_ui.codec import AGUI, dialect
 
 __all__ = ["AGUI", "dialect"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.history import MessageWriter
-from adapters.ag_ui.options import BackOptions
-from adapters.ag_ui.props import write_props
-from adapters.ag_ui.wire import NAME, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import sayable
+from bridge.dialects.ag_ui.history import MessageWriter
+from bridge.dialects.ag_ui.options import BackOptions
+from bridge.dialects.ag_ui.props import write_props
+from bridge.dialects.ag_ui.wire import NAME, own
 from bridge.model import Request, Resume, Tool
 
 # Whoever takes `*/*` may be answered in protobuf by the TypeScript encoder.

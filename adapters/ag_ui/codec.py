@@ -7,12 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.ag_ui import body, errors, request
-from adapters.ag_ui.card import CARD
-from adapters.ag_ui.decoder import AGUIDecoder
-from adapters.ag_ui.encoder import AGUIEncoder
-from adapters.ag_ui.options import BackOptions, FrontOptions, back, front
-from adapters.ag_ui.wire import NAME, VERSION
 from bridge.codec import (
     Context,
     Decoder,
@@ -25,6 +19,12 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.jsontext import dumps, read_json
+from bridge.dialects.ag_ui import body, errors, request
+from bridge.dialects.ag_ui.card import CARD
+from bridge.dialects.ag_ui.decoder import AGUIDecoder
+from bridge.dialects.ag_ui.encoder import AGUIEncoder
+from bridge.dialects.ag_ui.options import BackOptions, FrontOptions, back, front
+from bridge.dialects.ag_ui.wire import NAME, VERSION
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from adapters.ag_ui.errors import error_in, failure_of
-from adapters.ag_ui.reports import read_interrupt, read_usage
-from adapters.ag_ui.snapshot import answer_from
-from adapters.ag_ui.streams import Streams
-from adapters.ag_ui.wire import NAME, OURS, attached, camel, finish_in, noted, text_of
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import loads, mended
+from bridge.dialects.ag_ui.errors import error_in, failure_of
+from bridge.dialects.ag_ui.reports import read_interrupt, read_usage
+from bridge.dialects.ag_ui.snapshot import answer_from
+from bridge.dialects.ag_ui.streams import Streams
+from bridge.dialects.ag_ui.wire import NAME, OURS, attached, camel, finish_in, noted, text_of
 from bridge.model import Custom, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
 _Event = dict[str, Any]

@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.ag_ui.ending import Ending
-from adapters.ag_ui.options import front
-from adapters.ag_ui.parts import tells_media, write_part
-from adapters.ag_ui.reasoning import ReasoningWords, words
-from adapters.ag_ui.wholes import Claims, custom_of, raw_of, state_of
-from adapters.ag_ui.wire import NAME, VERSION, own, speaks_new
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
+from bridge.dialects.ag_ui.ending import Ending
+from bridge.dialects.ag_ui.options import front
+from bridge.dialects.ag_ui.parts import tells_media, write_part
+from bridge.dialects.ag_ui.reasoning import ReasoningWords, words
+from bridge.dialects.ag_ui.wholes import Claims, custom_of, raw_of, state_of
+from bridge.dialects.ag_ui.wire import NAME, VERSION, own, speaks_new
 from bridge.model import HistoryMode, Media, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
 from bridge.model.events import Event

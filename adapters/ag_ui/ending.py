@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.errors import run_error
-from adapters.ag_ui.reports import write_interrupt, write_usage
-from adapters.ag_ui.wholes import Subagents
-from adapters.ag_ui.wire import NOTED, own
 from bridge.codec import Context, Feature
+from bridge.dialects.ag_ui.errors import run_error
+from bridge.dialects.ag_ui.reports import write_interrupt, write_usage
+from bridge.dialects.ag_ui.wholes import Subagents
+from bridge.dialects.ag_ui.wire import NOTED, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Interrupted, RunFinished, UsageReported
 

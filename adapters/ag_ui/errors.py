@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.wire import OURS, camel, text_of
 from bridge.codec import WireResponse, json_response
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.redact import masked
+from bridge.dialects.ag_ui.wire import OURS, camel, text_of
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure
 
 WORDS: dict[ErrorCode, str] = {

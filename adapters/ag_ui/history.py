@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from adapters.ag_ui.messages import error_part
-from adapters.ag_ui.options import BackOptions
-from adapters.ag_ui.parts import write_part
-from adapters.ag_ui.wire import NAME, own
 from bridge.codec import Context, Feature
 from bridge.codec.jsontext import dumps
+from bridge.dialects.ag_ui.messages import error_part
+from bridge.dialects.ag_ui.options import BackOptions
+from bridge.dialects.ag_ui.parts import write_part
+from bridge.dialects.ag_ui.wire import NAME, own
 from bridge.model import (
     Data,
     Media,

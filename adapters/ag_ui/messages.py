@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.parts import read_part, reasoning_part
-from adapters.ag_ui.wire import camel, noted
 from bridge.codec.check import Node, wrong
+from bridge.dialects.ag_ui.parts import read_part, reasoning_part
+from bridge.dialects.ag_ui.wire import camel, noted
 from bridge.model import (
     Message,
     Part,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.wire import camel, noted, own
 from bridge.codec.check import Node
+from bridge.dialects.ag_ui.wire import camel, noted, own
 from bridge.errors import RequestError
 from bridge.model import (
     Data,

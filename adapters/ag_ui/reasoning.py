@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adapters.ag_ui.options import FrontOptions
+from bridge.dialects.ag_ui.options import FrontOptions
 from bridge.model import PartEnded, seal
 
 

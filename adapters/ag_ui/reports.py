@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from adapters.ag_ui.wire import OURS, camel, noted, own
+from bridge.dialects.ag_ui.wire import OURS, camel, noted, own
 from bridge.model import Interrupted, UsageReported
 
 # ------------------------------------------------------------------ usage

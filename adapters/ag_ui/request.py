@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.ag_ui.messages import MessageReader
-from adapters.ag_ui.options import FrontOptions
-from adapters.ag_ui.props import read_props
-from adapters.ag_ui.wire import NAME, camel, noted
 from bridge.codec import WireRequest
 from bridge.codec.check import Node
 from bridge.codec.jsontext import need_json, read_body
+from bridge.dialects.ag_ui.messages import MessageReader
+from bridge.dialects.ag_ui.options import FrontOptions
+from bridge.dialects.ag_ui.props import read_props
+from bridge.dialects.ag_ui.wire import NAME, camel, noted
 from bridge.errors import RequestError
 from bridge.model import HistoryMode, Request, Resume, Tool
 

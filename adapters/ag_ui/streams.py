@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from adapters.ag_ui.parts import tolerant_parts
-from adapters.ag_ui.wire import arguments_text, attached, camel, noted, text_of
+from bridge.dialects.ag_ui.parts import tolerant_parts
+from bridge.dialects.ag_ui.wire import arguments_text, attached, camel, noted, text_of
 from bridge.model import Builder, PartKind, unseal
 
 _Event = dict[str, Any]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.ag_ui.messages import ROLES
-from adapters.ag_ui.parts import tolerant_parts, write_part
-from adapters.ag_ui.wire import arguments_text, camel
+from bridge.dialects.ag_ui.messages import ROLES
+from bridge.dialects.ag_ui.parts import tolerant_parts, write_part
+from bridge.dialects.ag_ui.wire import arguments_text, camel
 from bridge.model import result_text
 
 _Wire = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from adapters.ag_ui.valid import event_of, is_patch, message_of
-from adapters.ag_ui.wire import NAME, OURS
+from bridge.dialects.ag_ui.valid import event_of, is_patch, message_of
+from bridge.dialects.ag_ui.wire import NAME, OURS
 from bridge.model import Custom, Raw, StateChanged, StateOp
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.codec import Context, Dialect, registry
+from bridge.dialects.agent_runs.options import BackOptions, FrontOptions, back, front
 from bridge.model import HistoryMode
-
-from .options import BackOptions, FrontOptions, back, front
 
 NAME = "agent-runs"
 BASE = "ag-ui"

@@ -10,9 +10,8 @@ from typing import Any
 
 from bridge.codec import Frame, FrameLike, WireRequest, WireResponse
 from bridge.codec.jsontext import dumps, loads, read_json
+from bridge.dialects.agent_runs.options import BackOptions
 from bridge.errors import BackendError, ErrorCode, RequestError
-
-from .options import BackOptions
 
 _CURSOR = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _IMAGES = {"image/png": "png", "image/jpeg": "jpg", "image/jpg": "jpg", "image/gif": "gif", "image/webp": "webp"}

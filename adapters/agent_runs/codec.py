@@ -22,14 +22,13 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.dialect import Encoder as AnyEncoder
+from bridge.dialects.agent_runs import answers, errors, request
+from bridge.dialects.agent_runs.base import AGUI, CARD, MODES, NAME, outer
+from bridge.dialects.agent_runs.calling import Calling
+from bridge.dialects.agent_runs.encoder import Encoder
+from bridge.dialects.agent_runs.options import BackOptions, FrontOptions, back
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
-
-from . import answers, errors, request
-from .base import AGUI, CARD, MODES, NAME, outer
-from .calling import Calling
-from .encoder import Encoder
-from .options import BackOptions, FrontOptions, back
 
 
 class AgentRuns(KeptDialect, ModesDialect):

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from bridge.codec import Context, Frame, FrameLike
 from bridge.codec.jsontext import dumps, loads
+from bridge.dialects.agent_runs.base import AGUI, inner
+from bridge.dialects.agent_runs.options import front
 from bridge.model import Event, RunStarted
-
-from .base import AGUI, inner
-from .options import front
 
 _TYPE = b'{"type":"'
 

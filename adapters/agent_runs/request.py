@@ -13,11 +13,10 @@ from typing import Any
 
 from bridge.codec import Context, DayAsked, ReadAsked, RunNamed, WireRequest
 from bridge.codec.jsontext import dumps, loads
+from bridge.dialects.agent_runs.base import AGUI, BASE, MODES, inner, outer
+from bridge.dialects.agent_runs.options import back
 from bridge.errors import RequestError
 from bridge.model import HistoryMode, Request
-
-from .base import AGUI, BASE, MODES, inner, outer
-from .options import back
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _DIGITS = re.compile(r"\d{1,4}", re.ASCII)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adapters.agentscope.codec import AgentScope, AgentScopeJava, dialect, java
-    from adapters.agentscope.content_builder import ContentBuilder
-    from adapters.agentscope.message_builder import MessageBuilder
-    from adapters.agentscope.sdk import ResponseBuilder
+    from bridge.dialects.agentscope.codec import AgentScope, AgentScopeJava, dialect, java
+    from bridge.dialects.agentscope.content_builder import ContentBuilder
+    from bridge.dialects.agentscope.message_builder import MessageBuilder
+    from bridge.dialects.agentscope.sdk import ResponseBuilder
 
 __all__ = [
     "AgentScope",
@@ -29,9 +29,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home: Any
     if name.endswith("Builder"):
-        from . import sdk as home
+        from bridge.dialects.agentscope import sdk as home
     else:
-        from . import codec as home
+        from bridge.dialects.agentscope import codec as home
     value = globals()[name] = getattr(home, name)
     return value
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bridge.dialects.agentscope.notes import NAME
 from bridge.model import Interrupted, Resume, json_text
-
-from .notes import NAME
 
 
 def approval_data(event: Interrupted) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.jsontext import loads
+from bridge.dialects.agentscope.notes import NAME, own
+from bridge.dialects.agentscope.spelling import text_of
 from bridge.model import Origin, Part, Text, ToolCall, ToolResult, json_text, result_text
-
-from .notes import NAME, own
-from .spelling import text_of
 
 ORIGINS: dict[str, Origin] = {
     "plugin_call": Origin.PLUGIN,

@@ -22,19 +22,18 @@ from bridge.codec import (
     json_response,
 )
 from bridge.codec.jsontext import dumps
+from bridge.dialects.agentscope import errors, services
+from bridge.dialects.agentscope.card import CARD, JAVA_CARD
+from bridge.dialects.agentscope.decoder import Decoder
+from bridge.dialects.agentscope.encoder import Encoder
+from bridge.dialects.agentscope.fields import read_any
+from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
+from bridge.dialects.agentscope.options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions, back, front
+from bridge.dialects.agentscope.request import decode_request
+from bridge.dialects.agentscope.spelling import plain
+from bridge.dialects.agentscope.writing import encode_request, encode_stop
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
-
-from . import errors, services
-from .card import CARD, JAVA_CARD
-from .decoder import Decoder
-from .encoder import Encoder
-from .fields import read_any
-from .forms import JAVA, PYTHON, Form
-from .options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions, back, front
-from .request import decode_request
-from .spelling import plain
-from .writing import encode_request, encode_stop
 
 _ENDED = ("completed", "failed", "rejected", "canceled", "incomplete")
 

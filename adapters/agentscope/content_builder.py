@@ -6,11 +6,10 @@ from copy import deepcopy
 from typing import Any, Protocol
 
 from bridge.codec.jsontext import dumps, kind_of
-
-from .forms import PYTHON, Form
-from .merge import MEDIA_FIELDS, join_media, merge
-from .objects import content_object
-from .spelling import CONTENT_TYPES
+from bridge.dialects.agentscope.forms import PYTHON, Form
+from bridge.dialects.agentscope.merge import MEDIA_FIELDS, join_media, merge
+from bridge.dialects.agentscope.objects import content_object
+from bridge.dialects.agentscope.spelling import CONTENT_TYPES
 
 # What a content of each type says, with the values of one that says nothing yet (section 7).
 PAYLOADS: dict[str, dict[str, Any]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bridge.dialects.agentscope.spelling import text_of
 from bridge.model import (
     Data,
     FileRef,
@@ -23,8 +24,6 @@ from bridge.model import (
     source_of,
     url_of,
 )
-
-from .spelling import text_of
 
 # ------------------------------------------------------------------ writing
 

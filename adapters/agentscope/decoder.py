@@ -12,17 +12,16 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import mended
+from bridge.dialects.agentscope.approvals import interrupted
+from bridge.dialects.agentscope.errors import failure_of
+from bridge.dialects.agentscope.fields import bare_failure, is_error, kind_of, object_of, role_of
+from bridge.dialects.agentscope.messages import Content, Message, is_known
+from bridge.dialects.agentscope.notes import NAME, beside
+from bridge.dialects.agentscope.objects import usage_report
+from bridge.dialects.agentscope.reading import Writer
+from bridge.dialects.agentscope.spelling import plain, seconds
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Heartbeat, MessageStatus, Raw
-
-from .approvals import interrupted
-from .errors import failure_of
-from .fields import bare_failure, is_error, kind_of, object_of, role_of
-from .messages import Content, Message, is_known
-from .notes import NAME, beside
-from .objects import usage_report
-from .reading import Writer
-from .spelling import plain, seconds
 
 _TERMINAL: dict[str, FinishReason | None] = {
     "completed": None,

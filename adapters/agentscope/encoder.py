@@ -12,20 +12,19 @@ from typing import Any
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
+from bridge.dialects.agentscope.approvals import approval_data
+from bridge.dialects.agentscope.calls import call_data, call_type, origin_note, output_data, output_of
+from bridge.dialects.agentscope.contents import content_of
+from bridge.dialects.agentscope.errors import error_object
+from bridge.dialects.agentscope.forms import PYTHON, Form, safe
+from bridge.dialects.agentscope.notes import NAME, foreign_metadata, own, reasoning_note, usage_of
+from bridge.dialects.agentscope.objects import WireMessage, usage_object
+from bridge.dialects.agentscope.options import FrontOptions, front
+from bridge.dialects.agentscope.output import Output
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Extras, FinishReason, MessageStatus, PartKind
 from bridge.model import events as ev
 from bridge.model.events import Event
-
-from .approvals import approval_data
-from .calls import call_data, call_type, origin_note, output_data, output_of
-from .contents import content_of
-from .errors import error_object
-from .forms import PYTHON, Form, safe
-from .notes import NAME, foreign_metadata, own, reasoning_note, usage_of
-from .objects import WireMessage, usage_object
-from .options import FrontOptions, front
-from .output import Output
 
 _STATUSES = {
     MessageStatus.COMPLETED: "completed",

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.jsontext import loads, loads_ragged
+from bridge.dialects.agentscope.errors import failure_of
+from bridge.dialects.agentscope.messages import Message
+from bridge.dialects.agentscope.spelling import message_type
 from bridge.errors import Failure
-
-from .errors import failure_of
-from .messages import Message
-from .spelling import message_type
 
 
 def object_of(event: dict[str, Any]) -> str:

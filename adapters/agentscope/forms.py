@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.jsontext import dumps
-
-from .spelling import CAMEL, STAND_INS, text_of
+from bridge.dialects.agentscope.spelling import CAMEL, STAND_INS, text_of
 
 _COMMON = ("sequence_number", "object", "status", "error")
 _MESSAGE = frozenset({*_COMMON, "id", "type", "role", "content", "code", "message", "usage"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from .content_builder import PAYLOADS, ContentBuilder, Snapshot
-from .forms import Form
-from .objects import WireMessage
+from bridge.dialects.agentscope.content_builder import PAYLOADS, ContentBuilder, Snapshot
+from bridge.dialects.agentscope.forms import Form
+from bridge.dialects.agentscope.objects import WireMessage
 
 _ROLES = ("assistant", "user", "system", "tool")
 

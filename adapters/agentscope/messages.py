@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridge.dialects.agentscope.calls import CALLS, OUTPUTS
+from bridge.dialects.agentscope.merge import MEDIA_FIELDS
+from bridge.dialects.agentscope.spelling import CONTENT_TYPES, plain
 from bridge.model import PartKind
 from bridge.model.surrogates import mend
-
-from .calls import CALLS, OUTPUTS
-from .merge import MEDIA_FIELDS
-from .spelling import CONTENT_TYPES, plain
 
 _PLAIN_KINDS = frozenset({"message", "reasoning", "mcp_approval_request"})
 PART_KINDS = {"text": PartKind.TEXT, "refusal": PartKind.REFUSAL, "reasoning": PartKind.REASONING}

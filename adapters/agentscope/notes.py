@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from bridge.dialects.agentscope.spelling import text_of
 from bridge.model import Reasoning
-
-from .spelling import text_of
 
 NAME: Final = "agentscope"
 """Under this name extras are kept, whichever written form they came in."""

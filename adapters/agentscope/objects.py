@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridge.dialects.agentscope.spelling import number_of
 from bridge.model import UsageReported
-
-from .spelling import number_of
 
 
 def content_object(

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Feature, FrameLike, Losses
-
-from .forms import Form
-from .objects import WireMessage, WireResponse, content_object
+from bridge.dialects.agentscope.forms import Form
+from bridge.dialects.agentscope.objects import WireMessage, WireResponse, content_object
 
 # What a message without metadata cannot say.
 _NOTED = {

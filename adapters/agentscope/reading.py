@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, arguments_of, call_of, origin_of, result_of
+from bridge.dialects.agentscope.contents import part_of
+from bridge.dialects.agentscope.merge import join_media, merge
+from bridge.dialects.agentscope.messages import PART_KINDS, Content, Message
+from bridge.dialects.agentscope.notes import NAME, beside, own, reasoning_of
+from bridge.dialects.agentscope.spelling import plain
 from bridge.model import Builder, PartKind
 from bridge.model.surrogates import mend
-
-from .calls import CALLS, OUTPUTS, arguments_of, call_of, origin_of, result_of
-from .contents import part_of
-from .merge import join_media, merge
-from .messages import PART_KINDS, Content, Message
-from .notes import NAME, beside, own, reasoning_of
-from .spelling import plain
 
 _ONCE = ("call_id", "name", "server_label", "id")
 

@@ -7,6 +7,11 @@ from typing import Any
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node
 from bridge.codec.jsontext import need_json, read_body
+from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, call_of, result_of
+from bridge.dialects.agentscope.contents import part_of
+from bridge.dialects.agentscope.notes import NAME, reasoning_of
+from bridge.dialects.agentscope.options import front
+from bridge.dialects.agentscope.spelling import CAMEL, CONTENT_TYPES, message_type, plain, unwrapped
 from bridge.model import (
     HistoryMode,
     Message,
@@ -21,12 +26,6 @@ from bridge.model import (
     ToolChoice,
     ToolMode,
 )
-
-from .calls import CALLS, OUTPUTS, call_of, result_of
-from .contents import part_of
-from .notes import NAME, reasoning_of
-from .options import front
-from .spelling import CAMEL, CONTENT_TYPES, message_type, plain, unwrapped
 
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
 # What only this dialect's own agents understand, or what a model has no use for; passed on to them as it came.

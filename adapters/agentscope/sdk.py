@@ -22,10 +22,10 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .content_builder import ContentBuilder, Snapshot
-from .forms import JAVA, PYTHON, Form
-from .message_builder import MessageBuilder
-from .objects import WireResponse
+from bridge.dialects.agentscope.content_builder import ContentBuilder, Snapshot
+from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
+from bridge.dialects.agentscope.message_builder import MessageBuilder
+from bridge.dialects.agentscope.objects import WireResponse
 
 __all__ = ["ContentBuilder", "MessageBuilder", "ResponseBuilder", "Snapshot"]
 

@@ -17,12 +17,11 @@ from bridge.codec import (
 )
 from bridge.codec.check import Node, body_of, wrong
 from bridge.codec.jsontext import dumps, read_json
+from bridge.dialects.agentscope.notes import NAME
+from bridge.dialects.agentscope.request import decode_request
+from bridge.dialects.agentscope.spelling import plain
 from bridge.errors import ErrorCode
 from bridge.model import RunFailed
-
-from .notes import NAME
-from .request import decode_request
-from .spelling import plain
 
 _QUEUE = "stream_query"
 # What ended these was not the agent, who could have said more: the real server calls only such tasks failed.

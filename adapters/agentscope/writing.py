@@ -7,6 +7,12 @@ from typing import Any
 from bridge.codec import Context, Feature, Losses, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import sayable
+from bridge.dialects.agentscope.approvals import answer_data
+from bridge.dialects.agentscope.calls import call_data, call_type, origin_note, output_data, output_of
+from bridge.dialects.agentscope.contents import content_of
+from bridge.dialects.agentscope.forms import PYTHON, Form
+from bridge.dialects.agentscope.notes import NAME, own, reasoning_note
+from bridge.dialects.agentscope.options import BackOptions, back
 from bridge.errors import Unsupported
 from bridge.model import (
     Message,
@@ -22,13 +28,6 @@ from bridge.model import (
     ToolMode,
     ToolResult,
 )
-
-from .approvals import answer_data
-from .calls import call_data, call_type, origin_note, output_data, output_of
-from .contents import content_of
-from .forms import PYTHON, Form
-from .notes import NAME, own, reasoning_note
-from .options import BackOptions, back
 
 _SAMPLING = ("top_p", "temperature", "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed")
 # OpenAI fields without a counterpart, carried as extra fields of the same name (section 18).

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adapters.aip.codec import AIP, dialect
-    from adapters.aip.sdk import *  # noqa: F403
+    from bridge.dialects.aip.codec import AIP, dialect
+    from bridge.dialects.aip.sdk import *  # noqa: F403
 
 PROGRAMS = [
     "Agent",
@@ -45,7 +45,7 @@ PROGRAMS = [
     "UpdateNodeInfoRequest",
     "UpdateNodeInfoResponse",
 ]
-"""What `adapters.aip.sdk` has."""
+"""What `bridge.dialects.aip.sdk` has."""
 
 __all__ = ["AIP", "dialect", *PROGRAMS]
 
@@ -55,9 +55,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home: Any
     if name in PROGRAMS:
-        from . import sdk as home
+        from bridge.dialects.aip import sdk as home
     else:
-        from . import codec as home
+        from bridge.dialects.aip import codec as home
     value = globals()[name] = getattr(home, name)
     return value
 

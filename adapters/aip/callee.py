@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from bridge.codec import Context
 from bridge.codec.session import CalleeSession
-
-from .encoder import Encoder
-from .messages import AgentMessage, ContentItem, SessionStatus, TaskStatus
-from .options import FrontOptions
-from .proto import bytes_field, fields, text_field
-from .request import Inquiry
+from bridge.dialects.aip.encoder import Encoder
+from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskStatus
+from bridge.dialects.aip.options import FrontOptions
+from bridge.dialects.aip.proto import bytes_field, fields, text_field
+from bridge.dialects.aip.request import Inquiry
 
 _SESSION_ID, _STATUS, _CONTENT, _TEXT = 3, 4, 8, 1
 """Numbers of fields that are looked at, or put behind a message that is handed on."""

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 
 from bridge.codec import Context, FrameLike
 from bridge.codec.session import ClientTools
+from bridge.dialects.aip.decoder import Decoder
+from bridge.dialects.aip.exposed import exposed
+from bridge.dialects.aip.messages import SessionStatus
+from bridge.dialects.aip.options import back
+from bridge.dialects.aip.writing import CALL_AGENT, ROUTE_AGENT, quest, stop_quest
 from bridge.errors import Failure
 from bridge.model import Event, Request, ToolCall
-
-from .decoder import Decoder
-from .exposed import exposed
-from .messages import SessionStatus
-from .options import back
-from .writing import CALL_AGENT, ROUTE_AGENT, quest, stop_quest
 
 
 class Caller:

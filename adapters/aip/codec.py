@@ -22,18 +22,17 @@ from bridge.codec import (
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.session import CallerSession, Channel, Hub, Member, OwnAgent
 from bridge.codec.tools import OfferedTool
+from bridge.dialects.aip import encoder, errors, request, tools, writing
+from bridge.dialects.aip.caller import Caller
+from bridge.dialects.aip.card import CARD
+from bridge.dialects.aip.decoder import Decoder
+from bridge.dialects.aip.gateway import Gateway, info_of, options_of
+from bridge.dialects.aip.member import Membership
+from bridge.dialects.aip.messages import AgentMessage, ContentItem, NodeHead, Peers, SessionStatus, TaskInfo
+from bridge.dialects.aip.options import CANCEL_GRACE, MAX_MESSAGE, BackOptions, FrontOptions, Tls, back
+from bridge.dialects.aip.request import CONTENT_TYPE, NAME
 from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.model import Event, Part, Request
-
-from . import encoder, errors, request, tools, writing
-from .caller import Caller
-from .card import CARD
-from .decoder import Decoder
-from .gateway import Gateway, info_of, options_of
-from .member import Membership
-from .messages import AgentMessage, ContentItem, NodeHead, Peers, SessionStatus, TaskInfo
-from .options import CANCEL_GRACE, MAX_MESSAGE, BackOptions, FrontOptions, Tls, back
-from .request import CONTENT_TYPE, NAME
 
 _GATEWAY = "/grpc_service.GatewayService/"
 _TOOL = "/grpc_service.ToolService/"

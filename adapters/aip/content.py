@@ -6,9 +6,8 @@ import base64
 from typing import Any
 
 from bridge.codec.jsontext import loads
+from bridge.dialects.aip.messages import ContentItem
 from bridge.model import Data, Inline, Media, MediaKind, Part, Text, mime_of
-
-from .messages import ContentItem
 
 EXTRAS = b'{"aip_extras":'
 """How the item begins that holds what the wire has no field for (option `extras: embedded`)."""

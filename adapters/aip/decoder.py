@@ -8,14 +8,13 @@ from typing import Any
 
 from bridge.codec import Context, Frame, FrameLike
 from bridge.codec.jsontext import loads
+from bridge.dialects.aip.content import EXTRAS, part_of
+from bridge.dialects.aip.errors import failure_of
+from bridge.dialects.aip.messages import AgentMessage, SessionStatus, TaskStatus
+from bridge.dialects.aip.options import back
+from bridge.dialects.aip.request import NAME
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, PartKind, Raw, Text, ToolCall, UsageReported
-
-from .content import EXTRAS, part_of
-from .errors import failure_of
-from .messages import AgentMessage, SessionStatus, TaskStatus
-from .options import back
-from .request import NAME
 
 _MESSAGE = "answer"
 

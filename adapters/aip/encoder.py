@@ -12,16 +12,15 @@ from typing import Any
 from bridge.codec import Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
+from bridge.dialects.aip.content import item_of
+from bridge.dialects.aip.errors import error_text
+from bridge.dialects.aip.messages import ContentItem, SessionStatus, TaskStatus
+from bridge.dialects.aip.options import front
+from bridge.dialects.aip.request import Inquiry
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Data, FinishReason, Media, MediaKind, Origin, PartKind, as_text, interrupt_text
 from bridge.model import events as ev
 from bridge.model.events import Event
-
-from .content import item_of
-from .errors import error_text
-from .messages import ContentItem, SessionStatus, TaskStatus
-from .options import front
-from .request import Inquiry
 
 _FREE = (
     ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,

@@ -13,15 +13,14 @@ from bridge.codec import Context
 from bridge.codec.jsontext import dumps
 from bridge.codec.session import ClientTools, Member, Refuse, Respond
 from bridge.codec.tools import sayable
+from bridge.dialects.aip.described import texts_of, typed
+from bridge.dialects.aip.gateway import CALL_TOOL
+from bridge.dialects.aip.generation import arguments_of
+from bridge.dialects.aip.member import Membership
+from bridge.dialects.aip.messages import BoxedTool, ContentItem, Mode, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
+from bridge.dialects.aip.options import back
+from bridge.dialects.aip.request import NAME
 from bridge.model import Request, Tool, ToolCall, ToolMode, ToolResult, result_text
-
-from .described import texts_of, typed
-from .gateway import CALL_TOOL
-from .generation import arguments_of
-from .member import Membership
-from .messages import BoxedTool, ContentItem, Mode, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
-from .options import back
-from .request import NAME
 
 _ERROR = "Error executing tool: "
 

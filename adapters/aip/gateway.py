@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from bridge.codec import Endpoint, Fate, Feature
 from bridge.codec.session import Dial, Forward, Handle, Hub, OwnAgent, Refuse, Reply, Respond, Serve, Watch
-
-from .callee import Callee, Relayed
-from .generation import Generation, of_registration
-from .messages import (
+from bridge.dialects.aip.callee import Callee, Relayed
+from bridge.dialects.aip.generation import Generation, of_registration
+from bridge.dialects.aip.messages import (
     AgentInfo,
     AgentMessage,
     AgentSkill,
@@ -33,9 +32,9 @@ from .messages import (
     UpdateNodeInfoRequest,
     UpdateType,
 )
-from .options import FrontOptions
-from .proto import fields
-from .writing import CALL_AGENT
+from bridge.dialects.aip.options import FrontOptions
+from bridge.dialects.aip.proto import fields
+from bridge.dialects.aip.writing import CALL_AGENT
 
 CALL_TOOL = "/grpc_service.ToolService/CallTool"
 EVERY_DOMAIN = "default"

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from bridge.codec.jsontext import dumps, loads
-
-from .messages import ToolBoxInfo
-from .proto import entry, fields, text_field
+from bridge.dialects.aip.messages import ToolBoxInfo
+from bridge.dialects.aip.proto import entry, fields, text_field
 
 Generation = Literal["tool", "toolbox"]
 

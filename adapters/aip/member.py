@@ -6,8 +6,7 @@ Gateways forget who is silent and who they cannot reach; the reference nodes the
 from __future__ import annotations
 
 from bridge.codec.session import Member
-
-from .messages import AgentInfo, Done, Named, NodeHead, RegisterAgentResponse, ToolBoxInfo, ToolInfo
+from bridge.dialects.aip.messages import AgentInfo, Done, Named, NodeHead, RegisterAgentResponse, ToolBoxInfo, ToolInfo
 
 _GATEWAY = "/grpc_service.GatewayService/"
 EVERY = 10.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from .proto import Kind, Wire, at, bytes_field, text_field
+from bridge.dialects.aip.proto import Kind, Wire, at, bytes_field, text_field
 
 
 class Mode(IntEnum):

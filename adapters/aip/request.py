@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bridge.codec import Context, WireRequest
+from bridge.dialects.aip.content import asked_part
+from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo, TaskStatus
 from bridge.errors import RequestError
 from bridge.model import HistoryMode, Message, Request, Text
-
-from .content import asked_part
-from .messages import AgentMessage, ContentItem, SessionStatus, TaskInfo, TaskStatus
 
 NAME = "aip"
 CONTENT_TYPE = "application/grpc+proto"

@@ -10,15 +10,14 @@ from typing import Any
 
 from bridge.codec import Context, WireRequest, WireResponse
 from bridge.codec.tools import OfferedTool
+from bridge.dialects.aip.content import part_of
+from bridge.dialects.aip.described import schema_of, schema_of_literal
+from bridge.dialects.aip.generation import Generation, of_registration, write_arguments
+from bridge.dialects.aip.messages import GetNodesRequest, Peers, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
+from bridge.dialects.aip.options import back
+from bridge.dialects.aip.request import CONTENT_TYPE
 from bridge.errors import BackendError, ErrorCode
 from bridge.model import Part, Text, Tool
-
-from .content import part_of
-from .described import schema_of, schema_of_literal
-from .generation import Generation, of_registration, write_arguments
-from .messages import GetNodesRequest, Peers, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
-from .options import back
-from .request import CONTENT_TYPE
 
 GET_NODES = "/grpc_service.GatewayService/GetNodes"
 ROUTE_TOOL = "/grpc_service.GatewayService/RouteToolCalling"

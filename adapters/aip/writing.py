@@ -7,6 +7,10 @@ item comes first, always: handlers read the text of the first item, and one that
 from __future__ import annotations
 
 from bridge.codec import Context, Feature, WireRequest
+from bridge.dialects.aip.content import item_of
+from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
+from bridge.dialects.aip.options import back
+from bridge.dialects.aip.request import CONTENT_TYPE, NAME, Inquiry
 from bridge.errors import ErrorCode, RequestError, Unsupported
 from bridge.model import (
     FileRef,
@@ -23,11 +27,6 @@ from bridge.model import (
     as_text,
 )
 from bridge.model.parts import Data, Reasoning, Refusal, Text
-
-from .content import item_of
-from .messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
-from .options import back
-from .request import CONTENT_TYPE, NAME, Inquiry
 
 CALL_AGENT = "/grpc_service.AgentService/CallAgent"
 ROUTE_AGENT = "/grpc_service.GatewayService/RouteAgentCalling"

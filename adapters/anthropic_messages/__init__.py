@@ -1,5 +1,5 @@
 """Anthropic Messages, as a frontend and as a backend: the dialect `anthropic-messages`."""
 
-from adapters.anthropic_messages.codec import AnthropicMessages, dialect
+from bridge.dialects.anthropic_messages.codec import AnthropicMessages, dialect
 
 __all__ = ["AnthropicMessages", "dialect"]

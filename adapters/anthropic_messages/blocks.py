@@ -11,8 +11,8 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from adapters.anthropic_messages.wire import arguments_of, call_id_of, noted, said
 from bridge.codec.check import Node, wrong
+from bridge.dialects.anthropic_messages.wire import arguments_of, call_id_of, noted, said
 from bridge.model import (
     Data,
     FileRef,

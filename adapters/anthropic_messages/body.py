@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.anthropic_messages.blocks import ASIDES
-from adapters.anthropic_messages.history import MessageWriter, shortest
-from adapters.anthropic_messages.options import BackOptions, back
-from adapters.anthropic_messages.wire import NAME, VERSION_HEADER, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import FUNCTION, sayable
+from bridge.dialects.anthropic_messages.blocks import ASIDES
+from bridge.dialects.anthropic_messages.history import MessageWriter, shortest
+from bridge.dialects.anthropic_messages.options import BackOptions, back
+from bridge.dialects.anthropic_messages.wire import NAME, VERSION_HEADER, own
 from bridge.model import Request, Tool, ToolMode
 
 _HELD = ("context", "state", "resume")

@@ -7,12 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.anthropic_messages import answer, body, errors, models, request
-from adapters.anthropic_messages.card import CARD
-from adapters.anthropic_messages.decoder import MessagesDecoder
-from adapters.anthropic_messages.encoder import MessagesEncoder
-from adapters.anthropic_messages.options import BackOptions, FrontOptions
-from adapters.anthropic_messages.wire import NAME, VERSION, VERSION_HEADER
 from bridge.codec import (
     Context,
     CountingDialect,
@@ -26,6 +20,12 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.jsontext import dumps
+from bridge.dialects.anthropic_messages import answer, body, errors, models, request
+from bridge.dialects.anthropic_messages.card import CARD
+from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
+from bridge.dialects.anthropic_messages.encoder import MessagesEncoder
+from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
+from bridge.dialects.anthropic_messages.wire import NAME, VERSION, VERSION_HEADER
 from bridge.errors import Failure
 from bridge.model import Event, Request
 

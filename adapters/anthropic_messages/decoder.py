@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.anthropic_messages.errors import error_in, failure_of
-from adapters.anthropic_messages.wire import (
+from bridge.codec import Context
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import mended
+from bridge.dialects.anthropic_messages.errors import error_in, failure_of
+from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
     NAME,
     NO_USAGE,
@@ -25,9 +28,6 @@ from adapters.anthropic_messages.wire import (
     said,
     text_of,
 )
-from bridge.codec import Context
-from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import mended
 from bridge.model import Event, Heartbeat, PartKind, Raw
 
 _MESSAGE = "message"  # the builder's key: an answer is one message

@@ -11,9 +11,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adapters.anthropic_messages.errors import CANCELED, error_object
-from adapters.anthropic_messages.options import front
-from adapters.anthropic_messages.wire import (
+from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec.jsontext import dumps
+from bridge.codec.sequencer import Sequencer
+from bridge.dialects.anthropic_messages.errors import CANCELED, error_object
+from bridge.dialects.anthropic_messages.options import front
+from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
     NAME,
     NO_USAGE,
@@ -24,9 +27,6 @@ from adapters.anthropic_messages.wire import (
     wire_id,
     write_usage,
 )
-from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
-from bridge.codec.jsontext import dumps
-from bridge.codec.sequencer import Sequencer
 from bridge.model import FinishReason, Media, Origin, PartKind, as_text, interrupt_text
 from bridge.model import events as ev
 from bridge.model.events import Event

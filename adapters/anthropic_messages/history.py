@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
-from adapters.anthropic_messages.options import BackOptions
-from adapters.anthropic_messages.wire import UNREAD, input_of, own, wire_id
 from bridge.codec import Context, Feature
+from bridge.dialects.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
+from bridge.dialects.anthropic_messages.options import BackOptions
+from bridge.dialects.anthropic_messages.wire import UNREAD, input_of, own, wire_id
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,

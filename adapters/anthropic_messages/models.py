@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from adapters.anthropic_messages.errors import decode_error
-from adapters.anthropic_messages.wire import text_of
 from bridge.codec import ModelInfo, WireResponse, json_response
 from bridge.codec.counts import input_tokens_in, is_count
 from bridge.codec.jsontext import dumps, read_json
+from bridge.dialects.anthropic_messages.errors import decode_error
+from bridge.dialects.anthropic_messages.wire import text_of
 from bridge.errors import BackendError, BridgeError, ErrorCode
 
 _FOREVER = 253_402_300_799  # 9999-12-31, the last day that the format can write

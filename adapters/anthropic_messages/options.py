@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from adapters.anthropic_messages.wire import VERSION
 from bridge.codec import Context, Options
+from bridge.dialects.anthropic_messages.wire import VERSION
 
 
 class FrontOptions(Options):

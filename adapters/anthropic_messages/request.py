@@ -6,11 +6,11 @@ blocks and tools (`cache_control` is one of them), so that a route with this dia
 
 from __future__ import annotations
 
-from adapters.anthropic_messages.blocks import ASIDES, MessageReader, read_system
-from adapters.anthropic_messages.options import front
-from adapters.anthropic_messages.wire import NAME, noted, said
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, body_of, wrong
+from bridge.dialects.anthropic_messages.blocks import ASIDES, MessageReader, read_system
+from bridge.dialects.anthropic_messages.options import front
+from bridge.dialects.anthropic_messages.wire import NAME, noted, said
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
 # Fields with a place in our model; all others travel in `Request.extras`.

@@ -1,5 +1,5 @@
 """OpenAI chat completions, as a frontend and as a backend: the dialect `openai-chat`."""
 
-from adapters.openai_chat.codec import OpenAIChat, dialect
+from bridge.dialects.openai_chat.codec import OpenAIChat, dialect
 
 __all__ = ["OpenAIChat", "dialect"]

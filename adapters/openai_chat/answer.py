@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.openai_chat.decoder import ChatDecoder
-from adapters.openai_chat.options import BackOptions, FrontOptions
-from adapters.openai_chat.shape import CANCELED, audio_of, feature_of, finish_word, first_keys, id_of, model_of
-from adapters.openai_chat.wire import NAME, merge, own, write_usage
 from bridge.codec import Context, Feature, WireResponse, json_response
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
 from bridge.codec.wire import holds_events, payloads_in
+from bridge.dialects.openai_chat.decoder import ChatDecoder
+from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
+from bridge.dialects.openai_chat.shape import CANCELED, audio_of, feature_of, finish_word, first_keys, id_of, model_of
+from bridge.dialects.openai_chat.wire import NAME, merge, own, write_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from adapters.openai_chat.wire import merge, noted
+from bridge.dialects.openai_chat.wire import merge, noted
 from bridge.model import Inline, Media, MediaKind
 
 

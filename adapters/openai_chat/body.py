@@ -5,13 +5,13 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from adapters.openai_chat.history import MessageWriter
-from adapters.openai_chat.options import BackOptions
-from adapters.openai_chat.wire import NAME, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import SHARED, fits_metadata, shared_fields, user_of
 from bridge.codec.tools import sayable
+from bridge.dialects.openai_chat.history import MessageWriter
+from bridge.dialects.openai_chat.options import BackOptions
+from bridge.dialects.openai_chat.wire import NAME, own
 from bridge.errors import Unsupported
 from bridge.model import Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 

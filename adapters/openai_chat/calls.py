@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_chat.wire import noted, without_empty
 from bridge.codec.jsontext import is_number, loads
+from bridge.dialects.openai_chat.wire import noted, without_empty
 from bridge.model import Builder, PartKind, json_text
 
 _CALL_KEYS = frozenset({"index", "id", "type", "function"})

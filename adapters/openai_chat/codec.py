@@ -9,12 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from adapters.openai_chat import answer, body, request
-from adapters.openai_chat.card import CARD
-from adapters.openai_chat.decoder import ChatDecoder
-from adapters.openai_chat.encoder import ChatEncoder
-from adapters.openai_chat.options import BackOptions, FrontOptions
-from adapters.openai_chat.wire import NAME
 from bridge.codec import (
     Context,
     Decoder,
@@ -27,6 +21,12 @@ from bridge.codec import (
 )
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import MODELS, OpenAIDialect
+from bridge.dialects.openai_chat import answer, body, request
+from bridge.dialects.openai_chat.card import CARD
+from bridge.dialects.openai_chat.decoder import ChatDecoder
+from bridge.dialects.openai_chat.encoder import ChatEncoder
+from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
+from bridge.dialects.openai_chat.wire import NAME
 from bridge.model import Event, Request
 
 _O = TypeVar("_O", bound=Options)

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_chat.audio import audio_from
-from adapters.openai_chat.calls import Calls
-from adapters.openai_chat.options import BackOptions
-from adapters.openai_chat.think import ThinkSplitter
-from adapters.openai_chat.wire import (
+from bridge.codec import Context
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import is_number, mended
+from bridge.codec.openai import error_in, failure_of
+from bridge.dialects.openai_chat.audio import audio_from
+from bridge.dialects.openai_chat.calls import Calls
+from bridge.dialects.openai_chat.options import BackOptions
+from bridge.dialects.openai_chat.think import ThinkSplitter
+from bridge.dialects.openai_chat.wire import (
     FINISH,
     HALVES,
     NAME,
@@ -21,10 +25,6 @@ from adapters.openai_chat.wire import (
     read_usage,
     without_empty,
 )
-from bridge.codec import Context
-from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import is_number, mended
-from bridge.codec.openai import error_in, failure_of
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
 

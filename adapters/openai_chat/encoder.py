@@ -10,8 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.openai_chat.options import FrontOptions
-from adapters.openai_chat.shape import (
+from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec.jsontext import dumps
+from bridge.codec.openai import error_object
+from bridge.codec.sequencer import Sequencer
+from bridge.dialects.openai_chat.options import FrontOptions
+from bridge.dialects.openai_chat.shape import (
     CANCELED,
     audio_of,
     feature_of,
@@ -21,11 +25,7 @@ from adapters.openai_chat.shape import (
     model_of,
     wants_usage,
 )
-from adapters.openai_chat.wire import NAME, own, write_usage
-from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
-from bridge.codec.jsontext import dumps
-from bridge.codec.openai import error_object
-from bridge.codec.sequencer import Sequencer
+from bridge.dialects.openai_chat.wire import NAME, own, write_usage
 from bridge.model import (
     ArgsDelta,
     ContentAdded,

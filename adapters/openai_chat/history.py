@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_chat.options import BackOptions
-from adapters.openai_chat.wire import NAME, merge, own
 from bridge.codec import Context, Feature
 from bridge.codec.openai import audio_format, feature_of, picture_url, source_words
+from bridge.dialects.openai_chat.options import BackOptions
+from bridge.dialects.openai_chat.wire import NAME, merge, own
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,

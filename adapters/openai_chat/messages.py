@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adapters.openai_chat.wire import REASONING_FIELDS, noted, own
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
+from bridge.dialects.openai_chat.wire import REASONING_FIELDS, noted, own
 from bridge.model import (
     Data,
     FileRef,

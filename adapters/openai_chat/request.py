@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_chat.messages import MessageReader
-from adapters.openai_chat.wire import NAME, noted, own
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, wrong
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import COMMON
+from bridge.dialects.openai_chat.messages import MessageReader
+from bridge.dialects.openai_chat.wire import NAME, noted, own
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
 # Fields with a place in our model; all others travel in `Request.extras`.

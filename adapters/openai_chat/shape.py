@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_chat.wire import NAME, own
 from bridge.codec import Context, Feature
+from bridge.dialects.openai_chat.wire import NAME, own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, FinishReason, Inline, Media, MediaKind, RunStarted
 

@@ -1,5 +1,5 @@
 """OpenAI Responses, as a frontend and as a backend: the dialect `openai-responses`."""
 
-from adapters.openai_responses.codec import OpenAIResponses, dialect
+from bridge.dialects.openai_responses.codec import OpenAIResponses, dialect
 
 __all__ = ["OpenAIResponses", "dialect"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.openai_responses.decoder import ResponsesDecoder
-from adapters.openai_responses.encoder import ResponsesEncoder
-from adapters.openai_responses.wire import CANCELED
 from bridge.codec import Context, Feature, WireResponse, json_response
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
 from bridge.codec.wire import holds_events, payloads_in
+from bridge.dialects.openai_responses.decoder import ResponsesDecoder
+from bridge.dialects.openai_responses.encoder import ResponsesEncoder
+from bridge.dialects.openai_responses.wire import CANCELED
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, RunFailed, RunFinished
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adapters.openai_responses import stored
-from adapters.openai_responses.encoder import ResponsesEncoder
-from adapters.openai_responses.response import QUEUED, new_response
 from bridge.codec import Context, Frame, FrameLike, StoredAnswer
 from bridge.codec.jsontext import dumps
+from bridge.dialects.openai_responses import stored
+from bridge.dialects.openai_responses.encoder import ResponsesEncoder
+from bridge.dialects.openai_responses.response import QUEUED, new_response
 from bridge.model import Event, RunStarted
 
 

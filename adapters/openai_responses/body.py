@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_responses.declared import ADDITIONAL_TOOLS
-from adapters.openai_responses.history import ItemWriter
-from adapters.openai_responses.options import BackOptions, back
-from adapters.openai_responses.tools import write_format, write_tool_choice, write_tools
-from adapters.openai_responses.wire import NAME, dict_of, own
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import SHARED, fits_metadata, shared_fields, user_of
 from bridge.codec.tools import sayable
+from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
+from bridge.dialects.openai_responses.history import ItemWriter
+from bridge.dialects.openai_responses.options import BackOptions, back
+from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
+from bridge.dialects.openai_responses.wire import NAME, dict_of, own
 from bridge.model import Message, Request, Text
 
 _HELD = ("context", "state", "resume")

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.openai_responses import answer, background, body, counting, input_items, request, stored
-from adapters.openai_responses.card import CARD
-from adapters.openai_responses.decoder import ResponsesDecoder
-from adapters.openai_responses.encoder import ResponsesEncoder
-from adapters.openai_responses.options import BackOptions, FrontOptions
-from adapters.openai_responses.wire import NAME
 from bridge.codec import (
     Context,
     CountingDialect,
@@ -26,6 +20,12 @@ from bridge.codec import (
 )
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import MODELS, OpenAIDialect
+from bridge.dialects.openai_responses import answer, background, body, counting, input_items, request, stored
+from bridge.dialects.openai_responses.card import CARD
+from bridge.dialects.openai_responses.decoder import ResponsesDecoder
+from bridge.dialects.openai_responses.encoder import ResponsesEncoder
+from bridge.dialects.openai_responses.options import BackOptions, FrontOptions
+from bridge.dialects.openai_responses.wire import NAME
 from bridge.model import Event, Request
 
 

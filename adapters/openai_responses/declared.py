@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_responses.wire import dicts_in, noted, own
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.tools import FUNCTION
+from bridge.dialects.openai_responses.wire import dicts_in, noted, own
 from bridge.model import Request, Tool
 
 Wire = dict[str, Any]

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adapters.openai_responses.errors import failure_in
-from adapters.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
-from adapters.openai_responses.response import OURS
-from adapters.openai_responses.wire import (
+from bridge.codec import Context
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import is_number, mended
+from bridge.codec.openai import error_in, failure_of
+from bridge.dialects.openai_responses.errors import failure_in
+from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
+from bridge.dialects.openai_responses.response import OURS
+from bridge.dialects.openai_responses.wire import (
     CONTENT,
     HALVES,
     NAME,
@@ -23,10 +27,6 @@ from adapters.openai_responses.wire import (
     read_usage,
     text_of,
 )
-from bridge.codec import Context
-from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import is_number, mended
-from bridge.codec.openai import error_in, failure_of
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, PartKind, Raw
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adapters.openai_responses.declared import declared, input_of
-from adapters.openai_responses.errors import stream_error
-from adapters.openai_responses.options import front, reasoning_form
-from adapters.openai_responses.output import (
+from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec.jsontext import dumps
+from bridge.codec.sequencer import Sequencer
+from bridge.dialects.openai_responses.declared import declared, input_of
+from bridge.dialects.openai_responses.errors import stream_error
+from bridge.dialects.openai_responses.options import front, reasoning_form
+from bridge.dialects.openai_responses.output import (
     ARGUMENTS,
     FREE,
     INPUT,
@@ -32,13 +35,10 @@ from adapters.openai_responses.output import (
     reasoning_item,
     text_part,
 )
-from adapters.openai_responses.raw import RawItems
-from adapters.openai_responses.response import QUEUED, is_background, new_response
-from adapters.openai_responses.stored import facts, keep
-from adapters.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, own, write_usage
-from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
-from bridge.codec.jsontext import dumps
-from bridge.codec.sequencer import Sequencer
+from bridge.dialects.openai_responses.raw import RawItems
+from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response
+from bridge.dialects.openai_responses.stored import facts, keep
+from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, own, write_usage
 from bridge.errors import Failure
 from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text, seal
 from bridge.model import events as ev

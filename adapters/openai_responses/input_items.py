@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_responses.history import ItemWriter
-from adapters.openai_responses.options import BackOptions
-from adapters.openai_responses.wire import dicts_in
 from bridge.codec import Context, StoredAnswer, WireRequest, WireResponse, json_response
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps
+from bridge.dialects.openai_responses.history import ItemWriter
+from bridge.dialects.openai_responses.options import BackOptions
+from bridge.dialects.openai_responses.wire import dicts_in
 from bridge.errors import RequestError
 
 _PAGE, _MOST = 20, 100

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from adapters.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat
-from adapters.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own, text_of
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
+from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat
+from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own, text_of
 from bridge.model import (
     Data,
     Extras,

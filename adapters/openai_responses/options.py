@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from adapters.openai_responses.wire import CONTENT, NAME, SUMMARY
 from bridge.codec import Context, Options
+from bridge.dialects.openai_responses.wire import CONTENT, NAME, SUMMARY
 
 
 class FrontOptions(Options):

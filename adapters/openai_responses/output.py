@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.openai_responses.wire import CONTENT, SUMMARY
 from bridge.codec import Feature
 from bridge.codec.jsontext import dumps
+from bridge.dialects.openai_responses.wire import CONTENT, SUMMARY
 from bridge.model import events as ev
 
 Wire = dict[str, Any]

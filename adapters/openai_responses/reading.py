@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.openai_responses.wire import (
+from bridge.dialects.openai_responses.wire import (
     CONTENT,
     NAME,
     PARAGRAPH,

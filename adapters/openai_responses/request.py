@@ -8,17 +8,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from adapters.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
-from adapters.openai_responses.items import ItemReader, Refer, id_of
-from adapters.openai_responses.options import FrontOptions, front
-from adapters.openai_responses.stored import response_of
-from adapters.openai_responses.tools import read_text, read_tool_choice, read_tools
-from adapters.openai_responses.wire import NAME, noted
 from bridge.codec import Context, Feature, Shelf, WireRequest
 from bridge.codec.check import Node
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import SHARED
 from bridge.codec.tools import FUNCTION
+from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
+from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
+from bridge.dialects.openai_responses.options import FrontOptions, front
+from bridge.dialects.openai_responses.stored import response_of
+from bridge.dialects.openai_responses.tools import read_text, read_tool_choice, read_tools
+from bridge.dialects.openai_responses.wire import NAME, noted
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import HistoryMode, Message, Request, Sampling, Text, Tool, ToolChoice
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_responses.stored import facts
-from adapters.openai_responses.tools import write_format, write_tool_choice, write_tools
-from adapters.openai_responses.wire import NAME, dict_of, own
 from bridge.codec import Context
+from bridge.dialects.openai_responses.stored import facts
+from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
+from bridge.dialects.openai_responses.wire import NAME, dict_of, own
 from bridge.model import Request, RunStarted, Text, ToolChoice, ToolMode
 
 _AUTO = ToolChoice(ToolMode.AUTO)

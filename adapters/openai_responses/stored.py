@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from adapters.openai_responses.items import ItemReader
-from adapters.openai_responses.wire import dicts_in, own, text_of
 from bridge.codec import Context, Shelf, StoredAnswer, WireRequest, WireResponse, json_response
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, read_json
+from bridge.dialects.openai_responses.items import ItemReader
+from bridge.dialects.openai_responses.wire import dicts_in, own, text_of
 from bridge.errors import RequestError
 from bridge.model import Message
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.openai_responses.declared import free, members
-from adapters.openai_responses.wire import noted, own
 from bridge.codec.check import Node, wrong
 from bridge.codec.tools import FUNCTION
+from bridge.dialects.openai_responses.declared import free, members
+from bridge.dialects.openai_responses.wire import noted, own
 from bridge.model import ResponseFormat, Tool, ToolChoice, ToolMode
 
 _MODES = {str(mode): mode for mode in ToolMode}

@@ -22,7 +22,7 @@ PUBLIC = (
     "bridge.testing",
     "bridge.testing.strategies",
     "bridge.codec",
-    "adapters.agentscope",
+    "bridge.dialects.agentscope",
 )
 REFERRED = {
     name: page
@@ -66,7 +66,7 @@ def test_every_method_of_a_public_class_says_what_it_does() -> None:
         f"{module}.{name}.{method.name}"
         for module in PUBLIC
         for name, member in public_names(module).items()
-        if isinstance(member, griffe.Class) and module != "adapters.agentscope"
+        if isinstance(member, griffe.Class) and module != "bridge.dialects.agentscope"
         for method in member.functions.values()
         if not method.name.startswith(("_", "test_")) and method.docstring is None
     ]

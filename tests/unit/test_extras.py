@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import adapters
+import bridge.dialects
 from bridge.codec import registry
 from bridge.model import Message, Request, Text
 from bridge.testing.wires import context
 
-ADAPTERS = Path(adapters.__file__).parent
+ADAPTERS = Path(bridge.dialects.__file__).parent
 BUILT_ON = {("agent_runs", "ag-ui"), ("ag_kit", "ag-ui")}
 """Dialects whose wire is that of another one: what they note is noted for that."""
 LEFT = {("agentscope/contents.py", "openai-chat"), ("agentscope/encoder.py", "openai-chat")}

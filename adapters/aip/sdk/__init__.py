@@ -5,8 +5,8 @@ Nothing else of the bridge has to run. Sessions, registry and messages are the v
 
 from __future__ import annotations
 
-from .agent import Agent
-from .data import (
+from bridge.dialects.aip.sdk.agent import Agent
+from bridge.dialects.aip.sdk.data import (
     AgentInfo,
     AgentMessage,
     AgentSkill,
@@ -32,10 +32,10 @@ from .data import (
     UpdateNodeInfoRequest,
     UpdateNodeInfoResponse,
 )
-from .gateway import Gateway
-from .memory import ContextMemory
-from .stubs import AgentServiceStub, GatewayServiceStub, ToolServiceStub
-from .tool import Tool
+from bridge.dialects.aip.sdk.gateway import Gateway
+from bridge.dialects.aip.sdk.memory import ContextMemory
+from bridge.dialects.aip.sdk.stubs import AgentServiceStub, GatewayServiceStub, ToolServiceStub
+from bridge.dialects.aip.sdk.tool import Tool
 
 __all__ = [
     "Agent",

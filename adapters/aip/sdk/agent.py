@@ -14,14 +14,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from adapters.aip.gateway import Gateway as Machine
-from adapters.aip.options import FrontOptions
 from bridge.codec.session import OwnAgent
-
-from .answering import Inquiries
-from .asking import Client
-from .content import Content, Modes, content_items, new_id
-from .data import (
+from bridge.dialects.aip.gateway import Gateway as Machine
+from bridge.dialects.aip.options import FrontOptions
+from bridge.dialects.aip.sdk.answering import Inquiries
+from bridge.dialects.aip.sdk.asking import Client
+from bridge.dialects.aip.sdk.content import Content, Modes, content_items, new_id
+from bridge.dialects.aip.sdk.data import (
     AgentInfo,
     AgentMessage,
     AgentSkill,
@@ -38,8 +37,8 @@ from .data import (
     generation_of,
     infos_of,
 )
-from .node import DEADLINE, Node
-from .stubs import GatewayServiceStub
+from bridge.dialects.aip.sdk.node import DEADLINE, Node
+from bridge.dialects.aip.sdk.stubs import GatewayServiceStub
 
 Handler = Callable[[AgentMessage], Any]
 

@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from adapters.aip.messages import AgentMessage, SessionStatus
 from bridge.codec.session import Handle, Refuse, Respond, Serve
+from bridge.dialects.aip.messages import AgentMessage, SessionStatus
 
 _AHEAD = 32
 """Inquiries of one session that wait to be received; then its caller has to wait."""

@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import aiohttp
 
-from adapters.aip.described import typed
-from adapters.aip.generation import as_map_value
+from bridge.dialects.aip.described import typed
+from bridge.dialects.aip.generation import as_map_value
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _IN_QUERY = ("GET", "DELETE")

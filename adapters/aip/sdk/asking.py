@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from adapters.aip.messages import AgentMessage, SessionStatus
+from bridge.dialects.aip.messages import AgentMessage, SessionStatus
 from bridge.transports.duplex import Duplex
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from adapters.aip import messages as wire
-from adapters.aip.generation import Generation, arguments_of, of_registration, write_arguments
-from adapters.aip.messages import (
+from bridge.dialects.aip import messages as wire
+from bridge.dialects.aip.generation import Generation, arguments_of, of_registration, write_arguments
+from bridge.dialects.aip.messages import (
     AgentInfo,
     AgentMessage,
     AgentSkill,
@@ -25,7 +25,7 @@ from adapters.aip.messages import (
     ToolInfo,
     ToolResponse,
 )
-from adapters.aip.proto import Kind, Wire, at
+from bridge.dialects.aip.proto import Kind, Wire, at
 
 __all__ = [
     "AgentInfo", "AgentMessage", "AgentSkill", "BoxedTool", "ContentItem", "DeregisterNodeRequest",

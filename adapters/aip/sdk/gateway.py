@@ -7,14 +7,13 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Self
 
-from adapters.aip.gateway import Gateway as Machine
 from bridge.codec.session import Handle, Refuse, Respond, Serve
+from bridge.dialects.aip.gateway import Gateway as Machine
+from bridge.dialects.aip.sdk.data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info_of
+from bridge.dialects.aip.sdk.node import Node
 from bridge.server.access import Key, Keys
 from bridge.server.guard import Guard
 from bridge.server.identity import Identity
-
-from .data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info_of
-from .node import Node
 
 
 class Gateway(Node):

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from adapters.aip.content import item_of, part_of
-from adapters.aip.messages import AgentMessage, ContentItem, SessionStatus, ToolResponse
 from bridge.codec.jsontext import dumps, loads
+from bridge.dialects.aip.content import item_of, part_of
+from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, ToolResponse
+from bridge.dialects.aip.sdk.data import ToolRequest
 from bridge.errors import BridgeError
 from bridge.model import Media, Message, Part, Text, ToolCall, ToolResult
 from bridge.stores.sqlite_talks import SQLiteTalks
-
-from .data import ToolRequest
 
 Kept = AgentMessage | ToolRequest | ToolResponse
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
-from adapters.aip.codec import dialect
-from adapters.aip.member import Membership
-from adapters.aip.messages import AgentInfo, ToolInfo
-from adapters.aip.options import MAX_MESSAGE, FrontOptions, Tls
 from bridge.codec.session import Channel, Hub
+from bridge.dialects.aip.codec import dialect
+from bridge.dialects.aip.member import Membership
+from bridge.dialects.aip.messages import AgentInfo, ToolInfo
+from bridge.dialects.aip.options import MAX_MESSAGE, FrontOptions, Tls
 from bridge.server.grpc import GrpcServer, Host
 from bridge.server.guard import Guard
 from bridge.transports.channels import Metadata, metadata_of, open_channel

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from adapters.aip.messages import ToolResponse
-
-from . import data as d
+from bridge.dialects.aip.messages import ToolResponse
+from bridge.dialects.aip.sdk import data as d
 
 
 def _bytes(message: Any) -> bytes:

@@ -8,17 +8,24 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
-from adapters.aip.gateway import ToolNode
 from bridge.codec.session import Handle, Refuse, Respond, Serve
+from bridge.dialects.aip.gateway import ToolNode
+from bridge.dialects.aip.sdk.apis import ApiCall
+from bridge.dialects.aip.sdk.content import new_id
+from bridge.dialects.aip.sdk.data import (
+    ContentItem,
+    Mode,
+    Peer,
+    ToolInfo,
+    ToolRequest,
+    ToolResponse,
+    UpdateNodeInfoRequest,
+)
+from bridge.dialects.aip.sdk.functions import FunctionCall
+from bridge.dialects.aip.sdk.node import DEADLINE, Node
+from bridge.dialects.aip.sdk.stubs import GatewayServiceStub
 
-from .apis import ApiCall
-from .content import new_id
-from .data import ContentItem, Mode, Peer, ToolInfo, ToolRequest, ToolResponse, UpdateNodeInfoRequest
-from .functions import FunctionCall
-from .node import DEADLINE, Node
-from .stubs import GatewayServiceStub
-
-log = logging.getLogger("adapters.aip.tool")
+log = logging.getLogger("bridge.dialects.aip.tool")
 
 Handler = Callable[[ToolRequest], ToolResponse | Awaitable[ToolResponse]]
 _NO_ERROR = "No Error"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.ag_ui import dialect
 from bridge.codec import registry
+from bridge.dialects.ag_ui import dialect
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from adapters.ag_kit import dialect
 from bridge.codec import Context, FrameLike, WireRequest
+from bridge.dialects.ag_kit import dialect
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, Request, fold, verify
 

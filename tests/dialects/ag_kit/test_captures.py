@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from adapters.ag_kit import dialect
 from bridge.codec import WireResponse
+from bridge.dialects.ag_kit import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, FinishReason, MessageEnded, ToolResulted, fold, result_text, verify

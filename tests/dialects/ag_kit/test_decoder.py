@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from adapters.ag_kit import dialect
 from bridge.codec import Frame
+from bridge.dialects.ag_kit import dialect
 from bridge.errors import ErrorCode
 from bridge.model import (
     FinishReason,

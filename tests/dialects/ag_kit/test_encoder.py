@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.ag_kit import dialect
-from adapters.ag_kit.options import FrontOptions
 from bridge.codec import KEEPALIVE, Frame
+from bridge.dialects.ag_kit import dialect
+from bridge.dialects.ag_kit.options import FrontOptions
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
 from bridge.model import (

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from adapters.ag_kit import AGKit, dialect
 from bridge.codec import Fate, Feature, Operation, WireResponse
+from bridge.dialects.ag_kit import AGKit, dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import HistoryMode, fold, verify
 

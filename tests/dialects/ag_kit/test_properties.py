@@ -8,8 +8,8 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.ag_kit import dialect
 from bridge.codec import Outline, outline, project
+from bridge.dialects.ag_kit import dialect
 from bridge.errors import RequestError
 from bridge.framing.sse import join
 from bridge.model import Event, fold, verify

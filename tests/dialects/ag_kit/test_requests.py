@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from adapters.ag_kit import dialect
-from adapters.ag_kit.options import BackOptions
 from bridge.codec import WireRequest
+from bridge.dialects.ag_kit import dialect
+from bridge.dialects.ag_kit.options import BackOptions
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Data,

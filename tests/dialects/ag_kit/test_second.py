@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.ag_kit import dialect
-from adapters.ag_kit.options import BackOptions, FrontOptions
 from bridge.codec import WireRequest, WireResponse, registry
+from bridge.dialects.ag_kit import dialect
+from bridge.dialects.ag_kit.options import BackOptions, FrontOptions
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.framing.sse import join
 from bridge.model import (

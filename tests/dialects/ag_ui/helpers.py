@@ -11,9 +11,9 @@ from ag_ui.core import Event as OfficialEvent
 from ag_ui.core import EventType, RunAgentInput
 from pydantic import TypeAdapter
 
-from adapters.ag_ui import dialect
-from adapters.ag_ui.options import BackOptions, FrontOptions
 from bridge.codec import Context, Frame, FrameLike, WireRequest, WireResponse
+from bridge.dialects.ag_ui import dialect
+from bridge.dialects.ag_ui.options import BackOptions, FrontOptions
 from bridge.errors import Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Message, Request, Text, ToolCall, fold, verify

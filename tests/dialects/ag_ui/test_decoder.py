@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapters.ag_ui import dialect
+from bridge.dialects.ag_ui import dialect
 from bridge.errors import ErrorCode
 from bridge.model import (
     Custom,

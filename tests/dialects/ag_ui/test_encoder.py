@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from adapters.ag_ui import dialect
 from bridge.codec import KEEPALIVE
+from bridge.dialects.ag_ui import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
 from bridge.model import (

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from adapters.ag_ui import dialect
 from bridge.codec import WireResponse
+from bridge.dialects.ag_ui import dialect
 from bridge.errors import ErrorCode, Failure, RequestError
 
 from .helpers import again, back, build, front, heard, old_client, read, said

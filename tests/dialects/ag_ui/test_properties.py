@@ -8,8 +8,8 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.ag_ui import dialect
 from bridge.codec import Outline, WireResponse, outline, project
+from bridge.dialects.ag_ui import dialect
 from bridge.framing.sse import join
 from bridge.model import Event, fold, verify
 from tests.strategies import answers, batches, json_values, splits

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.ag_ui import dialect
 from bridge.codec import WireRequest
+from bridge.dialects.ag_ui import dialect
 from bridge.errors import Failure, RequestError
 from bridge.model import (
     Data,

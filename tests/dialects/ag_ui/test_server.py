@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from adapters.ag_ui import dialect
 from bridge.codec import registry
+from bridge.dialects.ag_ui import dialect
 from tests.server.harness import ask, fake_backend, post, serving
 
 from .helpers import asked, check, response_of, types

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from adapters.agent_runs import dialect
 from bridge.codec import Context, registry
+from bridge.dialects.agent_runs import dialect
 from bridge.errors import BridgeError, ErrorCode, Failure, RequestError
 from bridge.framing import sse
 from bridge.model import Event, FileRef, Inline, Media, MediaKind, RunFailed, Text, Url, fold

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from adapters.agent_runs import dialect
 from bridge.codec import Context, Frame, WireRequest, WireResponse
+from bridge.dialects.agent_runs import dialect
 from bridge.framing.sse import Splitter
 from bridge.model import Raw, RunFailed, RunFinished, RunStarted, fold, verify
 from tests.server.harness import Reply, ask, fake_backend

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapters.agent_runs import dialect
 from bridge.codec import WireResponse
+from bridge.dialects.agent_runs import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.stores import open_runs
 from tests.server.harness import Reply, ask, fake_backend

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from adapters.agent_runs import dialect
 from bridge.codec import Losses
+from bridge.dialects.agent_runs import dialect
 from bridge.model import Event, Message, Part, Request, Text, verify
 from bridge.model.events import TERMINAL
 from bridge.pipeline import CallInfo

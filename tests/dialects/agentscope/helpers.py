@@ -10,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from adapters.agentscope import dialect
 from bridge.codec import Context, Dialect, Frame, FrameLike
+from bridge.dialects.agentscope import dialect
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, fold, verify
 

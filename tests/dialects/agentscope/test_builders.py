@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from adapters.agentscope import ContentBuilder, MessageBuilder, ResponseBuilder, dialect, java
-from adapters.agentscope.sdk import Snapshot
 from bridge.codec import FrameLike
+from bridge.dialects.agentscope import ContentBuilder, MessageBuilder, ResponseBuilder, dialect, java
+from bridge.dialects.agentscope.sdk import Snapshot
 from bridge.errors import ErrorCode
 from bridge.framing.sse import Splitter
 from bridge.model import Answer, FinishReason, fold, verify
@@ -597,16 +597,16 @@ def test_the_real_builder_takes_what_ours_makes() -> None:
 
 def test_importing_the_package_is_light() -> None:
     code = (
-        "import sys, adapters.agentscope as a\n"
-        "heavy = ('bridge', 'adapters.agentscope.', 'pydantic', 'orjson')\n"
+        "import sys, bridge.dialects.agentscope as a\n"
+        "heavy = ('bridge', 'bridge.dialects.agentscope.', 'pydantic', 'orjson')\n"
         "print([m for m in sys.modules if m.startswith(heavy)])\n"
         "a.ResponseBuilder\n"
-        "print('adapters.agentscope.codec' in sys.modules)\n"
+        "print('bridge.dialects.agentscope.codec' in sys.modules)\n"
         "print(a.__all__ == sorted(a.__all__), set(a.__all__) <= set(dir(a)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.splitlines() == ["[]", "False", "True True"]
-    import adapters.agentscope
+    import bridge.dialects.agentscope
 
     with pytest.raises(AttributeError, match="has no attribute 'Builder'"):
-        _ = adapters.agentscope.Builder
+        _ = bridge.dialects.agentscope.Builder

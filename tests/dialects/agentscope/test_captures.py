@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from adapters.agentscope import dialect
 from bridge.codec import WireResponse
+from bridge.dialects.agentscope import dialect
 from bridge.errors import ErrorCode
 from bridge.framing.sse import Splitter
 from bridge.model import Answer, FinishReason, Heartbeat, Origin, fold, url_of, verify

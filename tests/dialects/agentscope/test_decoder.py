@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapters.agentscope import dialect
 from bridge.codec import WireResponse
+from bridge.dialects.agentscope import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,

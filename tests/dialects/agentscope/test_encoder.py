@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from adapters.agentscope import dialect
-from adapters.agentscope.options import FrontOptions
 from bridge.codec import Frame, WireResponse
+from bridge.dialects.agentscope import dialect
+from bridge.dialects.agentscope.options import FrontOptions
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
 from bridge.model import (

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from adapters.agentscope import dialect, java
-from adapters.agentscope.options import JavaBackOptions, JavaFrontOptions
 from bridge import translate
 from bridge.codec import Dialect, Feature, WireRequest, outline, project
+from bridge.dialects.agentscope import dialect, java
+from bridge.dialects.agentscope.options import JavaBackOptions, JavaFrontOptions
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
 from bridge.model import (

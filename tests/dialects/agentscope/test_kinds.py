@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from adapters.agentscope import dialect, java
 from bridge import Translator
 from bridge.codec import Dialect, WireRequest, registry
+from bridge.dialects.agentscope import dialect, java
 from bridge.model import Heartbeat, Interrupted, Origin, Raw, Resume, fold
 
 from .helpers import check_schemas, context, decode, encode, payloads

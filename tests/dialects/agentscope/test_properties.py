@@ -8,8 +8,8 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.agentscope import dialect
 from bridge.codec import outline, project
+from bridge.dialects.agentscope import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
 from bridge.model import (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from adapters.agentscope import dialect
-from adapters.agentscope.options import BackOptions, FrontOptions
 from bridge.codec import WireRequest
+from bridge.dialects.agentscope import dialect
+from bridge.dialects.agentscope.options import BackOptions, FrontOptions
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Data,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from adapters.aip import dialect
 from bridge.codec import Context, WireRequest, WireResponse
+from bridge.dialects.aip import dialect
 from bridge.errors import RequestError
 from bridge.framing import messages
 from bridge.model import (

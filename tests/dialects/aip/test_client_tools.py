@@ -14,11 +14,11 @@ import grpc.aio
 import openai
 import pytest
 
-from adapters.aip import Agent, AgentMessage, ContentItem, Gateway, SessionStatus, dialect
-from adapters.aip.described import schema_of, texts_of
 from bridge import Bridge, ConfigError, ErrorCode, Message, Request, Text, Tool, ToolCall, ToolResult
 from bridge.codec import Context
 from bridge.config import parse
+from bridge.dialects.aip import Agent, AgentMessage, ContentItem, Gateway, SessionStatus, dialect
+from bridge.dialects.aip.described import schema_of, texts_of
 from bridge.engine import Caller
 from bridge.model import Answer, Folder, fold, verify
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from adapters.aip import dialect
-from adapters.aip.gateway import Gateway
-from adapters.aip.proto import text_field
 from bridge.codec import Endpoint
 from bridge.codec.session import Dial, Forward, OwnAgent, Refuse, Respond, Serve, Watch
+from bridge.dialects.aip import dialect
+from bridge.dialects.aip.gateway import Gateway
+from bridge.dialects.aip.proto import text_field
 from bridge.transports.local import CARD
 
 from . import schema
@@ -189,8 +189,8 @@ def test_a_subscriber_hears_of_the_nodes_it_named() -> None:
 
 def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
     """What comes behind a STOP_QUEST ends agents made with the specification's library (section 5)."""
-    from adapters.aip.callee import Relayed
-    from adapters.aip.messages import AgentMessage
+    from bridge.dialects.aip.callee import Relayed
+    from bridge.dialects.aip.messages import AgentMessage
 
     first = AgentMessage.from_bytes(quest("START_QUEST", receiver="chat").SerializeToString())
     asked = [
@@ -215,8 +215,8 @@ def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
 
 
 def test_what_would_end_an_agent_for_everybody_is_mended_on_the_way() -> None:
-    from adapters.aip.callee import Relayed
-    from adapters.aip.messages import AgentMessage
+    from bridge.dialects.aip.callee import Relayed
+    from bridge.dialects.aip.messages import AgentMessage
 
     it = Relayed(AgentMessage.from_bytes(quest("START_QUEST", receiver="chat").SerializeToString()))
     odd = quest("HOLD_QUEST", receiver="chat", session="another")

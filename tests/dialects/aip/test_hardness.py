@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from adapters.aip import Agent, Gateway
+from bridge.dialects.aip import Agent, Gateway
 from bridge.testing import free_port
 
 from . import schema

@@ -13,9 +13,9 @@ import grpc.aio
 import openai
 import pytest
 
-from adapters.aip import Agent, AgentServiceStub, Gateway, Tool, dialect
 from bridge import Bridge, ToolCall
 from bridge.codec import Operation
+from bridge.dialects.aip import Agent, AgentServiceStub, Gateway, Tool, dialect
 from bridge.server import running
 from bridge.server.guard import visit_of
 from bridge.testing import fake_backend, free_port

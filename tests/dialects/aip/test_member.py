@@ -9,8 +9,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from adapters.aip.member import EVERY, Membership
-from adapters.aip.messages import AgentInfo, Done, RegisterAgentResponse
+from bridge.dialects.aip.member import EVERY, Membership
+from bridge.dialects.aip.messages import AgentInfo, Done, RegisterAgentResponse
 from bridge.testing import free_port
 
 from . import schema

@@ -10,7 +10,8 @@ from typing import Any, TypeGuard
 
 import pytest
 
-from adapters.aip import (
+from bridge import Text, ToolCall, ToolResult
+from bridge.dialects.aip import (
     AgentMessage,
     ContentItem,
     ContextMemory,
@@ -20,7 +21,6 @@ from adapters.aip import (
     ToolRequest,
     ToolResponse,
 )
-from bridge import Text, ToolCall, ToolResult
 from bridge.stores import open_history
 
 ASKED = AgentMessage(
@@ -32,7 +32,7 @@ CAME = ToolResponse("tool", "me", "s", True, "Error executing tool: no", [])
 
 WRITES = """
 import sys
-from adapters.aip import AgentMessage, ContentItem, ContextMemory
+from bridge.dialects.aip import AgentMessage, ContentItem, ContextMemory
 memory = ContextMemory("agent", sys.argv[1])
 print(memory.create("task"), memory.write("task", AgentMessage("me", content=[ContentItem("kept")])))
 """
@@ -79,7 +79,7 @@ def test_programs_may_read_plain_data(tmp_path: Path) -> None:
 
 WRITES_MANY = """
 import sys
-from adapters.aip import ContextMemory, ToolRequest
+from bridge.dialects.aip import ContextMemory, ToolRequest
 memory = ContextMemory(sys.argv[2], sys.argv[1])
 memory.create("task")
 print("ready", flush=True)
@@ -115,7 +115,7 @@ def test_several_processes_and_threads_write_at_once(tmp_path: Path) -> None:
 
 FORKS = """
 import os, sys
-from adapters.aip import ContextMemory, ToolRequest
+from bridge.dialects.aip import ContextMemory, ToolRequest
 memory = ContextMemory("agent", sys.argv[1])
 memory.create("task")
 child = os.fork()

@@ -12,9 +12,9 @@ from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.aip import messages as m
-from adapters.aip.generation import arguments_of, of_registration, write_arguments
-from adapters.aip.proto import Wire
+from bridge.dialects.aip import messages as m
+from bridge.dialects.aip.generation import arguments_of, of_registration, write_arguments
+from bridge.dialects.aip.proto import Wire
 
 from . import schema
 

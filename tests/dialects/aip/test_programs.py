@@ -15,8 +15,8 @@ import grpc.aio
 import pytest
 from aiohttp import web
 
-import adapters.aip
-from adapters.aip import (
+import bridge.dialects.aip
+from bridge.dialects.aip import (
     Agent,
     AgentInfo,
     AgentMessage,
@@ -181,7 +181,7 @@ async def test_an_agent_goes_on_when_a_caller_hangs_up_before_he_was_answered() 
 
 
 async def test_a_caller_who_does_not_read_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    from adapters.aip.sdk import answering as limits
+    from bridge.dialects.aip.sdk import answering as limits
 
     monkeypatch.setattr(limits, "SLOW_READER", 0.2)
     async with Agent(address(), "a") as agent, peers.client(agent.address) as caller:
@@ -604,12 +604,12 @@ async def test_our_gateway_takes_recorded_registrations_of_nodes_that_are_there(
 
 
 async def test_the_package_names_what_the_programs_may_use() -> None:
-    from adapters.aip import sdk
+    from bridge.dialects.aip import sdk
 
-    assert sdk.__all__ == adapters.aip.PROGRAMS
-    assert set(adapters.aip.__all__) <= set(dir(adapters.aip))
+    assert sdk.__all__ == bridge.dialects.aip.PROGRAMS
+    assert set(bridge.dialects.aip.__all__) <= set(dir(bridge.dialects.aip))
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = adapters.aip.Nothing
+        _ = bridge.dialects.aip.Nothing
     channel = channel_to("h:1")
     with pytest.raises(AttributeError, match=r"AgentServiceStub has no method 'Nothing'; there are: CallAgent"):
         _ = AgentServiceStub(channel).Nothing

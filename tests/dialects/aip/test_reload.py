@@ -13,8 +13,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from adapters.aip import Tool
 from bridge import Bridge, ConfigError, Request, ToolCall
+from bridge.dialects.aip import Tool
 from bridge.model import Text
 from bridge.server import sockets as listening
 from bridge.server.serve import Served

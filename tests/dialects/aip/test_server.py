@@ -399,8 +399,8 @@ async def test_a_toolbox_is_listed_as_it_registered(tmp_path: Any) -> None:
 async def test_a_node_that_cannot_be_reached_is_refused_and_holds_up_nobody(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adapters.aip.codec import AIP
-    from adapters.aip.gateway import Gateway
+    from bridge.dialects.aip.codec import AIP
+    from bridge.dialects.aip.gateway import Gateway
 
     monkeypatch.setattr(AIP, "hub", lambda self, address, agents: Gateway(address, agents, dial_timeout=0.5))
     async with served(tmp_path) as (address, _), agent() as node, client(address) as caller:

@@ -12,9 +12,9 @@ import grpc.aio
 import pytest
 import trustme
 
-from adapters.aip import Agent, Gateway, Tool
-from adapters.aip.options import Tls
 from bridge import Bridge, Message, Request, Text
+from bridge.dialects.aip import Agent, Gateway, Tool
+from bridge.dialects.aip.options import Tls
 from bridge.errors import BridgeError, ConfigError
 from bridge.testing import free_port
 

@@ -11,8 +11,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from adapters.aip import Tool
 from bridge import Bridge, ToolCall, ToolResult
+from bridge.dialects.aip import Tool
 from bridge.model import ToolResulted, fold, result_text, verify
 from bridge.testing import fake_backend, free_port
 

@@ -14,8 +14,8 @@ import openai
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from adapters.aip import Gateway, Tool
 from bridge import ToolCall
+from bridge.dialects.aip import Gateway, Tool
 from bridge.server.relay import trace_of
 from bridge.testing import FakeBackend, fake_backend, free_port
 from tests.server.harness import post, serving

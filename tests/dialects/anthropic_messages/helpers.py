@@ -11,9 +11,9 @@ import anthropic
 import pydantic
 from anthropic.types import Message, RawMessageStreamEvent
 
-from adapters.anthropic_messages import dialect
-from adapters.anthropic_messages.options import BackOptions, FrontOptions
 from bridge.codec import Context, Frame, WireRequest, WireResponse
+from bridge.dialects.anthropic_messages import dialect
+from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
 from bridge.errors import Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Request, fold, verify

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from adapters.anthropic_messages import dialect
-from adapters.anthropic_messages.wire import own
 from bridge.codec import Context, WireResponse
 from bridge.codec.jsontext import mended
+from bridge.dialects.anthropic_messages import dialect
+from bridge.dialects.anthropic_messages.wire import own
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, Event, Raw, Reasoning, fold, verify
 

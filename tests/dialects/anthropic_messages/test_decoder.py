@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapters.anthropic_messages import dialect
 from bridge.codec import WireResponse
+from bridge.dialects.anthropic_messages import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Heartbeat, Raw, RunFailed, fold, verify
 

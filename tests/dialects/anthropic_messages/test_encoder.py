@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapters.anthropic_messages import dialect
+from bridge.dialects.anthropic_messages import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Builder,
@@ -329,7 +329,7 @@ def test_arguments_that_are_no_object_survive_a_message_in_one_piece(arguments: 
 
 @pytest.mark.parametrize("call_id", ["", "functions.f:0", "ü", "a b", "toolx_abc", "x" * 300, "\ud800"])
 def test_ids_of_any_kind_come_back(call_id: str) -> None:
-    from adapters.anthropic_messages.wire import call_id_of, wire_id
+    from bridge.dialects.anthropic_messages.wire import call_id_of, wire_id
 
     wire = wire_id(call_id)
     assert wire.replace("_", "").replace("-", "").isalnum()
@@ -339,7 +339,7 @@ def test_ids_of_any_kind_come_back(call_id: str) -> None:
 
 @pytest.mark.parametrize("wire", ["toolu_01", "call-1", "toolx_", "toolx_!!", "toolx_YQ=="])
 def test_ids_that_were_not_made_here_stay(wire: str) -> None:
-    from adapters.anthropic_messages.wire import call_id_of, wire_id
+    from bridge.dialects.anthropic_messages.wire import call_id_of, wire_id
 
     back = call_id_of(wire)
     assert back == wire or wire_id(back) == wire

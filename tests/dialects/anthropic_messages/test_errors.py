@@ -8,9 +8,9 @@ from typing import Any
 import anthropic
 import pytest
 
-from adapters.anthropic_messages import dialect
-from adapters.anthropic_messages.errors import WORDS
 from bridge.codec import ModelInfo, WireResponse
+from bridge.dialects.anthropic_messages import dialect
+from bridge.dialects.anthropic_messages.errors import WORDS
 from bridge.errors import BackendError, ErrorCode, Failure
 
 from .helpers import sdk, strange

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from adapters.anthropic_messages import dialect
 from bridge.codec import Feature, WireRequest
+from bridge.dialects.anthropic_messages import dialect
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Data,

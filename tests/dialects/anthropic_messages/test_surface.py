@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-import adapters.anthropic_messages
-from adapters.anthropic_messages import AnthropicMessages, dialect
-from adapters.anthropic_messages.options import BackOptions, FrontOptions
+import bridge.dialects.anthropic_messages
 from bridge.codec import Dialect, Fate, Operation
+from bridge.dialects.anthropic_messages import AnthropicMessages, dialect
+from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
 from bridge.model import HistoryMode
 
-ROOM = Path(adapters.anthropic_messages.__file__).parent
+ROOM = Path(bridge.dialects.anthropic_messages.__file__).parent
 
 
 def test_the_object() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import openai
 
-from adapters.openai_chat import dialect
-from adapters.openai_chat.options import BackOptions, FrontOptions
 from bridge.codec import Context, Frame, WireRequest, WireResponse
+from bridge.dialects.openai_chat import dialect
+from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
 from bridge.errors import Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Request, fold, verify

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from adapters.openai_chat import dialect
 from bridge.codec import WireResponse
+from bridge.dialects.openai_chat import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, Raw, TextDelta, fold, verify
 from bridge.model.events import TERMINAL

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from adapters.openai_chat import dialect
-from adapters.openai_chat.think import ThinkSplitter
 from bridge.codec import Frame
+from bridge.dialects.openai_chat import dialect
+from bridge.dialects.openai_chat.think import ThinkSplitter
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
 from bridge.model import (

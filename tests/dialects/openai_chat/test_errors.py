@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from adapters.openai_chat import dialect
 from bridge.codec import ModelInfo, WireResponse
 from bridge.codec.redact import masked
+from bridge.dialects.openai_chat import dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Answer, fold, verify
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.openai_chat import dialect
-from adapters.openai_chat.options import FrontOptions
 from bridge.codec import Outline, WireRequest, WireResponse, outline, project
 from bridge.codec.repeat import Repeat
+from bridge.dialects.openai_chat import dialect
+from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.errors import BridgeError, RequestError
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Event, fold, verify

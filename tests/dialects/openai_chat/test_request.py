@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapters.openai_chat import dialect
 from bridge.codec import Feature, WireRequest
+from bridge.dialects.openai_chat import dialect
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Data,

@@ -9,8 +9,8 @@ import openai
 import pydantic
 import pytest
 
-from adapters.openai_chat import dialect
 from bridge.codec import ModelInfo
+from bridge.dialects.openai_chat import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Builder,

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-import adapters.openai_chat
-from adapters.openai_chat import OpenAIChat, dialect
-from adapters.openai_chat.options import BackOptions, FrontOptions
+import bridge.dialects.openai_chat
 from bridge.codec import Dialect, Fate, Operation
+from bridge.dialects.openai_chat import OpenAIChat, dialect
+from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
 from bridge.model import HistoryMode
 
-ROOM = Path(adapters.openai_chat.__file__).parent
+ROOM = Path(bridge.dialects.openai_chat.__file__).parent
 
 
 def test_the_object() -> None:
@@ -47,7 +47,7 @@ def test_options_are_described(options: type[FrontOptions] | type[BackOptions]) 
 
 
 def test_a_codec_has_no_clock_and_no_sockets() -> None:
-    allowed = ("adapters.openai_chat", "bridge.codec", "bridge.model", "bridge.errors", "pydantic", "orjson")
+    allowed = ("bridge.dialects.openai_chat", "bridge.codec", "bridge.model", "bridge.errors", "pydantic", "orjson")
     plain = {"__future__", "base64", "collections.abc", "dataclasses", "operator", "re", "typing"}
     for file in ROOM.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

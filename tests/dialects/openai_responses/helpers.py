@@ -9,9 +9,9 @@ from typing import Any
 
 from openai.types.responses import Response
 
-from adapters.openai_responses import dialect
-from adapters.openai_responses.options import BackOptions, FrontOptions
 from bridge.codec import Context, Frame, FrameLike, WireRequest, WireResponse
+from bridge.dialects.openai_responses import dialect
+from bridge.dialects.openai_responses.options import BackOptions, FrontOptions
 from bridge.errors import Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Builder, Event, Request, verify

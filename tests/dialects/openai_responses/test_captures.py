@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from adapters.openai_responses import dialect
 from bridge.codec import WireResponse
+from bridge.dialects.openai_responses import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, TextDelta, fold, url_of
 from bridge.model.events import TERMINAL

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapters.openai_responses import dialect
 from bridge.codec import Frame
+from bridge.dialects.openai_responses import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Builder,

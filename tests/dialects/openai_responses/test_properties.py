@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapters.openai_responses import dialect
 from bridge.codec import Outline, WireResponse, outline, project
+from bridge.dialects.openai_responses import dialect
 from bridge.errors import BridgeError, RequestError
 from bridge.model import Event, RunFailed, fold, verify
 from bridge.model.surrogates import mend

@@ -9,9 +9,9 @@ import pytest
 from openai.types.responses import ResponseInputParam, ToolParam
 from pydantic import TypeAdapter
 
-from adapters.openai_chat import dialect as chat
-from adapters.openai_responses import dialect
 from bridge.codec import WireRequest
+from bridge.dialects.openai_chat import dialect as chat
+from bridge.dialects.openai_responses import dialect
 from bridge.errors import RequestError, Unsupported
 from bridge.model import (
     Data,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from adapters.openai_responses import dialect
-from adapters.openai_responses.options import FrontOptions
 from bridge.codec import Context, Shelf, StoredAnswer, WireRequest, WireResponse
+from bridge.dialects.openai_responses import dialect
+from bridge.dialects.openai_responses.options import FrontOptions
 from bridge.errors import RequestError
 from bridge.model import Message, Text
 from tests.dialects.openai_responses.helpers import BODIES, CAPTURES, asked, front, names, request
