@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from bridge import config as cfg
-from bridge.codec import Operation, registry
+from bridge.codec import ModesDialect, Operation, SessionDialect, registry
 from bridge.codec.naming import ModelNames
 from bridge.engine import Route
 from bridge.errors import ConfigError
@@ -73,7 +73,7 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
         return LocalBackend(name, agent, names=names, timeouts=timeouts, breaker=breaker)
     dialect = registry.get(section.dialect)
     retry = Retry(section.retry.attempts, section.retry.backoff, section.retry.max_backoff, section.retry.budget)
-    if dialect.over_grpc:
+    if isinstance(dialect, SessionDialect):
         from bridge.transports.grpc import GrpcBackend
 
         return GrpcBackend(
@@ -114,7 +114,8 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
 
     models = None if section.models is None else {model: group(names) for model, names in section.models.items()}
     dialect = registry.get(section.dialect)
-    modes = {mode: group(names) for mode, names in section.by_mode(dialect.modes).items()}
+    known = dialect.modes if isinstance(dialect, ModesDialect) else ()
+    modes = {mode: group(names) for mode, names in section.by_mode(known).items()}
     tools_at = backends[section.tools] if section.tools is not None else None
     return Route(
         dialect,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 _BOUND = re.compile(r"(?P<name>[\w.-]+)(?P<extras>\[[\w,-]+\])?>=(?P<version>[\d.]+)")
 _OF_TESTS = frozenset({"dev", "docs", "fuzz", "all"})
-_AGREE = frozenset({"grpcio-tools"})
+_AGREE = frozenset({"grpcio-tools", "protobuf"})
 """What it generates runs with the same or a later protobuf of one major version."""
 
 

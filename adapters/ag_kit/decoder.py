@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import Context, FrameLike
+from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder as AnyDecoder
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
+from bridge.codec.jsontext import loads, mended
 from bridge.dialects.ag_kit.errors import failure_of
 from bridge.dialects.ag_kit.options import back
-from bridge.dialects.ag_kit.wire import DONE, NAME
+from bridge.dialects.ag_kit.wire import NAME
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, Interrupted, PartKind, Raw, RunStarted, Text, json_text
 
@@ -22,17 +23,19 @@ _TEXT = PartKind.TEXT
 _Wire = dict[str, Any]
 
 
-class Decoder:
+class Decoder(JsonDecoder):
     """One per run. `second` makes the decoder of generation 2 when it is needed; it may raise `BridgeError`."""
 
     def __init__(self, context: Context, second: Callable[[Context], AnyDecoder]) -> None:
+        super().__init__(context)
         self._context = context
-        self._builder = context.builder()
         self._make_second = second
         self._second: AnyDecoder | None = None
+        self._is_second = False
         self._needs_end = back(context).generation == 2
         self._told = False
         self._ragged = False
+        self._put = self.builder.flow
         self._turn = 0
         self._turned = False
         # The pieces of the arguments of open calls.
@@ -44,27 +47,30 @@ class Decoder:
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
         if self._second is not None:
             return self._passed_on(self._second.feed(frames))
-        builder = self._builder
         for place, frame in enumerate(frames):
-            if builder.done:
+            if self.builder.done:
                 break
-            if not self._payload(frame if type(frame) is bytes else frame.data):  # type: ignore[union-attr]
+            if type(frame) is bytes:
+                self.payload(frame, None)
+            else:
+                self.payload(frame.data, frame.event)  # type: ignore[union-attr]
+            if self._is_second:
                 return self._hand_over(frames[place:])
         return self._take()
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         if self._second is not None:
             return self._passed_on(self._second.close(failure))
-        if not self._builder.done:
+        if not self.builder.done:
             # The published page's streams have no end mark: the end of the body is the end (rule 4). A server of
             # generation 2 says how its run ended, so that there silence is none.
             if failure is None and not self._calls and (self._told or not self._needs_end):
-                self._builder.finish()
-            self._builder.close(failure)
+                self.builder.finish()
+            self.builder.close(failure)
         return self._take()
 
     def _take(self) -> list[Event]:
-        events = self._builder.take()
+        events = self.builder.take()
         self._told = self._told or bool(events)
         return events
 
@@ -75,9 +81,9 @@ class Decoder:
             self._second = self._make_second(self._context)
         except BridgeError as error:
             text = f"The backend speaks generation 2 of AG-Kit, which cannot be read: {error.message}"
-            self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+            self.builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
             return self._take()
-        self._builder.end_message(self._turn)
+        self.builder.end_message(self._turn)
         return [*self._take(), *self._passed_on(self._second.feed(frames))]
 
     def _passed_on(self, events: list[Event]) -> list[Event]:
@@ -86,93 +92,51 @@ class Decoder:
 
     # ------------------------------------------------------------------ frames
 
-    def _payload(self, data: bytes) -> bool:
-        """Reads one frame; False when it is of generation 2."""
-        try:
-            event = loads(data)
-        except ValueError:
-            return self._odd(data.strip())
-        if type(event) is not dict:
-            return True
-        content = event.get("content")
-        if event.get("type") == "text" and type(content) is str:
-            if content:
-                self._builder.flow(self._message() if self._turned else self._turn, _TEXT, content)
-            return True
-        return self._too_deep(data, event) or self._event(event)
+    def read(self, event: _Wire, name: str | None) -> None:
+        kind = event.get("type")
+        if kind == "text":
+            content = event.get("content")
+            if type(content) is str and content:
+                self._put(self._message() if self._turned else self._turn, _TEXT, content)
+        elif isinstance(kind, str) and kind:
+            handler = _HANDLERS.get(kind)
+            self._is_second = handler is None and kind != kind.lower()
+            if not self._is_second:
+                (handler or Decoder._unknown)(self, event)
+        elif event.get("error") is not None:
+            self._error(event)
+        else:
+            self._unknown(event)
 
-    def _too_deep(self, data: bytes, event: _Wire) -> bool:
-        """Whether the event cannot be handed on, which ends the run."""
-        if not (may_nest(data) and deeper_than(event, MAX_DEPTH)):
-            return False
-        self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
-        return True
-
-    def _odd(self, data: bytes) -> bool:
-        """What is not JSON for orjson: the end mark, nothing, lone surrogates - or no JSON at all."""
-        if data == DONE:
-            self._done()
-            return True
-        if not data:
-            return True
-        try:
-            event = loads_ragged(data)
-        except ValueError:
-            self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
-            return True
-        if not isinstance(event, dict):
-            return True
-        if self._too_deep(data, event):
-            return True
+    def read_unpaired(self, event: _Wire, name: str | None) -> None:
         # Halves of a pair may come in two pieces, so these two are left to the builder.
         halves = {k: event[k] for k in ("content", "delta") if isinstance(event.get(k), str)}
-        self._ragged = True
-        ours = self._event({**mended(event), **halves})
-        self._ragged = False
-        return ours
-
-    def _event(self, event: _Wire) -> bool:
-        kind = event.get("type")
-        if not isinstance(kind, str) or not kind:
-            if event.get("error") is not None:
-                self._error(event)
-            else:
-                self._unknown(event)
-            return True
-        handler = _HANDLERS.get(kind)
-        if handler is None and kind != kind.lower():
-            return False
-        (handler or Decoder._unknown)(self, event)
-        return True
+        self._ragged, self._put = True, self.builder.ragged_flow
+        self.read({**mended(event), **halves}, name)
+        self._ragged, self._put = False, self.builder.flow
 
     def _unknown(self, event: _Wire) -> None:
         """Means nothing to us (rules 5 and 6); a client of this dialect gets it as it came."""
-        self._builder.emit(Raw(NAME, mended(event) if self._ragged else event))
+        self.builder.emit(Raw(NAME, mended(event) if self._ragged else event))
 
     # ------------------------------------------------------------------ text and calls
 
     def _message(self) -> int:
         """The key of the message that goes on; after results, and once no call is open, that is a new one."""
         if self._turned and not self._calls:
-            self._builder.end_message(self._turn)
+            self.builder.end_message(self._turn)
             self._turn += 1
             self._turned = False
         return self._turn
-
-    def _text(self, event: _Wire) -> None:
-        content = event.get("content")
-        if isinstance(content, str) and content:
-            put = self._builder.ragged_flow if self._ragged else self._builder.flow
-            put(self._message(), _TEXT, content)
 
     def _start(self, event: _Wire) -> None:
         """A start is sent once for each id; a call without an id gets one."""
         key, name = _call_of(event), event.get("toolCallName")
         if key and (key in self._calls or key in self._over):
             return
-        self._builder.end_part(key)
+        self.builder.end_part(key)
         self._calls[key] = []
-        self._builder.open_part(
+        self.builder.open_part(
             key, self._message(), PartKind.TOOL_CALL, call_id=key or None, name=name if isinstance(name, str) else ""
         )
 
@@ -186,7 +150,7 @@ class Decoder:
         if delta is not None and delta != "":
             piece = delta if isinstance(delta, str) else json_text(delta)
             pieces.append(piece)
-            (self._builder.ragged if self._ragged else self._builder.delta)(key, piece)
+            (self.builder.ragged if self._ragged else self.builder.delta)(key, piece)
 
     def _end(self, event: _Wire) -> None:
         key = _call_of(event)
@@ -194,16 +158,16 @@ class Decoder:
             self._unknown(event)
             return
         self._over.add(key)
-        self._builder.end_part(key)
+        self.builder.end_part(key)
 
     def _result(self, event: _Wire) -> None:
         """What the server says after a result is a message of its own."""
         said, name = event.get("result"), _call_of(event)
         if not self._calls:
-            self._builder.end_message(self._turn)
+            self.builder.end_message(self._turn)
         self._turned = True
         result = said if isinstance(said, str) else "" if said is None else json_text(said)
-        self._builder.result(name, [Text(result)])
+        self.builder.result(name, [Text(result)])
 
     # ------------------------------------------------------------------ the end
 
@@ -211,23 +175,22 @@ class Decoder:
         wanted, reason = event.get("id"), event.get("reason")
         name = str(wanted) if isinstance(wanted, (str, int)) and wanted != "" else self._context.make_id("interrupt")
         said = reason if isinstance(reason, str) and reason else None
-        self._builder.interrupt(Interrupted(name, said, event.get("payload")))
+        self.builder.interrupt(Interrupted(name, said, event.get("payload")))
 
     def _error(self, event: _Wire) -> None:
-        self._builder.fail(failure_of(event))
+        self.builder.fail(failure_of(event))
 
-    def _done(self) -> None:
+    def end_mark(self) -> None:
         """The reference server swallows failures and ends as if all were well: a call cut in two gives it away."""
         if any(not _is_object("".join(pieces)) for pieces in self._calls.values()):
             text = "The backend's answer ended in the middle of a tool call."
-            self._builder.fail(Failure(ErrorCode.TRUNCATED_STREAM, text))
+            self.builder.fail(Failure(ErrorCode.TRUNCATED_STREAM, text))
             return
-        self._builder.finish()
-        self._builder.end()
+        self.builder.finish()
+        self.builder.end()
 
 
 _HANDLERS: dict[str, Callable[[Decoder, _Wire], None]] = {
-    "text": Decoder._text,
     "tool-call-start": Decoder._start,
     "tool-call-args": Decoder._arguments,
     "tool-call-end": Decoder._end,

@@ -11,15 +11,22 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
+from bridge.codec.sequencer import Sequencer
+from bridge.dialects.ag_kit.ends import CallEnds
 from bridge.dialects.ag_kit.errors import CANCELED, error_text
 from bridge.dialects.ag_kit.options import front
-from bridge.dialects.ag_kit.order import Order
 from bridge.dialects.ag_kit.wire import DONE, NAME, safe, write
 from bridge.model import Data, FinishReason, Media, MediaKind, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
-_DELTAS: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
+_FREE = (
+    ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,
+    ev.StepStarted, ev.StepEnded, ev.Custom, ev.Interrupted,
+)  # fmt: skip
+# These interrupt a text, but no call: clients do better when a call is finished before anything else comes.
+_INLINE = (ev.ToolResulted, ev.Raw)
+_WORDS = (PartKind.TEXT, PartKind.REFUSAL, PartKind.REASONING)
 _TEXT = b'{"type":"text","content":'
 _MEDIA = {
     MediaKind.IMAGE: Feature.IMAGE,
@@ -39,7 +46,8 @@ class Encoder:
     def __init__(self, context: Context) -> None:
         self._lost = context.lost
         self._options = front(context)
-        self._order = Order(context.lost)
+        self._ends = CallEnds()
+        self._sequencer = Sequencer(context.lost, _FREE, _INLINE, _WORDS)
         self._out: list[FrameLike] = []
         self._call: ev.PartStarted | None = None
         self._piece = b""
@@ -50,16 +58,7 @@ class Encoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        order = self._order
-        for event in events:
-            kind = type(event)
-            if not order.busy and (
-                (kind in _DELTAS and (order.open is None or kind is ev.ArgsDelta)) or order.at_once(event)
-            ):
-                _HANDLERS[kind](self, event)
-                continue
-            for placed in order.feed(event):
-                _HANDLERS[type(placed)](self, placed)
+        self._sequencer.dispatch(self._ends.feed(events), self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -127,9 +126,10 @@ class Encoder:
         if event.part_id in self._thinking:
             self._say("</think>\n\n")
         elif self._call is not None and event.part_id == self._call.part_id:
-            if not self._argued:
-                self._out.append(self._piece + b'"{}"}')
-            self._out.append(write({"type": "tool-call-end", "toolCallId": self._call.call_id or ""}))
+            if event.part_id not in self._ends.broken:
+                if not self._argued:
+                    self._out.append(self._piece + b'"{}"}')
+                self._out.append(write({"type": "tool-call-end", "toolCallId": self._call.call_id or ""}))
             self._call = None
 
     def _result(self, event: ev.ToolResulted) -> None:

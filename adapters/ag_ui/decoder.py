@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from bridge.codec import Context, FrameLike
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
-from bridge.codec.repeat import Repeat
+from bridge.codec import Context
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import loads, mended
 from bridge.dialects.ag_ui.errors import error_in, failure_of
 from bridge.dialects.ag_ui.reports import read_interrupt, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
 from bridge.dialects.ag_ui.wire import NAME, OURS, attached, camel, finish_in, noted, text_of
-from bridge.errors import ErrorCode, Failure
-from bridge.model import Custom, Event, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
+from bridge.model import Custom, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
 _Event = dict[str, Any]
 # Events of nobody's stream: an open chunk and a reasoning that awaits its encrypted value stay as they are.
@@ -27,71 +26,37 @@ _PIECES = frozenset({"delta"})  # texts whose halves the builder joins
 _CHUNKS = frozenset({"TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"})
 
 
-class AGUIDecoder:
+class AGUIDecoder(JsonDecoder):
     """One per run."""
 
     def __init__(self, context: Context) -> None:
+        super().__init__(context)
         self._context = context
-        self._builder = context.builder()
-        self._streams = Streams(self._builder)
+        self._streams = Streams(self.builder)
         self._snapshot: list[Any] | None = None
         self._finish: FinishReason | None = None
-        self._repeat = Repeat(self._builder)
-
-    # -------------------------------------------------------------- the contract
-
-    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        return self._repeat.feed(frames, self._payload)
-
-    def close(self, failure: Failure | None = None) -> list[Event]:
-        if not self._builder.done:
-            self._streams.settle()
-            self._builder.close(failure)
-        return self._builder.take()
 
     # -------------------------------------------------------------- frames
 
-    def _payload(self, data: bytes, name: str | None) -> None:
-        try:
-            event = loads(data)
-        except ValueError:
-            self._odd(data)
-            return
-        if type(event) is not dict or self._more(event):
-            return
-        if may_nest(data) and deeper_than(event, MAX_DEPTH):
-            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
-        else:
-            self._event(event)
+    def read(self, event: _Event, name: str | None) -> None:
+        """Most events are a piece of a text, a call or a reasoning that is open, while nothing waits."""
+        streams, kind, text = self._streams, event.get("type"), event.get("delta")
+        if type(kind) is str and kind in streams.live and not streams.unsettled and type(text) is str:
+            field, keys = streams.live[kind]
+            stream = event.get(field)
+            if type(stream) is str and stream in keys:
+                self.builder.delta(keys[stream], text)
+                self.repeat.learn(event, ("delta",), self.builder.part(keys[stream]), number="timestamp")
+                return
+        self._event(event)
 
-    def _more(self, event: _Event) -> bool:
-        """The common case: a piece of a text, a call or a reasoning that is open, while nothing waits."""
-        streams, kind = self._streams, event.get("type")
-        if type(kind) is not str or kind not in streams.live or streams.unsettled:
-            return False
-        field, keys = streams.live[kind]
-        name, text = event.get(field), event.get("delta")
-        if type(name) is not str or name not in keys or type(text) is not str:
-            return False
-        self._builder.delta(keys[name], text)
-        self._repeat.learn(event, ("delta",), self._builder.part(keys[name]), number="timestamp")
-        return True
+    def read_unpaired(self, event: _Event, name: str | None) -> None:
+        self._streams.ragged = True
+        self._event(mended(event, _PIECES))
+        self._streams.ragged = False
 
-    def _odd(self, data: bytes) -> None:
-        """What is not JSON for orjson: nothing, another protocol's end mark, lone surrogates - or no JSON at all."""
-        if data.strip() in (b"", b"[DONE]"):
-            return
-        try:
-            event = loads_ragged(data)
-            if deeper_than(event, MAX_DEPTH):
-                raise ValueError("nested too deep")
-        except ValueError:
-            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
-            return
-        if isinstance(event, dict):
-            self._streams.ragged = True
-            self._event(mended(event, _PIECES))
-            self._streams.ragged = False
+    def flush(self) -> None:
+        self._streams.settle()
 
     def _event(self, event: _Event) -> None:
         event = camel(event)
@@ -99,7 +64,7 @@ class AGUIDecoder:
         if not isinstance(kind, str):
             error = error_in(event)
             if error:
-                self._fail(failure_of(error))
+                self.fail(failure_of(error))
             return
         streams = self._streams
         if kind not in _QUIET:
@@ -115,11 +80,7 @@ class AGUIDecoder:
 
     def _raw(self, event: _Event) -> None:
         """What only this dialect understands, or nobody: kept for routes with AG-UI on both sides."""
-        self._builder.emit(Raw(NAME, event))
-
-    def _fail(self, failure: Failure) -> None:
-        self._streams.settle()
-        self._builder.fail(failure)
+        self.builder.emit(Raw(NAME, event))
 
     # -------------------------------------------------------------- text, calls, reasoning
 
@@ -177,30 +138,30 @@ class AGUIDecoder:
     # -------------------------------------------------------------- whole things
 
     def _step_started(self, event: _Event) -> None:
-        self._builder.emit(StepStarted(text_of(event.get("stepName")), noted(attached(event))))
+        self.builder.emit(StepStarted(text_of(event.get("stepName")), noted(attached(event))))
 
     def _step_finished(self, event: _Event) -> None:
-        self._builder.emit(StepEnded(text_of(event.get("stepName")), noted(attached(event))))
+        self.builder.emit(StepEnded(text_of(event.get("stepName")), noted(attached(event))))
 
     def _state(self, event: _Event) -> None:
-        self._builder.emit(StateChanged(StateOp.SNAPSHOT, event.get("snapshot"), noted(attached(event))))
+        self.builder.emit(StateChanged(StateOp.SNAPSHOT, event.get("snapshot"), noted(attached(event))))
 
     def _state_delta(self, event: _Event) -> None:
         if isinstance(event.get("delta"), list):
-            self._builder.emit(StateChanged(StateOp.PATCH, event["delta"], noted(attached(event))))
+            self.builder.emit(StateChanged(StateOp.PATCH, event["delta"], noted(attached(event))))
 
     def _messages(self, event: _Event) -> None:
         messages = event.get("messages")
         if isinstance(messages, list):
             self._snapshot = messages
-            self._builder.emit(StateChanged(StateOp.MESSAGES, messages, noted(attached(event))))
+            self.builder.emit(StateChanged(StateOp.MESSAGES, messages, noted(attached(event))))
             self._streams.results_in(messages)
 
     def _wire_raw(self, event: _Event) -> None:
         """A RAW event that the bridge itself wrote becomes again what it was."""
         prefix, _, dialect = text_of(event.get("source")).partition("/")
         if prefix == OURS and dialect and dialect != NAME:
-            self._builder.emit(Raw(dialect, event.get("event")))
+            self.builder.emit(Raw(dialect, event.get("event")))
         else:
             self._raw(event)
 
@@ -211,24 +172,24 @@ class AGUIDecoder:
         elif name == "on_interrupt":
             self._on_interrupt(value)
         else:
-            self._builder.emit(Custom(name, value, noted(attached(event))))
+            self.builder.emit(Custom(name, value, noted(attached(event))))
 
     def _on_interrupt(self, value: Any) -> None:
         """AG-Kit's second generation says an interrupt so, as JSON text and without an id; we say the whole object."""
         made_id = self._context.make_id("int")
         if isinstance(value, dict):
-            self._builder.interrupt(read_interrupt(value, made_id))
+            self.builder.interrupt(read_interrupt(value, made_id))
             return
         if isinstance(value, str):
             with suppress(ValueError):
                 value = loads(value)
-        self._builder.interrupt(Interrupted(made_id, None, value))
+        self.builder.interrupt(Interrupted(made_id, None, value))
 
     # -------------------------------------------------------------- the run
 
     def _run_started(self, event: _Event) -> None:
-        self._builder.begin(thread_id=text_of(event.get("threadId")) or None)
-        self._builder.start()
+        self.builder.begin(thread_id=text_of(event.get("threadId")) or None)
+        self.builder.start()
 
     def _run_finished(self, event: _Event) -> None:
         self._usage(event)
@@ -237,31 +198,31 @@ class AGUIDecoder:
         kind, interrupts = outcome.get("type"), outcome.get("interrupts")
         if self._snapshot is not None and not self._streams.texted:
             told = self._streams
-            answer_from(self._snapshot, self._builder, self._context.request, told.called, told.thought)
+            answer_from(self._snapshot, self.builder, self._context.request, told.called, told.thought)
         if kind == "interrupt":
             for entry in interrupts if isinstance(interrupts, list) else ():
                 if isinstance(entry, dict):
-                    self._builder.interrupt(read_interrupt(entry, self._context.make_id("int")))
+                    self.builder.interrupt(read_interrupt(entry, self._context.make_id("int")))
         reason = finish_in(event) or self._finish
-        self._builder.finish(
+        self.builder.finish(
             FinishReason.CANCELED if kind == "cancelled" else reason,
             noted({"result": event.get("result"), "metadata": attached(event)["metadata"]}),
         )
-        self._builder.end()
+        self.builder.end()
 
     def _run_error(self, event: _Event) -> None:
         self._usage(event)
         reason = finish_in(event)
         if reason is not None:  # how our own encoder says that a filter left nothing of the answer
-            self._builder.finish(reason)
-            self._builder.end()
+            self.builder.finish(reason)
+            self.builder.end()
         else:
-            self._fail(failure_of(event))
+            self.fail(failure_of(event))
 
     def _usage(self, event: _Event) -> None:
         report = read_usage(event.get("usage"))
         if report is not None:
-            self._builder.usage(report)
+            self.builder.usage(report)
 
 
 _HANDLERS: dict[str, Callable[[AGUIDecoder, _Event], None]] = {

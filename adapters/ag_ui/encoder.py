@@ -1,7 +1,7 @@
 """Events -> AG-UI events, in the form that every deployed client reads (section 5).
 
-One text, reasoning or call is open at a time (`Order` sees to it), deltas are never empty, absent fields are left out.
-Per token only the text is dumped; the bytes around it are made when the part begins.
+One text, reasoning or call is open at a time (`Sequencer` sees to it), deltas are never empty, absent fields are left
+out. Per token only the text is dumped; the bytes around it are made when the part begins.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import Order
+from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_ui.ending import Ending
 from bridge.dialects.ag_ui.options import front
 from bridge.dialects.ag_ui.parts import tells_media, write_part
@@ -49,7 +49,7 @@ class AGUIEncoder:
         self._options = front(context)
         self._new = speaks_new(request)
         # Clients of 1.0 take whole things while a part is open; for older ones these wait too.
-        self._order = Order(context.lost, _FREE, _INLINE if self._new else ())
+        self._sequencer = Sequencer(context.lost, _FREE, _INLINE if self._new else ())
         self._out: list[FrameLike] = []
         self._end = Ending(context, self._new)
         part_only = request is not None and request.history is HistoryMode.DELTA
@@ -70,7 +70,7 @@ class AGUIEncoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        self._order.tell(events, self, _HANDLERS)
+        self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:

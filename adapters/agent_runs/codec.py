@@ -12,6 +12,7 @@ from bridge.codec import (
     Endpoint,
     Frame,
     KeptDialect,
+    ModesDialect,
     Operation,
     QueuedRun,
     ReadAsked,
@@ -30,7 +31,7 @@ from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
 
 
-class AgentRuns(KeptDialect):
+class AgentRuns(KeptDialect, ModesDialect):
     """Queue a run, read its events as often as one likes."""
 
     name = NAME

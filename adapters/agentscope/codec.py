@@ -11,9 +11,9 @@ from dataclasses import replace
 from bridge.codec import (
     Context,
     Endpoint,
-    ExclusiveDialect,
     Operation,
     SessionNamed,
+    SingleRunDialect,
     TaskAsked,
     TaskDialect,
     TaskSeen,
@@ -38,7 +38,7 @@ from bridge.model import Event, Request, RunFailed
 _ENDED = ("completed", "failed", "rejected", "canceled", "incomplete")
 
 
-class AgentScope(ExclusiveDialect, TaskDialect):
+class AgentScope(SingleRunDialect, TaskDialect):
     """Both sides of the agent API. Another written form is a subclass with another `form`."""
 
     name = "agentscope"

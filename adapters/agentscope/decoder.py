@@ -7,22 +7,21 @@ every later telling only adds what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, FrameLike
-from bridge.codec.jsontext import dumps, loads, loads_ragged
-from bridge.codec.repeat import Repeat
+from bridge.codec import Context
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import mended
 from bridge.dialects.agentscope.approvals import interrupted
 from bridge.dialects.agentscope.errors import failure_of
-from bridge.dialects.agentscope.fields import bare_failure, is_error, kind_of, object_of, role_of, too_deep
+from bridge.dialects.agentscope.fields import bare_failure, is_error, kind_of, object_of, role_of
 from bridge.dialects.agentscope.messages import Content, Message, is_known
 from bridge.dialects.agentscope.notes import NAME, beside
 from bridge.dialects.agentscope.objects import usage_report
 from bridge.dialects.agentscope.reading import Writer
 from bridge.dialects.agentscope.spelling import plain, seconds
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, FinishReason, Heartbeat, MessageStatus, Raw
+from bridge.model import FinishReason, Heartbeat, MessageStatus, Raw
 
 _TERMINAL: dict[str, FinishReason | None] = {
     "completed": None,
@@ -45,84 +44,50 @@ _NUMBERS = {"msg_id": "sequence_number", "msgId": "sequenceNumber"}
 _ENDED = tuple(_ENDS)  # unlike the mapping, it can be asked for a value of any type
 
 
-class Decoder:
-    """Never raises on wire data: what is no event is skipped, what is no JSON fails the run."""
+class Decoder(JsonDecoder):
+    """One per run."""
 
     def __init__(self, context: Context) -> None:
-        self._builder = context.builder()
-        self._writer = Writer(self._builder, context.make_id)
+        super().__init__(context)
+        self._writer = Writer(self.builder, context.make_id)
         self._messages: dict[str, Message] = {}
         self._seen: list[Message] = []
         self._implicit: Message | None = None
         self._noted: tuple[Failure, int] | None = None
         self._reason: FinishReason | None = None
         self._last: tuple[Content, str, object, object] | None = None
-        self._repeat = Repeat(self._builder)
 
-    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        return self._repeat.feed(frames, self._payload)
-
-    def close(self, failure: Failure | None = None) -> list[Event]:
-        self._end(failure)
-        return self._builder.take()
-
-    def _end(self, failure: Failure | None = None) -> None:
-        """No more input: what was whole but held back is still worth passing on."""
-        if not self._builder.done:
-            self._writer.flush_held()
-            self._builder.close(failure)
-
-    # ------------------------------------------------------------------ one payload
-
-    def _payload(self, payload: bytes, name: str | None) -> None:
-        try:
-            event = loads(payload)
-        except ValueError:
-            self._odd(payload)
-            return
-        if type(event) is dict and not self._more(event):
-            self._event(event, payload)
-
-    def _more(self, event: dict[str, Any]) -> bool:
-        """The common case: another piece of the text that the last event belonged to."""
+    def read(self, event: dict[str, Any], name: str | None) -> None:
+        """Most events are another piece of the text that the last one belonged to."""
         last = self._last
-        if last is None or event.get("delta") is not True:
-            return False
-        content, key, msg_id, index = last
-        text = event.get("text")
-        if type(text) is not str or event.get(key) != msg_id or event.get("index") != index:
-            return False
-        content.pieces.append(text)
-        self._builder.delta(content, text)
-        part = self._builder.part(content)
-        self._repeat.learn(event, ("text",), part, number=_NUMBERS[key], texts=content.pieces)
-        return True
-
-    def _odd(self, payload: bytes) -> None:
-        """What the fast reader refused: lone surrogates, `[DONE]`, or no JSON at all."""
-        if payload.strip() == b"[DONE]":
-            self._end()
-            return
-        try:
-            event = loads_ragged(payload)
-        except ValueError:
-            self._fail("The backend's stream holds an event that is not JSON.")
-            return
-        if too_deep(event, payload):
-            self._fail("An event of the backend is nested too deep.")
-        elif isinstance(event, dict):
+        if last is not None and event.get("delta") is True:
+            content, key, msg_id, index = last
             text = event.get("text")
-            self._event(loads(dumps(event)), payload, text if isinstance(text, str) else None)
+            if type(text) is str and event.get(key) == msg_id and event.get("index") == index:
+                content.pieces.append(text)
+                self.builder.delta(content, text)
+                part = self.builder.part(content)
+                self.repeat.learn(event, ("text",), part, number=_NUMBERS[key], texts=content.pieces)
+                return
+        self._event(event)
 
-    def _fail(self, message: str) -> None:
-        self._end(Failure(ErrorCode.BACKEND_PROTOCOL, message))
+    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
+        text = event.get("text")
+        self._event(mended(event), text if isinstance(text, str) else None)
 
-    def _event(self, event: dict[str, Any], payload: bytes, ragged: str | None = None) -> None:
-        if self._builder.done:
-            return
-        if too_deep(event, payload):
-            self._fail("An event of the backend is nested too deep.")
-            return
+    def end_mark(self) -> None:
+        """The end mark of other protocols; an AgentScope stream ends with its response."""
+        self.flush()
+        self.builder.close()
+
+    def flush(self) -> None:
+        """What was whole but held back is worth passing on."""
+        self._writer.flush_held()
+
+    def malformed(self, data: bytes) -> None:
+        self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's stream holds an event that is not JSON."))
+
+    def _event(self, event: dict[str, Any], ragged: str | None = None) -> None:
         self._last = None
         key = "msgId" if "msgId" in event else "msg_id"
         event = plain(event)
@@ -135,7 +100,7 @@ class Decoder:
                 self._on_response(event)
             case "error":
                 self._writer.flush_held()
-                self._builder.fail(bare_failure(event), {NAME: {"bare": True}})
+                self.builder.fail(bare_failure(event), {NAME: {"bare": True}})
             case _:
                 pass
 
@@ -195,7 +160,7 @@ class Decoder:
     def _on_message(self, event: dict[str, Any]) -> None:
         kind = kind_of(event)
         if kind == "heartbeat":
-            self._builder.emit(Heartbeat())
+            self.builder.emit(Heartbeat())
             return
         msg_id = event.get("id")
         msg_id = msg_id if isinstance(msg_id, str) and msg_id else None
@@ -244,7 +209,7 @@ class Decoder:
     def _note(self, event: dict[str, Any]) -> None:
         report = usage_report(event.get("usage"))
         if report is not None:
-            self._builder.usage(report)
+            self.builder.usage(report)
         metadata = event.get("metadata")
         reason = metadata.get("finish_reason") if isinstance(metadata, dict) else None
         if isinstance(reason, str):
@@ -259,7 +224,7 @@ class Decoder:
         message.done = True
         self._writer.flush_held()
         self._noted = failure_of(error if isinstance(error, dict) else event), self._writer.spoken
-        self._builder.emit(Raw(NAME, {**event, "type": "error"}))
+        self.builder.emit(Raw(NAME, {**event, "type": "error"}))
 
     def _complete(self, message: Message, event: dict[str, Any], status: MessageStatus) -> None:
         """The completed message: contents not seen before are passed on, others get what is missing (rule 8)."""
@@ -268,7 +233,7 @@ class Decoder:
             message.done = True
             said = event.get("content")
             items = [plain(i) for i in said if isinstance(i, dict)] if isinstance(said, list) else []
-            self._builder.emit(Raw(NAME, {**event, "type": message.kind, "content": items or message.raw}))
+            self.builder.emit(Raw(NAME, {**event, "type": message.kind, "content": items or message.raw}))
             return
         self._contents(message, event, final=True)
         self._finish(message, status)
@@ -285,13 +250,13 @@ class Decoder:
         if message.kind == "mcp_approval_request":
             self._approval(message)
         note = beside(message.metadata, message.usage)
-        self._builder.end_message(message, status, None, {NAME: note} if note else None)
+        self.builder.end_message(message, status, None, {NAME: note} if note else None)
 
     def _approval(self, message: Message) -> None:
         mine = {"id": message.id, **beside(message.metadata, message.usage)}
         for content in message.contents.values():
             data = content.value if isinstance(content.value, dict) else {}
-            self._builder.interrupt(interrupted(data, message.metadata, mine, self._writer.make_id))
+            self.builder.interrupt(interrupted(data, message.metadata, mine, self._writer.make_id))
 
     # ------------------------------------------------------------------ the response
 
@@ -304,30 +269,30 @@ class Decoder:
         self._output(event.get("output"))
         report = usage_report(event.get("usage"))
         if report is not None:
-            self._builder.usage(report)
+            self.builder.usage(report)
         if status == "failed":
             self._writer.flush_held()
             failure = failure_of(event.get("error"))
-            self._builder.fail(failure, {NAME: {"code": failure.backend_code}})
+            self.builder.fail(failure, {NAME: {"code": failure.backend_code}})
             return
         for message in self._seen:
             if not message.done:
                 self._tell_end(message)
         if self._noted is not None and self._noted[1] == self._writer.spoken and status == "completed":
             failure = self._noted[0]
-            self._builder.fail(failure, {NAME: {"code": failure.backend_code}})
+            self.builder.fail(failure, {NAME: {"code": failure.backend_code}})
             return
-        self._builder.finish(_TERMINAL[status] or self._reason)
-        self._builder.end()
+        self.builder.finish(_TERMINAL[status] or self._reason)
+        self.builder.end()
 
     def _begin(self, event: dict[str, Any]) -> None:
         wire_id, session = event.get("id"), event.get("session_id")
-        self._builder.begin(
+        self.builder.begin(
             created_at=seconds(event.get("created_at")),
             thread_id=session if isinstance(session, str) else None,
             extras={NAME: {"id": wire_id}} if isinstance(wire_id, str) else None,
         )
-        self._builder.start()
+        self.builder.start()
 
     def _tell_end(self, message: Message) -> None:
         """A message still open when the response is complete counts as complete; an unused one leaves no trace."""

@@ -1,6 +1,6 @@
 """Events -> AgentScope stream, for one run (protocol page, sections 5, 13, 17).
 
-Contents of a message follow one another; `Order` sees to it. What is open and how it is written is `Output`.
+Contents of a message follow one another; `Sequencer` sees to it. What is open and how it is written is `Output`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import Order
+from bridge.codec.sequencer import Sequencer
 from bridge.dialects.agentscope.approvals import approval_data
 from bridge.dialects.agentscope.calls import call_data, call_type, origin_note, output_data, output_of
 from bridge.dialects.agentscope.contents import content_of
@@ -67,7 +67,7 @@ class Encoder:
     def __init__(self, context: Context, form: Form = PYTHON, options: FrontOptions | None = None) -> None:
         self._context = context
         self._options = options or front(context)
-        self._order = Order(context.lost, _FREE)
+        self._sequencer = Sequencer(context.lost, _FREE)
         self._wire = Output(form, context.lost)
         self._live: _Live | None = None
         self._roles: dict[str, str] = {}
@@ -79,7 +79,7 @@ class Encoder:
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out: list[FrameLike] = []
         self._wire.frames = out
-        self._order.tell(events, self, _HANDLERS)
+        self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import deeper_than, loads, loads_ragged, may_nest
+from bridge.codec.jsontext import loads, loads_ragged
 from bridge.dialects.agentscope.errors import failure_of
 from bridge.dialects.agentscope.messages import Message
 from bridge.dialects.agentscope.spelling import message_type
 from bridge.errors import Failure
-
-_DEEPEST = 200
 
 
 def object_of(event: dict[str, Any]) -> str:
@@ -69,8 +67,3 @@ def read_any(body: bytes) -> Any:
         except ValueError:
             pass
     return None
-
-
-def too_deep(event: object, payload: bytes) -> bool:
-    """Whether a value is nested so deep that writing it again could fail."""
-    return may_nest(payload, _DEEPEST) and deeper_than(event, _DEEPEST)

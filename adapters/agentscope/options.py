@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from bridge.codec import Context, ExclusiveOptions, Options
+from bridge.codec import Context, Options, SingleRunOptions
 
 Call = Literal["plugin_call", "function_call"]
 _REASONING = "Type of reasoning messages: REASONING, which the documented enumeration lacks, or MESSAGE."
 
 
-class FrontOptions(ExclusiveOptions):
+class FrontOptions(SingleRunOptions):
     """Options of a route that speaks AgentScope to its clients."""
 
     call_type: Call = Field(

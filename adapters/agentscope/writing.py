@@ -92,7 +92,7 @@ def _lose(request: Request, form: Form, lost: Losses) -> None:
             (Feature.MESSAGE_NAME, any(m.name for m in request.messages)),
             (
                 Feature.EXTRAS,
-                own(request.extras).keys() - {"input"} | request.extra("openai-chat").keys() & set(_CARRIED),
+                own(request.extras).keys() - {"input"} | (request.shared or {}).keys() & set(_CARRIED),
             ),
         ]
     for feature, value in said:
@@ -106,7 +106,7 @@ def _lose(request: Request, form: Form, lost: Losses) -> None:
 
 def _extra(request: Request) -> dict[str, Any]:
     """What the protocol keeps without knowing it, and what came from a frontend of this dialect."""
-    openai = request.extra("openai-chat")
+    shared = request.shared or {}
     same = {k: v for k, v in own(request.extras).items() if k not in ("input", "tools")}
     return {
         "tool_choice": _choice(request.tool_choice),
@@ -114,7 +114,7 @@ def _extra(request: Request) -> dict[str, Any]:
         "response_format": _format(request.response_format),
         "reasoning_effort": request.reasoning_effort,
         "metadata": request.metadata or None,
-        **{name: openai[name] for name in _CARRIED if name in openai},
+        **{name: shared[name] for name in _CARRIED if name in shared},
         **same,
     }
 

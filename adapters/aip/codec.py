@@ -7,13 +7,15 @@ from typing import Any
 
 from bridge.codec import (
     Context,
-    Dialect,
     Encoder,
     Endpoint,
     Framing,
     ModelInfo,
+    ModelsDialect,
     Operation,
     Options,
+    SessionDialect,
+    ToolHostDialect,
     WireRequest,
     WireResponse,
 )
@@ -36,7 +38,7 @@ _GATEWAY = "/grpc_service.GatewayService/"
 _TOOL = "/grpc_service.ToolService/"
 
 
-class AIP(Dialect):
+class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     """Both sides of an agent session; one turn of it is one run."""
 
     name = NAME
@@ -59,7 +61,6 @@ class AIP(Dialect):
     )
     needs = ("grpc",)
     extra = "aip"
-    offers_tools = True
     front_options = FrontOptions
     back_options = BackOptions
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import Order
+from bridge.codec.sequencer import Sequencer
 from bridge.dialects.aip.content import item_of
 from bridge.dialects.aip.errors import error_text
 from bridge.dialects.aip.messages import ContentItem, SessionStatus, TaskStatus
@@ -48,7 +48,7 @@ class Encoder:
         self._lost = context.lost
         self._options = front(context)
         self._inquiry = Inquiry.of(context.request)
-        self._order = Order(context.lost, _FREE)
+        self._sequencer = Sequencer(context.lost, _FREE)
         self._items: list[ContentItem] = []
         self._texts: list[str] = []
         self._thoughts: dict[str, list[str]] = {}
@@ -61,7 +61,7 @@ class Encoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        self._order.tell(events, self, _HANDLERS)
+        self._sequencer.dispatch(events, self, _HANDLERS)
         self._flush_pieces()
         return out
 

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 from bridge.codec import (
     Context,
+    CountingDialect,
     Decoder,
-    Dialect,
     Encoder,
     Endpoint,
     ModelInfo,
+    ModelsDialect,
     Operation,
     WireRequest,
     WireResponse,
@@ -29,7 +30,7 @@ from bridge.errors import Failure
 from bridge.model import Event, Request
 
 
-class AnthropicMessages(Dialect):
+class AnthropicMessages(CountingDialect, ModelsDialect):
     """Both sides of Anthropic Messages."""
 
     name = NAME
@@ -96,13 +97,13 @@ class AnthropicMessages(Dialect):
     def auth_headers(self, api_key: str) -> dict[str, str]:
         return {"x-api-key": api_key}
 
-    def count_request(self, wanted: Request, context: Context) -> WireRequest | None:
+    def count_request(self, wanted: Request, context: Context) -> WireRequest:
         return body.count_request(wanted, context)
 
     def decode_count(self, wire: WireResponse) -> int:
         return models.decode_count(wire)
 
-    def models_request(self) -> WireRequest | None:
+    def models_request(self) -> WireRequest:
         headers = {"accept": "application/json", VERSION_HEADER: VERSION}
         return WireRequest("GET", "/v1/models", headers, {"limit": "1000"})
 

@@ -10,12 +10,11 @@ both is truncation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, FrameLike
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
-from bridge.codec.repeat import Repeat
+from bridge.codec import Context
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import mended
 from bridge.dialects.anthropic_messages.errors import error_in, failure_of
 from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
@@ -29,10 +28,8 @@ from bridge.dialects.anthropic_messages.wire import (
     said,
     text_of,
 )
-from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Heartbeat, PartKind, Raw
 
-_NESTABLE = 2 * MAX_DEPTH  # bytes: what is shorter cannot be too deep
 _MESSAGE = "message"  # the builder's key: an answer is one message
 _KINDS = {"text": PartKind.TEXT, "thinking": PartKind.REASONING, "tool_use": PartKind.TOOL_CALL}
 # Delta type -> the block it belongs to, and the field that holds its piece.
@@ -61,33 +58,18 @@ class _Block:
         self.deltas: list[Any] = []
 
 
-class MessagesDecoder:
+class MessagesDecoder(JsonDecoder):
     """One per run."""
 
     def __init__(self, context: Context) -> None:
-        self._builder = context.builder()
-        self._put = self._builder.delta
+        super().__init__(context)
+        self._put = self.builder.delta
         self._blocks: dict[int, _Block] = {}
         self._last = 0
-        self._repeat = Repeat(self._builder)
         self._usage = UsageReader()
         self._started = False
         self._stop: str | None = None
         self._end: dict[str, Any] = {}
-
-    # -------------------------------------------------------------- the contract
-
-    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        return self._repeat.feed(frames, self._payload)
-
-    def close(self, failure: Failure | None = None) -> list[Event]:
-        if not self._builder.done:
-            self._end_blocks()
-            self._report_usage()
-            if self._stop is not None:
-                self._finish()
-            self._builder.close(failure)
-        return self._builder.take()
 
     def whole(self, message: dict[str, Any]) -> list[Event]:
         """The events of a message in one piece, which is over even when it does not say why."""
@@ -102,45 +84,11 @@ class MessagesDecoder:
             self._usage.feed(usage, at_end=True)
         self._note_end(message)
         self._over()
-        return self._builder.take()
+        return self.builder.take()
 
     # -------------------------------------------------------------- frames
 
-    def _payload(self, data: bytes, name: str | None) -> None:
-        try:
-            event = loads(data)
-        except ValueError:
-            self._odd(data, name)
-            return
-        if len(data) > _NESTABLE and may_nest(data) and deeper_than(event, MAX_DEPTH):
-            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
-        elif type(event) is dict:
-            self._event(event, name)
-        elif name == "error":
-            self._fail(failure_of({"message": event}))
-
-    def _odd(self, data: bytes, name: str | None) -> None:
-        """What is not JSON for orjson: nothing, the end mark of another wire, lone surrogates - or no JSON at all."""
-        text = data.strip()
-        if not text or text == b"[DONE]":
-            return
-        try:
-            event = loads_ragged(data)
-            if deeper_than(event, MAX_DEPTH):
-                raise ValueError("nested too deep")
-        except ValueError:
-            self._fail(
-                failure_of({"message": text.decode("utf-8", "replace")})
-                if name == "error"
-                else Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON.")
-            )
-            return
-        if isinstance(event, dict):
-            self._put = self._builder.ragged
-            self._event(mended(event, _FIELDS), name)
-            self._put = self._builder.delta
-
-    def _event(self, event: dict[str, Any], name: str | None) -> None:
+    def read(self, event: dict[str, Any], name: str | None) -> None:
         kind = event.get("type")
         if kind == "content_block_delta":
             delta = event.get("delta")
@@ -153,10 +101,19 @@ class MessagesDecoder:
         if handler is not None:
             handler(self, event)
         elif (error := error_in(event)) is not None:
-            self._fail(failure_of(error))
+            self.fail(failure_of(error))
         elif kind:
             self._open()
-            self._builder.emit(Raw(NAME, {"event": {**event, "type": kind}}))
+            self.builder.emit(Raw(NAME, {"event": {**event, "type": kind}}))
+
+    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
+        self._put = self.builder.ragged
+        self.read(mended(event, _FIELDS), name)
+        self._put = self.builder.delta
+
+    def read_error(self, value: Any) -> bool:
+        self.fail(failure_of({"message": value}))
+        return True
 
     # -------------------------------------------------------------- the message
 
@@ -172,13 +129,13 @@ class MessagesDecoder:
         rest = said({k: v for k, v in message.items() if k not in _MESSAGE_FIELDS and not k.startswith("stop_")})
         wire_id, model = text_of(message.get("id")), text_of(message.get("model"))
         extras = {"id": wire_id, _MESSAGE: rest, "usage": usage}
-        self._builder.begin(model=model or None, extras=noted({k: v for k, v in extras.items() if v}))
+        self.builder.begin(model=model or None, extras=noted({k: v for k, v in extras.items() if v}))
         self._open(wire_id or None)
 
     def _open(self, message_id: str | None = None) -> None:
         if not self._started:
             self._started = True
-            self._builder.message(_MESSAGE, message_id=message_id)
+            self.builder.message(_MESSAGE, message_id=message_id)
 
     # -------------------------------------------------------------- blocks
 
@@ -200,7 +157,7 @@ class MessagesDecoder:
             return
         rest = said({k: v for k, v in start.items() if k not in _BLOCK_FIELDS})
         call = block.kind is PartKind.TOOL_CALL
-        self._builder.open_part(
+        self.builder.open_part(
             index,
             _MESSAGE,
             block.kind,
@@ -215,7 +172,7 @@ class MessagesDecoder:
             block.citations += start["citations"]
         block.signature = text_of(start.get("signature")) or None
         if text := text_of(start.get("text" if block.kind is PartKind.TEXT else "thinking")):
-            self._builder.ragged(index, text)
+            self.builder.ragged(index, text)
 
     def _delta(self, event: dict[str, Any], delta: dict[str, Any]) -> None:
         kind, index = delta.get("type"), event.get("index")
@@ -229,7 +186,7 @@ class MessagesDecoder:
             if type(text) is str and text:
                 block.filled = True
                 self._put(index, text)
-                self._repeat.learn(event, ("delta", piece[1]), self._builder.part(index))
+                self.repeat.learn(event, ("delta", piece[1]), self.builder.part(index))
         elif kind == "signature_delta" and block.kind is PartKind.REASONING:
             block.signature = text_of(delta.get("signature")) or block.signature
         elif kind == "citations_delta" and block.kind is PartKind.TEXT:
@@ -257,22 +214,22 @@ class MessagesDecoder:
             self._whole_block(block)
             return
         if block.kind is PartKind.TOOL_CALL and not block.filled and block.input:
-            self._builder.ragged(index, arguments_of(block.input))
+            self.builder.ragged(index, arguments_of(block.input))
         extras: dict[str, Any] = {}
         if block.citations:
             extras[CITATIONS] = block.citations
         if block.deltas:
             extras[UNREAD] = block.deltas
-        self._builder.end_part(index, signature=block.signature, extras=noted(extras))
+        self.builder.end_part(index, signature=block.signature, extras=noted(extras))
 
     def _whole_block(self, block: _Block) -> None:
         if block.start.get("type") == "redacted_thinking":
             key = "redacted"
             rest = said({k: v for k, v in block.start.items() if k not in ("type", "data")})
-            self._builder.open_part(key, _MESSAGE, PartKind.REASONING, extras=noted(rest))
-            self._builder.end_part(key, redacted=text_of(block.start.get("data")) or None)
+            self.builder.open_part(key, _MESSAGE, PartKind.REASONING, extras=noted(rest))
+            self.builder.end_part(key, redacted=text_of(block.start.get("data")) or None)
             return
-        self._builder.emit(Raw(NAME, {"block": block.start, **({UNREAD: block.deltas} if block.deltas else {})}))
+        self.builder.emit(Raw(NAME, {"block": block.start, **({UNREAD: block.deltas} if block.deltas else {})}))
 
     # -------------------------------------------------------------- the end
 
@@ -295,26 +252,23 @@ class MessagesDecoder:
 
     def _over(self) -> None:
         self._open()
+        self._stop = self._stop or "end_turn"
+        self.flush()
+        self.builder.end()
+
+    def flush(self) -> None:
         self._end_blocks()
         self._report_usage()
-        self._finish()
-        self._builder.end()
-
-    def _finish(self) -> None:
-        self._builder.finish(reason_of(self._stop or "end_turn"), noted(self._end))
-
-    def _fail(self, failure: Failure) -> None:
-        self._end_blocks()
-        self._report_usage()
-        self._builder.fail(failure)
+        if self._stop is not None:
+            self.builder.finish(reason_of(self._stop), noted(self._end))
 
     def _error(self, event: dict[str, Any]) -> None:
-        self._fail(failure_of(error_in(event) or {"message": event.get("message")}))
+        self.fail(failure_of(error_in(event) or {"message": event.get("message")}))
 
     def _ping(self, event: dict[str, Any]) -> None:
         """The backend keeps its line warm; so does the other side, whose clients may wait as well."""
         if self._started:
-            self._builder.emit(Heartbeat())
+            self.builder.emit(Heartbeat())
 
     def _end_blocks(self) -> None:
         """What never said that it is over. A whole block that is not whole is nothing."""
@@ -327,7 +281,7 @@ class MessagesDecoder:
     def _report_usage(self) -> None:
         report = self._usage.report()
         if report is not None:
-            self._builder.usage(report)
+            self.builder.usage(report)
 
 
 _HANDLERS = {

@@ -1,7 +1,7 @@
 """Events -> the events of a message, in the one order that clients read (section 3).
 
-Blocks are counted from 0 without gaps and never overlap (`Order` sees to it); a text or thinking block opens with its
-first piece, so that none is empty. Per token only the text is dumped; the bytes around it are made when the block
+Blocks are counted from 0 without gaps and never overlap (`Sequencer` sees to it); a text or thinking block opens with
+its first piece, so that none is empty. Per token only the text is dumped; the bytes around it are made when the block
 begins (docs/architecture.md).
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import Order
+from bridge.codec.sequencer import Sequencer
 from bridge.dialects.anthropic_messages.errors import CANCELED, error_object
 from bridge.dialects.anthropic_messages.options import front
 from bridge.dialects.anthropic_messages.wire import (
@@ -65,7 +65,7 @@ class MessagesEncoder:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._options = front(context)
-        self._order = Order(context.lost, _FREE)
+        self._sequencer = Sequencer(context.lost, _FREE)
         self._out: list[FrameLike] = []
         self._parts: dict[str, _Part] = {}
         self._blocks = 0
@@ -77,7 +77,7 @@ class MessagesEncoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        self._order.tell(events, self, _HANDLERS)
+        self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:

@@ -17,6 +17,7 @@ from bridge.dialects.openai_chat.wire import NAME, merge, own, write_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,
+    ContentAdded,
     Custom,
     Event,
     FinishReason,
@@ -48,7 +49,7 @@ _LOST: dict[type, Feature] = {
     Raw: Feature.RAW,
 }
 
-_COLLECTED: frozenset[type] = frozenset({MessageStarted, PartStarted, TextDelta, *_LOST})
+_COLLECTED: frozenset[type] = frozenset({MessageStarted, PartStarted, ContentAdded, TextDelta, *_LOST})
 
 # ------------------------------------------------------------------ towards clients
 
@@ -65,7 +66,7 @@ class _Choice:
     more: dict[str, Any] = field(default_factory=dict)
     beside: dict[str, Any] = field(default_factory=dict)
     reason: FinishReason | None = None
-    spoken: bool = False
+    text_in: str | None = None
 
 
 def assemble(events: Sequence[Event], context: Context, options: FrontOptions) -> WireResponse:
@@ -91,7 +92,7 @@ class _Assembler:
         self._choice(0)
         for message in answer.messages:
             self._message(message)
-        self._collect(events)
+        self._read(events)
         for interrupt in answer.interrupts:
             self._interrupt(interrupt)
 
@@ -123,12 +124,6 @@ class _Assembler:
         choice = self._choice(self._answer.choice_of(message))
         ending = self._answer.endings.get(message.id or "")
         choice.reason = (ending.reason if ending else None) or choice.reason
-        speaks = any(isinstance(p, Text) for p in message.parts)
-        if choice.spoken and speaks:
-            choice.texts.append(self._options.message_separator)
-        choice.spoken = choice.spoken or speaks
-        for part in message.parts:
-            self._part(choice, part)
 
     def _interrupt(self, event: Interrupted) -> None:
         """As in a stream: the question in a text of its own, unless it is about a call that is shown."""
@@ -136,18 +131,21 @@ class _Assembler:
         choice = self._choice(0)
         if any(call.call_id == event.call_id for call in self._answer.calls):
             return
-        if choice.spoken:
-            choice.texts.append(self._options.message_separator)
-        choice.spoken = True
-        choice.texts.append(interrupt_text(event))
+        self._text(choice, f"interrupt {event.interrupt_id}", interrupt_text(event))
 
-    def _part(self, choice: _Choice, part: Part) -> None:
+    def _text(self, choice: _Choice, message_id: str, text: str) -> None:
+        separator = self._options.message_separator
+        if separator and choice.text_in not in (None, message_id):
+            choice.texts.append(separator)
+        elif choice.text_in is not None:
+            self._context.lost.add(Feature.PART_BORDERS)
+        choice.text_in = message_id
+        choice.texts.append(text)
+
+    def _part(self, choice: _Choice, message_id: str, part: Part) -> None:
         match part:
             case Text():
-                separator = self._options.message_separator
-                if choice.texts and not (separator and choice.texts[-1] == separator):
-                    self._context.lost.add(Feature.PART_BORDERS)
-                choice.texts.append(part.text)
+                self._text(choice, message_id, part.text)
             case Refusal():
                 choice.refusals.append(part.text)
             case Reasoning():
@@ -186,20 +184,26 @@ class _Assembler:
         inner.update(more if isinstance(more, dict) else {})
         return {"id": call.call_id, "type": kind, kind: inner, **first_keys(extras)}
 
-    # -------------------------------------------------------------- what folding leaves out
+    # -------------------------------------------------------------- in the order of the stream
 
-    def _collect(self, events: Sequence[Event]) -> None:
-        """Fields beside deltas (logprobs) and everything that only this dialect understands."""
+    def _read(self, events: Sequence[Event]) -> None:
+        """The parts in the order in which they began, as in a stream, whosever they are; fields beside deltas
+        (logprobs); and everything that only this dialect understands.
+        """
         messages: dict[str, int] = {}
         parts: dict[str, int] = {}
+        finished = {message.id: iter(message.parts) for message in self._answer.messages if message.role != "tool"}
         for event in events:
             if type(event) not in _COLLECTED:
                 continue
             match event:
                 case MessageStarted():
                     messages[event.message_id] = event.choice
-                case PartStarted():
-                    parts[event.part_id] = messages[event.message_id]
+                case PartStarted() | ContentAdded():
+                    index = messages[event.message_id]
+                    if isinstance(event, PartStarted):
+                        parts[event.part_id] = index
+                    self._part(self._choice(index), event.message_id, next(finished[event.message_id]))
                 case TextDelta():
                     if event.extras:
                         merge(self._choice(parts[event.part_id]).beside, own(event.extras))

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import SHARED, fits_metadata, from_sibling, user_of
+from bridge.codec.openai import SHARED, fits_metadata, shared_fields, user_of
 from bridge.codec.tools import sayable
 from bridge.dialects.openai_chat.history import MessageWriter
 from bridge.dialects.openai_chat.options import BackOptions
@@ -15,7 +15,6 @@ from bridge.dialects.openai_chat.wire import NAME, own
 from bridge.errors import Unsupported
 from bridge.model import Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
-SIBLING = "openai-responses"
 _SAMPLING = ("temperature", "top_p", "n", "seed", "stop", "presence_penalty", "frequency_penalty")
 _sampling_of = attrgetter(*_SAMPLING, "max_tokens")
 _UNSAID = _sampling_of(Sampling())
@@ -37,10 +36,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     if request.stream and options.include_usage:
         asked = stream_options if isinstance(stream_options, dict) else {}
         body["stream_options"] = {**asked, "include_usage": True}
-    if sibling := request.extra(SIBLING):
-        text = sibling.get("text")
-        # The other API says the verbosity inside of `text`
-        body.update(from_sibling({**sibling, **(text if isinstance(text, dict) else {})}))
+    body.update(shared_fields(request, NAME))
     _record_losses(request, context)
     body.update(extras)
     accept = "text/event-stream" if request.stream else "application/json"
@@ -65,7 +61,7 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
         body["response_format"] = _response_format(request.response_format)
     if request.reasoning_effort is not None:
         body["reasoning_effort"] = request.reasoning_effort
-    if (user := user_of(request, {NAME, SIBLING}, context.lost)) is not None:
+    if (user := user_of(request, context.lost)) is not None:
         body["user"] = user
 
 

@@ -6,13 +6,12 @@ the two is a clean end, neither is truncation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from bridge.codec import Context, FrameLike
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, is_number, loads, loads_mended, may_nest
+from bridge.codec import Context
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import is_number, mended
 from bridge.codec.openai import error_in, failure_of
-from bridge.codec.repeat import Repeat
 from bridge.dialects.openai_chat.audio import audio_from
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions
@@ -35,8 +34,6 @@ _TOLD_KEYS = _CHUNK_KEYS | {"error"}
 _USUAL_KEYS = _CHUNK_KEYS | {"system_fingerprint", "service_tier"}
 _CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason"})
 _USUAL_CHOICE_KEYS = _CHOICE_KEYS | {"logprobs"}
-_END = b"[DONE]"
-_NESTABLE = 2 * MAX_DEPTH  # bytes: what is shorter cannot be too deep
 _TEXT = PartKind.TEXT  # reading a member off its enumeration costs as much as making half an event
 _PLAIN = frozenset({"content", "role"})
 _DELTA_KEYS = frozenset(
@@ -57,119 +54,74 @@ class _Lane:
         self.finished: FinishReason | None = None
 
 
-class ChatDecoder:
+class ChatDecoder(JsonDecoder):
     """One per run. `streamed` is False for a completion in one piece, whose audio then comes once."""
 
     def __init__(self, context: Context, options: BackOptions, *, streamed: bool = True) -> None:
+        super().__init__(context)
         asked = context.request.extra(NAME).get("audio") if context.request else None
         self._audio_format = asked.get("format") if isinstance(asked, dict) else None
         self._split_think = options.think_tags == "reasoning"
         self._streamed = streamed
-        self._builder = context.builder()
-        self._put = self._builder.flow
+        self._put = self.builder.flow
         self._lanes: dict[int, _Lane] = {}
         self._started = False
         self._error_word = False
         self._plain: tuple[str, int] | None = None
-        self._repeat = Repeat(self._builder)
         self._known: dict[str, Any] = {}
         self._beside: dict[str, Any] = {}
 
-    # -------------------------------------------------------------- the contract
-
-    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        return self._repeat.feed(frames, self._payload)
-
-    def close(self, failure: Failure | None = None) -> list[Event]:
-        if not self._builder.done:
-            self._flush()
-            if self._lanes and all(lane.finished for lane in self._lanes.values()):
-                self._finish()
-            self._builder.close(failure)
-        return self._builder.take()
-
     def whole(self, completion: dict[str, Any]) -> list[Event]:
         """The events of a completion in one piece, which is over even when it does not say why."""
-        self._chunk(completion)
-        self._done()
-        return self._builder.take()
+        self.read(completion, None)
+        self.end_mark()
+        return self.builder.take()
 
     # -------------------------------------------------------------- frames
 
-    def _payload(self, data: bytes, event: str | None) -> None:
-        if data == _END:  # as nearly every answer has it: an exception less
-            self._done()
+    def read(self, event: dict[str, Any], name: str | None) -> None:
+        if name == "error":
+            self.fail(failure_of(error_in(event) or event))
             return
-        try:
-            chunk = loads(data)
-        except ValueError:
-            self._odd(data, event)
-            return
-        if len(data) > _NESTABLE and may_nest(data) and deeper_than(chunk, MAX_DEPTH):
-            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
-        elif type(chunk) is not dict or event == "error":
-            self._no_chunk(chunk, event)
-        elif self._chunk(chunk):
-            self._learn(chunk)
-
-    def _learn(self, chunk: dict[str, Any]) -> None:
-        """The chunk said one text and nothing else. Its only choice is the one that it was of."""
-        if self._plain is not None and len(chunk["choices"]) == 1 and not chunk.get("usage"):
-            name, index = self._plain
-            place = "delta" if type(chunk["choices"][0].get("delta")) is dict else "message"
-            part = self._builder.flowing(index)
-            self._repeat.learn(chunk, ("choices", 0, place, name), part, padding="obfuscation")
-
-    def _no_chunk(self, value: Any, event: str | None) -> None:
-        """An error event of any shape, an error in a list (Gemini's gateway), or something that means nothing."""
-        error = error_in(value)
-        if event == "error":
-            self._fail(failure_of(error or (value if isinstance(value, dict) else {"message": value})))
-        elif error is not None:
-            self._fail(failure_of(error))
-
-    def _odd(self, data: bytes, event: str | None) -> None:
-        """What is not JSON for orjson: the end mark, nothing, lone surrogates - or no JSON at all."""
-        text = data.strip()
-        if text == _END:
-            self._done()
-            return
-        if not text:
-            return
-        try:
-            chunk = loads_mended(data, HALVES)
-        except ValueError:
-            if event == "error":
-                self._no_chunk(text.decode("utf-8", "replace"), event)
-            else:
-                self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
-            return
-        if isinstance(chunk, dict) and event != "error":
-            self._put = self._builder.ragged_flow
-            self._chunk(chunk)
-            self._put = self._builder.flow
-        else:
-            self._no_chunk(chunk, event)
-
-    def _chunk(self, chunk: dict[str, Any]) -> bool:
-        """Reads one chunk; whether it held nothing unusual beside its choices."""
         self._plain = None
         if not self._started:
-            self._head(chunk)
-        choices = chunk.get("choices")
+            self._head(event)
+        choices = event.get("choices")
         if type(choices) is list:
             for choice in choices:
                 if type(choice) is dict:
                     self._choice(choice)
-        usage = chunk.get("usage")
+        usage = event.get("usage")
         if type(usage) is dict and usage:
             self._usage(usage)
-        usual = _USUAL_KEYS.issuperset(chunk)
-        if not usual:
-            self._rest(chunk, choices)
+        if not _USUAL_KEYS.issuperset(event):
+            self._rest(event, choices)
+        else:
+            self._learn(event)
         if self._error_word:
-            self._fail(Failure(ErrorCode.BACKEND_ERROR, "The backend ended its answer with an error."))
-        return usual
+            self.fail(Failure(ErrorCode.BACKEND_ERROR, "The backend ended its answer with an error."))
+
+    def _learn(self, chunk: dict[str, Any]) -> None:
+        """Let the next chunk be read by its text alone, if this one said one text and nothing else."""
+        if self._plain is not None and len(chunk["choices"]) == 1 and not chunk.get("usage"):
+            name, index = self._plain
+            place = "delta" if type(chunk["choices"][0].get("delta")) is dict else "message"
+            part = self.builder.flowing(index)
+            self.repeat.learn(chunk, ("choices", 0, place, name), part, padding="obfuscation")
+
+    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
+        self._put = self.builder.ragged_flow
+        self.read(mended(event, HALVES), name)
+        self._put = self.builder.flow
+
+    def read_error(self, value: Any) -> bool:
+        self.fail(failure_of(error_in(value) or {"message": value}))
+        return True
+
+    def read_value(self, value: Any, name: str | None) -> None:
+        """An error may come in a list (Gemini's gateway)."""
+        if (error := error_in(value)) is not None:
+            self.fail(failure_of(error))
 
     def _head(self, chunk: dict[str, Any]) -> None:
         """Id, model and time from the first chunk that has them: Azure's first has none (capture azure-empty-first)."""
@@ -187,27 +139,27 @@ class ChatDecoder:
         """The first real fact: what is known of the run goes out with it."""
         self._started = True
         extras = {"id": self._known["id"], **self._beside} if "id" in self._known else dict(self._beside)
-        self._builder.begin(model=self._known.get("model"), created_at=self._known.get("created"), extras=noted(extras))
+        self.builder.begin(model=self._known.get("model"), created_at=self._known.get("created"), extras=noted(extras))
 
     def _usage(self, usage: dict[str, Any]) -> None:
         """Running totals on every chunk are seen (capture vllm-usage-every-chunk): the last one counts."""
         report = read_usage(usage)
         if report is not None:
-            self._builder.usage(report)
+            self.builder.usage(report)
 
     def _rest(self, chunk: dict[str, Any], choices: Any) -> None:
         """Errors, which may stand beside choices (capture openrouter-error-midstream), and unknown fields."""
         if "error" in chunk or choices is None:
             error = error_in(chunk)
             if error is not None:
-                self._fail(failure_of(error))
+                self.fail(failure_of(error))
                 return
         if choices is None:
             return  # pings and other objects that are no chunks
         news = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._beside.get(k) != v}
         if news and self._started:
             self._beside.update(news)
-            self._builder.emit(Raw(NAME, {"chunk": news}))
+            self.builder.emit(Raw(NAME, {"chunk": news}))
 
     # -------------------------------------------------------------- choices
 
@@ -237,7 +189,7 @@ class ChatDecoder:
                 extras = self._delta(index, delta, extras)
         if extras is not None:
             self._open(index)
-            self._builder.emit(Raw(NAME, {"index": index, "choice": extras[NAME]}))
+            self.builder.emit(Raw(NAME, {"index": index, "choice": extras[NAME]}))
         finish = choice.get("finish_reason")
         if finish and type(finish) is str:
             self._end_choice(index, finish, choice)
@@ -247,8 +199,8 @@ class ChatDecoder:
         if lane is None:
             if not self._started:
                 self._begin()
-            self._builder.message(index, choice=index)
-            lane = _Lane(Calls(self._builder, index), ThinkSplitter() if self._split_think else None)
+            self.builder.message(index, choice=index)
+            lane = _Lane(Calls(self.builder, index), ThinkSplitter() if self._split_think else None)
             self._lanes[index] = lane
         return lane
 
@@ -343,13 +295,13 @@ class ChatDecoder:
             return False
         source, mime = source_of(url)
         self._open(index)
-        self._builder.add(index, Media(MediaKind.IMAGE, source, mime, extras=noted({"image": part})))
+        self.builder.add(index, Media(MediaKind.IMAGE, source, mime, extras=noted({"image": part})))
         return True
 
     def _raw(self, index: int, delta: dict[str, Any]) -> None:
         if delta:
             self._open(index)
-            self._builder.emit(Raw(NAME, {"index": index, "delta": delta}))
+            self.builder.emit(Raw(NAME, {"index": index, "delta": delta}))
 
     # -------------------------------------------------------------- the end
 
@@ -358,34 +310,29 @@ class ChatDecoder:
         if word == "error":
             beside = error_in(choice)
             if beside is not None:
-                self._fail(failure_of(beside))
+                self.fail(failure_of(beside))
             self._error_word = True  # the text may stand at the end of the chunk
             return
         lane = self._open(index)
         if lane.finished is None:
             lane.finished = FINISH.get(word, FinishReason.STOP)
-            self._builder.end_reason(index, lane.finished)
+            self.builder.end_reason(index, lane.finished)
 
-    def _done(self) -> None:
-        if not self._builder.done:
-            self._flush()
-            self._finish()
-            self._builder.end()
+    def end_mark(self) -> None:
+        if not self.builder.done:
+            self.flush()
+            if not self.builder.finishing:
+                self._finish()
+            self.builder.end()
 
     def _finish(self) -> None:
         """A run ends as its first choice does."""
         if not self._started:
             self._begin()
         first = self._lanes[min(self._lanes)].finished if self._lanes else None
-        self._builder.finish(first or FinishReason.STOP)
+        self.builder.finish(first or FinishReason.STOP)
 
-    def _fail(self, failure: Failure) -> None:
-        if not self._started:
-            self._begin()
-        self._flush()
-        self._builder.fail(failure)
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Gives out what was kept back: half a tag, calls without a name, the audio as one medium."""
         if not self._started:
             self._begin()
@@ -394,7 +341,9 @@ class ChatDecoder:
                 self._put(index, kind, piece)
             lane.calls.close()
             if lane.audio:
-                self._builder.add(index, audio_from(lane.audio, self._audio_format, self._streamed))
+                self.builder.add(index, audio_from(lane.audio, self._audio_format, self._streamed))
+        if self._lanes and all(lane.finished for lane in self._lanes.values()):
+            self._finish()
 
 
 def _unknown(chunk: dict[str, Any]) -> dict[str, Any]:

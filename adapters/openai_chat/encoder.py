@@ -6,13 +6,14 @@ the text is dumped; the bytes around it are made when the part begins (docs/arch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import error_object
+from bridge.codec.sequencer import Sequencer
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.shape import (
     CANCELED,
@@ -44,7 +45,6 @@ from bridge.model import (
     RunFailed,
     RunFinished,
     RunStarted,
-    Sequencer,
     StateChanged,
     StepEnded,
     StepStarted,
@@ -57,7 +57,6 @@ from bridge.model import (
 
 # Reading a member off its enumeration costs as much as making half an event.
 _TEXT, _REASONING, _TOOL_CALL = PartKind.TEXT, PartKind.REASONING, PartKind.TOOL_CALL
-_IN_ORDER = frozenset({_TOOL_CALL})
 _FIELDS = {PartKind.TEXT: "content", PartKind.REFUSAL: "refusal"}
 _LOST: dict[type, Feature] = {
     ToolResulted: Feature.TOOL_RESULT,
@@ -110,6 +109,7 @@ class ChatEncoder:
         "_head",
         "_messages",
         "_options",
+        "_out",
         "_parts",
         "_sequencer",
         "_usage",
@@ -120,20 +120,20 @@ class ChatEncoder:
         self._options = options
         self._usage: UsageReported | None = None
         self._asked: list[Interrupted] = []
-        self._sequencer = Sequencer(_IN_ORDER)
+        self._out: list[FrameLike] = []
+        choices: dict[str, int] = {}
+        self._messages = choices
+        self._sequencer = Sequencer(None, _FREE, lane=lambda event: _lane(choices, event))
         self._head = b""
         self._first: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
-        self._messages: dict[str, int] = {}
         self._parts: dict[str, _Part] = {}
 
     # -------------------------------------------------------------- the contract
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out: list[FrameLike] = []
-        handlers = _HANDLERS
-        for event in self._sequencer.feed(events):  # type: ignore[arg-type]
-            handlers[type(event)](self, event, out)
+        out = self._out = []
+        self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -142,20 +142,20 @@ class ChatEncoder:
 
     # -------------------------------------------------------------- per token
 
-    def _delta(self, event: TextDelta | ReasoningDelta | ArgsDelta, out: list[FrameLike]) -> None:
+    def _delta(self, event: TextDelta | ReasoningDelta | ArgsDelta) -> None:
         part = self._parts[event.part_id]
         text = event.text
         if event.extras:
-            self._with_extras(event, part, out)
+            self._with_extras(event, part)
         elif text:
             piece = dumps(text)
             if part.twin is None:
-                out.append(part.before + piece + part.after)
+                self._out.append(part.before + piece + part.after)
             else:
-                out.append(part.before + piece + part.twin + piece + part.after)
+                self._out.append(part.before + piece + part.twin + piece + part.after)
             part.bare = False
 
-    def _with_extras(self, event: TextDelta | ReasoningDelta | ArgsDelta, part: _Part, out: list[FrameLike]) -> None:
+    def _with_extras(self, event: TextDelta | ReasoningDelta | ArgsDelta, part: _Part) -> None:
         """A piece with fields of the choice beside its delta, such as logprobs."""
         beside = own(event.extras)
         if event.text:
@@ -165,10 +165,10 @@ class ChatEncoder:
                 fields = {"logprobs": None, **beside, "finish_reason": None}
                 after = after.removesuffix(usual) + b"}," + dumps(fields)[1:] + b"]}"
             piece = dumps(event.text)
-            out.append(part.before + piece + (part.twin + piece if part.twin is not None else b"") + after)
+            self._out.append(part.before + piece + (part.twin + piece if part.twin is not None else b"") + after)
             part.bare = False
         elif beside:
-            out.append(self._chunk(part.choice, {}, beside))
+            self._out.append(self._chunk(part.choice, {}, beside))
 
     # -------------------------------------------------------------- chunks
 
@@ -181,24 +181,24 @@ class ChatEncoder:
         entry = {"index": choice, "delta": delta, "logprobs": None, "finish_reason": None, **(beside or {})}
         return self._head + dumps({"choices": [entry]})[1:]
 
-    def _open(self, choice: int, out: list[FrameLike], content: str | None = "") -> _Choice:
+    def _open(self, choice: int, content: str | None = "") -> _Choice:
         """The role chunk of a choice, once and before all else of it; the first chunk of all is choice 0's."""
         known = self._choices.get(choice)
         if known is not None:
             return known
         if choice != 0 and 0 not in self._choices:
-            self._open(0, out)
+            self._open(0)
         before, after = self._around(choice, _ROLE[content])
         if self._first:
             after = after[:-1] + b"," + dumps(self._first)[1:]
             self._first = {}
-        out.append(before + after)
+        self._out.append(before + after)
         made = self._choices[choice] = _Choice()
         return made
 
     # -------------------------------------------------------------- run and messages
 
-    def _run_started(self, event: RunStarted, out: list[FrameLike]) -> None:
+    def _run_started(self, event: RunStarted) -> None:
         extras = own(event.extras)
         head: dict[str, Any] = {
             "id": id_of(event),
@@ -212,33 +212,33 @@ class ChatEncoder:
         self._head = dumps(head)[:-1] + b","
         self._first = {k: v for k, v in extras.items() if k not in _OURS}
 
-    def _message_started(self, event: MessageStarted, out: list[FrameLike]) -> None:
+    def _message_started(self, event: MessageStarted) -> None:
         self._messages[event.message_id] = event.choice
 
-    def _message_ended(self, event: MessageEnded, out: list[FrameLike]) -> None:
-        choice = self._open(self._messages[event.message_id], out)
+    def _message_ended(self, event: MessageEnded) -> None:
+        choice = self._open(self._messages[event.message_id])
         choice.reason = event.reason or choice.reason
 
     # -------------------------------------------------------------- parts
 
-    def _part_started(self, event: PartStarted, out: list[FrameLike]) -> None:
+    def _part_started(self, event: PartStarted) -> None:
         index = self._messages[event.message_id]
         if event.kind is _TOOL_CALL:
-            self._call_started(event, index, out)
+            self._call_started(event, index)
             return
-        choice = self._open(index, out)
+        choice = self._open(index)
         if event.kind is _REASONING:
             self._parts[event.part_id] = self._reasoning(index)
             return
         if event.kind is _TEXT:
-            self._separate(choice, index, event.message_id, out)
+            self._separate(choice, index, event.message_id)
         before, after = self._around(index, f'"{_FIELDS[event.kind]}":')
         self._parts[event.part_id] = _Part(index, before, after)
 
-    def _separate(self, choice: _Choice, index: int, message_id: str, out: list[FrameLike]) -> None:
+    def _separate(self, choice: _Choice, index: int, message_id: str) -> None:
         separator = self._options.message_separator
         if separator and choice.text_in not in (None, message_id):
-            out.append(self._chunk(index, {"content": separator}))
+            self._out.append(self._chunk(index, {"content": separator}))
         elif choice.text_in is not None:
             self._context.lost.add(Feature.PART_BORDERS)
         choice.text_in = message_id
@@ -249,11 +249,11 @@ class ChatEncoder:
             return _Part(index, *self._around(index, f'"{name}":'))
         return _Part(index, *self._around(index, '"reasoning_content":'), twin=b',"reasoning":')
 
-    def _call_started(self, event: PartStarted, index: int, out: list[FrameLike]) -> None:
+    def _call_started(self, event: PartStarted, index: int) -> None:
         """The first fragment: index, id, type and name, each said once; the rest is arguments only."""
         if event.origin is not Origin.FUNCTION:
             self._context.lost.add(Feature.TOOL_ORIGIN)
-        choice = self._open(index, out, None)
+        choice = self._open(index, None)
         extras = own(event.extras)
         kind = "custom" if extras.get("type") == "custom" else "function"
         field_name = "input" if kind == "custom" else "arguments"
@@ -263,13 +263,13 @@ class ChatEncoder:
         more = extras.get("function")
         inner = {"name": event.name or "", field_name: "", **(more if isinstance(more, dict) else {})}
         call = {"index": number, "id": event.call_id, "type": kind, kind: inner, **first_keys(extras)}
-        out.append(self._chunk(index, {"tool_calls": [call]}))
+        self._out.append(self._chunk(index, {"tool_calls": [call]}))
         before, after = self._around(
             index, f'"tool_calls":[{{"index":{number},"{kind}":{{"{field_name}":', close_delta="}}]"
         )
         self._parts[event.part_id] = _Part(index, before, after, None, number, kind == "function", extras)
 
-    def _part_ended(self, event: PartEnded, out: list[FrameLike]) -> None:
+    def _part_ended(self, event: PartEnded) -> None:
         part = self._parts.pop(event.part_id)
         if event.signature or event.redacted:
             self._context.lost.add(Feature.REASONING_SIGNATURE)
@@ -277,91 +277,96 @@ class ChatEncoder:
             return
         if part.bare:
             # Strict clients parse the arguments: "" is no JSON (capture tool-empty-arguments)
-            out.append(part.before + b'"{}"' + part.after)
+            self._out.append(part.before + b'"{}"' + part.after)
         late = {k: v for k, v in first_keys(own(event.extras)).items() if part.extras.get(k) != v}
         if late:
-            out.append(self._chunk(part.choice, {"tool_calls": [{"index": part.call, **late}]}))
+            self._out.append(self._chunk(part.choice, {"tool_calls": [{"index": part.call, **late}]}))
 
-    def _content(self, event: ContentAdded, out: list[FrameLike]) -> None:
+    def _content(self, event: ContentAdded) -> None:
         index = self._messages[event.message_id]
         part = event.part
         extras = own(part.extras)
         if extras.get("streamed"):
             return  # its pieces went by as Raw (capture openai-audio)
-        choice = self._open(index, out)
+        choice = self._open(index)
         if "image" in extras:
-            out.append(self._chunk(index, _addable(choice, "", {"images": [extras["image"]]})))
+            self._out.append(self._chunk(index, _addable(choice, "", {"images": [extras["image"]]})))
         elif audio := audio_of(part):
-            out.append(self._chunk(index, {"audio": audio}))
+            self._out.append(self._chunk(index, {"audio": audio}))
         elif self._options.media == "text":
-            out.append(self._chunk(index, {"content": as_text(part)}))
+            self._out.append(self._chunk(index, {"content": as_text(part)}))
             self._context.lost.add(feature_of(part), "told as text")
         else:
             self._context.lost.add(feature_of(part))
 
     # -------------------------------------------------------------- the rest
 
-    def _usage_reported(self, event: UsageReported, out: list[FrameLike]) -> None:
+    def _usage_reported(self, event: UsageReported) -> None:
         self._usage = event
 
-    def _lose(self, event: Event, out: list[FrameLike]) -> None:
+    def _lose(self, event: Event) -> None:
         self._context.lost.add(_LOST[type(event)])
 
-    def _interrupted(self, event: Interrupted, out: list[FrameLike]) -> None:
+    def _interrupted(self, event: Interrupted) -> None:
         self._context.lost.add(Feature.INTERRUPT, "told as text")
         self._asked.append(event)
 
-    def _ask(self, choice: _Choice, out: list[FrameLike]) -> None:
+    def _ask(self, choice: _Choice) -> None:
         """Questions for a person come last, in texts of their own; one about a call is told by that call."""
         for event in self._asked:
             if event.call_id not in choice.called:
-                self._separate(choice, 0, f"interrupt {event.interrupt_id}", out)
-                out.append(self._chunk(0, {"content": interrupt_text(event)}))
+                self._separate(choice, 0, f"interrupt {event.interrupt_id}")
+                self._out.append(self._chunk(0, {"content": interrupt_text(event)}))
 
-    def _raw(self, event: Raw, out: list[FrameLike]) -> None:
+    def _raw(self, event: Raw) -> None:
         if event.dialect != NAME or not isinstance(event.value, dict):
             self._context.lost.add(Feature.RAW, event.dialect)
             return
         value = event.value
         index = value.get("index", 0)
-        choice = self._open(index, out)
+        choice = self._open(index)
         if isinstance(delta := value.get("delta"), dict):
             if delta := _addable(choice, "", delta):
-                out.append(self._chunk(index, delta))
+                self._out.append(self._chunk(index, delta))
         elif isinstance(beside := value.get("choice"), dict):
-            out.append(self._chunk(index, {}, beside))
+            self._out.append(self._chunk(index, {}, beside))
         elif isinstance(fields := value.get("chunk"), dict) and fields:
-            out.append(self._chunk(0, {})[:-1] + b"," + dumps(fields)[1:])
+            self._out.append(self._chunk(0, {})[:-1] + b"," + dumps(fields)[1:])
 
-    def _heartbeat(self, event: Heartbeat, out: list[FrameLike]) -> None:
+    def _heartbeat(self, event: Heartbeat) -> None:
         mode = self._options.keepalive
         if mode == "comment":
-            out.append(KEEPALIVE)
+            self._out.append(KEEPALIVE)
         elif mode == "chunk" and self._head:
-            self._open(0, out)
-            out.append(self._chunk(0, {}))
+            self._open(0)
+            self._out.append(self._chunk(0, {}))
 
     # -------------------------------------------------------------- the end
 
-    def _failed(self, event: RunFailed, out: list[FrameLike]) -> None:
+    def _failed(self, event: RunFailed) -> None:
         """The error event ends the stream: no finish, no usage, no `[DONE]` after it."""
-        out.append(dumps({"error": error_object(event.error)}))
+        self._out.append(dumps({"error": error_object(event.error)}))
 
-    def _finished(self, event: RunFinished, out: list[FrameLike]) -> None:
+    def _finished(self, event: RunFinished) -> None:
         if event.reason is FinishReason.CANCELED:
             # The wire has no word for it, and `stop` would be a lie
             self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
-            out.append(dumps({"error": error_object(CANCELED)}))
+            self._out.append(dumps({"error": error_object(CANCELED)}))
             return
-        self._ask(self._open(0, out), out)
+        self._ask(self._open(0))
         for index in sorted(self._choices):
             choice = self._choices[index]
             known = event.reason if index == 0 else choice.reason
             word = finish_word(known, choice.calls > 0)
-            out.append(self._chunk(index, {}, {"finish_reason": word}))
+            self._out.append(self._chunk(index, {}, {"finish_reason": word}))
         if self._usage is not None and wants_usage(self._context):
-            out.append(self._head + dumps({"choices": [], "usage": write_usage(self._usage)})[1:])
-        out.append(b"[DONE]")
+            self._out.append(self._head + dumps({"choices": [], "usage": write_usage(self._usage)})[1:])
+        self._out.append(b"[DONE]")
+
+
+def _lane(choices: Mapping[str, int], event: PartStarted | ContentAdded) -> tuple[int, PartKind]:
+    """What a client adds to one field of one choice, where pieces of two texts would be one mixed text."""
+    return choices[event.message_id], event.kind if isinstance(event, PartStarted) else _TEXT
 
 
 def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any]:
@@ -391,7 +396,7 @@ def _entry(choice: _Choice, place: str, entry: Any) -> Any:
 
 # Functions of the class, not methods bound to each encoder: those would tie every encoder to itself, and all that a
 # stream said would stay in memory until the cycle collector comes by.
-_HANDLERS: dict[type, Callable[[ChatEncoder, Any, list[FrameLike]], None]] = {
+_HANDLERS: dict[type, Callable[[ChatEncoder, Any], None]] = {
     TextDelta: ChatEncoder._delta,
     ReasoningDelta: ChatEncoder._delta,
     ArgsDelta: ChatEncoder._delta,
@@ -409,3 +414,4 @@ _HANDLERS: dict[type, Callable[[ChatEncoder, Any, list[FrameLike]], None]] = {
     RunFinished: ChatEncoder._finished,
     **dict.fromkeys(_LOST, ChatEncoder._lose),
 }
+_FREE = frozenset(_HANDLERS) - {PartStarted, PartEnded, TextDelta, ReasoningDelta, ArgsDelta, ContentAdded}

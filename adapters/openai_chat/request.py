@@ -11,6 +11,7 @@ from typing import Any
 from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, wrong
 from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.openai import COMMON
 from bridge.dialects.openai_chat.messages import MessageReader
 from bridge.dialects.openai_chat.wire import NAME, noted, own
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
@@ -80,6 +81,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         reasoning_effort=body.string("reasoning_effort"),
         metadata=dict(metadata.value) if metadata else {},
         extras={NAME: extras},
+        shared={name: value for name, value in extras.items() if name in COMMON},
     )
     if not _TOOLING.isdisjoint(body.value):
         request.tools = _tools(body)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import SHARED, fits_metadata, from_sibling, user_of
+from bridge.codec.openai import SHARED, fits_metadata, shared_fields, user_of
 from bridge.codec.tools import sayable
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.history import ItemWriter
@@ -15,7 +15,6 @@ from bridge.dialects.openai_responses.tools import write_format, write_tool_choi
 from bridge.dialects.openai_responses.wire import NAME, dict_of, own
 from bridge.model import Message, Request, Text
 
-SIBLING = "openai-chat"
 _HELD = ("context", "state", "resume")
 _NO_FIELD = ("stop", "seed", "n", "frequency_penalty", "presence_penalty")
 
@@ -41,10 +40,10 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     _set(body, request, ours, context)
     _set_metadata(body, request, context)
     _record_losses(request, context)
-    sibling = from_sibling(request.extra(SIBLING))
-    if "verbosity" in sibling:
-        body["text"] = {**dict_of(body.get("text")), "verbosity": sibling.pop("verbosity")}
-    body.update(sibling)
+    shared = shared_fields(request, NAME)
+    if "verbosity" in shared:
+        body["text"] = {**dict_of(body.get("text")), "verbosity": shared.pop("verbosity")}
+    body.update(shared)
     extras = dict(request.extra(NAME))
     for after, item in reversed(extras.pop(ADDITIONAL_TOOLS, ())):
         body["input"].insert(max(len(body["input"]) - after, 0), item)
@@ -79,7 +78,7 @@ def _set(body: dict[str, Any], request: Request, ours: bool, context: Context) -
         "parallel_tool_calls": request.parallel_tool_calls if tools else None,
         "text": {"format": written} if written else None,
         "reasoning": {"effort": request.reasoning_effort} if request.reasoning_effort else None,
-        "user": user_of(request, {NAME, SIBLING}, context.lost),
+        "user": user_of(request, context.lost),
     }
     body.update((name, value) for name, value in fields.items() if value is not None)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bridge.codec import (
     Context,
+    CountingDialect,
     Decoder,
     Encoder,
     Endpoint,
@@ -13,6 +14,7 @@ from bridge.codec import (
     Operation,
     Options,
     StoredAnswer,
+    StoredAnswersDialect,
     WireRequest,
     WireResponse,
 )
@@ -27,7 +29,7 @@ from bridge.dialects.openai_responses.wire import NAME
 from bridge.model import Event, Request
 
 
-class OpenAIResponses(OpenAIDialect):
+class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
     """Both sides of the Responses API."""
 
     name = NAME
@@ -95,7 +97,7 @@ class OpenAIResponses(OpenAIDialect):
     def decoder(self, context: Context) -> Decoder:
         return ResponsesDecoder(context)
 
-    def count_request(self, wanted: Request, context: Context) -> WireRequest | None:
+    def count_request(self, wanted: Request, context: Context) -> WireRequest:
         return counting.count_request(wanted, context)
 
     def decode_count(self, wire: WireResponse) -> int:

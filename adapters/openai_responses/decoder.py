@@ -6,13 +6,13 @@ event repeats the whole answer, so that what was never streamed is taken from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from bridge.codec import Context, FrameLike
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, is_number, loads, loads_mended, may_nest
+from bridge.codec import Context
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import is_number, mended
 from bridge.codec.openai import error_in, failure_of
-from bridge.codec.repeat import Repeat
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS
@@ -34,71 +34,29 @@ _QUIET = frozenset({"keepalive", "ping"})
 _WAITING = ("queued", "in_progress")
 
 
-class ResponsesDecoder:
+class ResponsesDecoder(JsonDecoder):
     """One per run."""
 
     def __init__(self, context: Context) -> None:
-        self._builder = context.builder()
-        self._items = Items(self._builder)
-        self._repeat = Repeat(self._builder)
+        super().__init__(context)
+        self._items = Items(self.builder)
         self._head: Wire = {}
         self._spot: tuple[Any, Any, Any] | None = None
         self._key: Key = (-1, "", 0)
-
-    # ------------------------------------------------------------------ the contract
-
-    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        return self._repeat.feed(frames, self._payload)
-
-    def close(self, failure: Failure | None = None) -> list[Event]:
-        self._builder.close(failure)
-        return self._builder.take()
 
     def whole(self, response: Wire) -> list[Event]:
         """The events of a response in one piece."""
         self._begun({"response": response})
         status = response.get("status")
         if status in _WAITING:
-            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, f"The backend's answer is not finished, but {status}."))
+            self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, f"The backend's answer is not finished, but {status}."))
         else:
             self._over({"type": "", "response": response})
-        return self._builder.take()
+        return self.builder.take()
 
     # ------------------------------------------------------------------ frames
 
-    def _payload(self, data: bytes, name: str | None) -> None:
-        try:
-            event = loads(data)
-        except ValueError:
-            self._odd(data, name)
-            return
-        if may_nest(data) and deeper_than(event, MAX_DEPTH):
-            self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "An event of the backend is nested too deep."))
-        else:
-            self._event(event, name)
-
-    def _odd(self, data: bytes, name: str | None) -> None:
-        """What is not JSON for orjson: nothing, another protocol's end mark, lone surrogates - or no JSON at all."""
-        text = data.strip()
-        if text in (b"", b"[DONE]"):
-            return
-        try:
-            event = loads_mended(data, HALVES)
-        except ValueError:
-            if name == "error":
-                self._fail(failure_in(text.decode("utf-8", "replace")))
-            else:
-                self._fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent an event that is not valid JSON."))
-            return
-        self._items.ragged = True
-        self._event(event, name)
-        self._items.ragged = False
-
-    def _event(self, event: Any, name: str | None) -> None:
-        if type(event) is not dict:
-            if name == "error":
-                self._fail(failure_in(event))
-            return
+    def read(self, event: Wire, name: str | None) -> None:
         kind = event.get("type")
         if type(kind) is not str:
             kind = name
@@ -107,16 +65,25 @@ class ResponsesDecoder:
             return
         _HANDLERS.get(kind, ResponsesDecoder._unknown)(self, event)
 
+    def read_unpaired(self, event: Wire, name: str | None) -> None:
+        self._items.ragged = True
+        self.read(mended(event, HALVES), name)
+        self._items.ragged = False
+
+    def read_error(self, value: Any) -> bool:
+        self.fail(failure_in(value))
+        return True
+
     def _stranger(self, event: Wire, kind: str | None) -> None:
         """Something that is no event of a response: an error of another shape, or nothing that concerns us."""
         error = error_in(event)
         if error is not None:
-            self._fail(failure_of(error))
+            self.fail(failure_of(error))
         elif kind is not None and kind not in _QUIET:
             self._unknown(event)
 
     def _unknown(self, event: Wire) -> None:
-        self._builder.emit(Raw(NAME, event))
+        self.builder.emit(Raw(NAME, event))
 
     # ------------------------------------------------------------------ the response
 
@@ -127,7 +94,7 @@ class ResponsesDecoder:
         response = self._head = response_in(event)
         created, model = response.get("created_at"), response.get("model")
         more = {k: v for k, v in response.items() if k not in OURS} if "response" in event else {}
-        self._builder.begin(
+        self.builder.begin(
             model=model if isinstance(model, str) and model else None,
             created_at=float(created) if is_number(created) and created > 0 else None,
             extras=noted(id=text_of(response.get("id")), response=more),
@@ -141,7 +108,7 @@ class ResponsesDecoder:
             self._items.end(self._items.same(value, index) or self._items.add(value, index), value)
         usage = read_usage(response.get("usage"))
         if usage is not None:
-            self._builder.usage(usage)
+            self.builder.usage(usage)
         status = text_of(response.get("status")) or text_of(event.get("type")).removeprefix("response.")
         self._end(status, response)
 
@@ -150,7 +117,7 @@ class ResponsesDecoder:
         more = {k: v for k, v in response.items() if k not in OURS and self._head.get(k) != v}
         extras = noted(response=more, incomplete_details=details)
         if status == "failed":
-            self._builder.fail(failure_in(response.get("error")), extras)
+            self.builder.fail(failure_in(response.get("error")), extras)
             return
         reason = FinishReason.STOP
         if status == "incomplete":
@@ -158,8 +125,8 @@ class ResponsesDecoder:
             reason = FinishReason.CONTENT_FILTER if filtered else FinishReason.LENGTH
         elif status in ("cancelled", "canceled"):
             reason = FinishReason.CANCELED
-        self._builder.finish(reason, extras)
-        self._builder.end()
+        self.builder.finish(reason, extras)
+        self.builder.end()
 
     def _failed(self, event: Wire) -> None:
         """`response.failed`, whatever status stands in it."""
@@ -167,10 +134,7 @@ class ResponsesDecoder:
         self._over({**event, "response": {**response, "status": "failed"}})
 
     def _error(self, event: Wire) -> None:
-        self._fail(failure_in(event))
-
-    def _fail(self, failure: Failure) -> None:
-        self._builder.fail(failure)
+        self.fail(failure_in(event))
 
     # ------------------------------------------------------------------ items
 
@@ -220,8 +184,8 @@ class ResponsesDecoder:
 
     def _learn(self, event: Wire, key: Key) -> None:
         """The event was a piece of the open part `key` and said nothing else."""
-        part = self._builder.part(key)
-        self._repeat.learn(event, ("delta",), part, number="sequence_number", padding="obfuscation")
+        part = self.builder.part(key)
+        self.repeat.learn(event, ("delta",), part, number="sequence_number", padding="obfuscation")
 
     def _refusal(self, event: Wire) -> None:
         self._say(event, PartKind.REFUSAL, event.get("delta"))

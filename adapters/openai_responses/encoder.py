@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.jsontext import dumps
-from bridge.codec.order import Order
+from bridge.codec.sequencer import Sequencer
 from bridge.dialects.openai_responses.declared import declared, input_of
 from bridge.dialects.openai_responses.errors import stream_error
 from bridge.dialects.openai_responses.options import front, reasoning_form
@@ -54,7 +54,7 @@ class ResponsesEncoder:
         self.final: Wire | None = None
         self._context = context
         self._options = front(context)
-        self._order = Order(context.lost, FREE)
+        self._sequencer = Sequencer(context.lost, FREE)
         self._out: list[FrameLike] = []
         self._background = is_background(context)
         self._number = len(QUEUED) if self._background else 0
@@ -77,7 +77,7 @@ class ResponsesEncoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        self._order.tell(events, self, _HANDLERS)
+        self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:

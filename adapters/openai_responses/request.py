@@ -11,6 +11,7 @@ from typing import Any
 from bridge.codec import Context, Feature, Shelf, WireRequest
 from bridge.codec.check import Node
 from bridge.codec.jsontext import need_json, read_body
+from bridge.codec.openai import SHARED
 from bridge.codec.tools import FUNCTION
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
 from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
@@ -74,7 +75,15 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         reasoning_effort=_effort(body, extras),
         metadata=dict(metadata.value) if (metadata := body.object("metadata")) else {},
         extras={NAME: extras},
+        shared=_shared(extras),
     )
+
+
+def _shared(extras: dict[str, Any]) -> dict[str, Any]:
+    """What chat clients can say as well; they say the verbosity, which stands in `text` here, beside the rest."""
+    text = extras.get("text")
+    fields = {**extras, **(text if isinstance(text, dict) else {})}
+    return {name: value for name, value in fields.items() if name in SHARED}
 
 
 def _tools(body: Node, reader: ItemReader, extras: dict[str, Any], options: FrontOptions) -> list[Tool] | None:

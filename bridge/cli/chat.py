@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 
 from bridge.cli.progress import Progress
-from bridge.codec import Dialect, registry
+from bridge.codec import Dialect, SessionDialect, registry
 from bridge.engine import LIBRARY
 from bridge.model import (
     Answer,
@@ -62,7 +62,7 @@ def chat(args: argparse.Namespace) -> int:
 
 def _backend(dialect: Dialect, url: str, api_key: str | None) -> Backend:
     """The backend at `url`. Raises `ConfigError` when the dialect's libraries are not installed."""
-    if not dialect.over_grpc:
+    if not isinstance(dialect, SessionDialect):
         return HttpBackend("chat", dialect, url, api_key=api_key)
     registry.check_installed(dialect)
     from bridge.transports.grpc import GrpcBackend

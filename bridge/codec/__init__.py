@@ -12,8 +12,9 @@ from bridge.codec.card import (
 )
 from bridge.codec.check import body_of
 from bridge.codec.context import Context, Losses, Shelf, StoredAnswer
-from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, ModelInfo, Options
-from bridge.codec.exclusive import ExclusiveDialect, ExclusiveOptions, SessionNamed
+from bridge.codec.counting import CountingDialect
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, Options, require
 from bridge.codec.kept import (
     CONNECTIONS,
     DayAsked,
@@ -26,11 +27,17 @@ from bridge.codec.kept import (
     ShownMessage,
     StoredFile,
 )
+from bridge.codec.models import ModelInfo, ModelsDialect
+from bridge.codec.modes import ModesDialect
 from bridge.codec.objects import ObjectDialect
 from bridge.codec.outline import Outline, outline, project
 from bridge.codec.queued import QueuedRun
+from bridge.codec.session import SessionDialect
+from bridge.codec.single_run import SessionNamed, SingleRunDialect, SingleRunOptions
+from bridge.codec.stored import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, Surface, offers, served
 from bridge.codec.tasks import TaskAsked, TaskDialect, TaskSeen, TaskState
+from bridge.codec.tools import OfferedTool, ToolHostDialect
 from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_request, json_response
 
 __all__ = [
@@ -40,6 +47,7 @@ __all__ = [
     "REQUEST_FEATURES",
     "Card",
     "Context",
+    "CountingDialect",
     "DayAsked",
     "DayShown",
     "Decoder",
@@ -47,18 +55,20 @@ __all__ = [
     "Encoder",
     "Endpoint",
     "Entry",
-    "ExclusiveDialect",
-    "ExclusiveOptions",
     "Fate",
     "Feature",
     "Frame",
     "FrameLike",
     "Framing",
+    "JsonDecoder",
     "KeptDialect",
     "KeptOptions",
     "Losses",
     "ModelInfo",
+    "ModelsDialect",
+    "ModesDialect",
     "ObjectDialect",
+    "OfferedTool",
     "Operation",
     "Options",
     "Outline",
@@ -66,17 +76,22 @@ __all__ = [
     "ReadAsked",
     "RunNamed",
     "RunsTools",
+    "SessionDialect",
     "SessionNamed",
     "Shelf",
     "ShownFile",
     "ShownMessage",
+    "SingleRunDialect",
+    "SingleRunOptions",
     "StoredAnswer",
+    "StoredAnswersDialect",
     "StoredFile",
     "Surface",
     "TaskAsked",
     "TaskDialect",
     "TaskSeen",
     "TaskState",
+    "ToolHostDialect",
     "WireRequest",
     "WireResponse",
     "body_of",
@@ -86,5 +101,6 @@ __all__ = [
     "offers",
     "outline",
     "project",
+    "require",
     "served",
 ]

@@ -13,8 +13,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from bridge.codec.context import Context
 from bridge.codec.dialect import Dialect, Options
+from bridge.codec.queued import QueuedRun
 from bridge.codec.wire import WireRequest, WireResponse
+from bridge.model.request import Request
 
 CONNECTIONS = "connections"
 """The `reason` in the details of a failure: its user has too many open streams."""
@@ -108,6 +111,10 @@ class KeptDialect(Dialect):
     """The form's field with the image; `audio_field` that with the recording."""
     thread_field: ClassVar[str] = "threadId"
     audio_field: ClassVar[str] = "audio"
+
+    def queued(self, request: Request, context: Context) -> QueuedRun:
+        """Return how a backend, which queues its runs too, is asked. Raises `Unsupported` as `encode_request` does."""
+        raise NotImplementedError
 
     def encode_started(self, run: RunNamed, task_id: str, created: bool) -> WireResponse:
         """The run is queued. `created`: it is the first one of its thread."""

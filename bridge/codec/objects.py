@@ -11,15 +11,22 @@ from typing import Any
 
 from bridge.codec.check import Node
 from bridge.codec.context import Context
+from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder, Dialect, Encoder
-from bridge.codec.jsontext import dumps, read_body
+from bridge.codec.jsontext import dumps, kind_of
 from bridge.codec.ratelimits import passed_on
+from bridge.codec.sequencer import Sequencer
 from bridge.codec.wire import KEEPALIVE, FrameLike, WireResponse, json_response
 from bridge.errors import BY_STATUS, KEY_REFUSED, ErrorCode, Failure, RequestError
+from bridge.model import events as ev
 from bridge.model.builder import Builder
 from bridge.model.events import Event, Heartbeat, RunFailed
 
 _PLAIN = (401, 403, 429)
+_FREE = (
+    ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,
+    ev.StepStarted, ev.StepEnded, ev.Custom, ev.Interrupted, ev.Raw,
+)  # fmt: skip
 Say = Callable[[Event], Mapping[str, Any] | None]
 Hear = Callable[[Node, Builder], None]
 
@@ -46,14 +53,14 @@ class ObjectDialect(Dialect):
 
     def encoder(self, context: Context) -> Encoder:
         """One that writes each event by itself."""
-        return ObjectEncoder(self.say)
+        return ObjectEncoder(self.say, context)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """The one object of the whole answer; a failed run is its error response."""
         last = events[-1]
         if isinstance(last, RunFailed):
             return self.encode_error(last.error)
-        return json_response(dumps(self.whole(events)))
+        return json_response(dumps(self.whole(Sequencer(context.lost, _FREE).feed(events))))
 
     def encode_error(self, failure: Failure) -> WireResponse:
         """What the stream says of a failure, with its status."""
@@ -67,7 +74,7 @@ class ObjectDialect(Dialect):
 
     def decoder(self, context: Context) -> Decoder:
         """One that reads each object by itself."""
-        return ObjectDecoder(self.hear, context.builder())
+        return ObjectDecoder(self.hear, context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """The whole answer, read as one object of a stream."""
@@ -89,14 +96,15 @@ class ObjectDialect(Dialect):
 
 
 class ObjectEncoder:
-    """Each event by itself."""
+    """Each event by itself, and each part after the one before it."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, context: Context) -> None:
         self._say = say
+        self._sequencer = Sequencer(context.lost, _FREE)
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         frames: list[FrameLike] = []
-        for event in events:
+        for event in self._sequencer.feed(events):
             if isinstance(event, Heartbeat):
                 frames.append(KEEPALIVE)
             elif (said := self._say(event)) is not None:
@@ -107,22 +115,22 @@ class ObjectEncoder:
         return []
 
 
-class ObjectDecoder:
+class ObjectDecoder(JsonDecoder):
     """Each object by itself; what is none, or not as it should be, fails the run."""
 
-    def __init__(self, hear: Hear, builder: Builder) -> None:
+    def __init__(self, hear: Hear, context: Context) -> None:
+        super().__init__(context)
         self._hear = hear
-        self._builder = builder
 
-    def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
-        for frame in frames:
-            try:
-                self._hear(Node(read_body(frame if isinstance(frame, bytes) else frame.data)), self._builder)
-            except RequestError as error:
-                text = f"The backend sent something ill-formed: {error.message}"
-                self._builder.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))
-        return self._builder.take()
+    def read(self, event: dict[str, Any], name: str | None) -> None:
+        try:
+            self._hear(Node(event), self.builder)
+        except RequestError as error:
+            self._ill_formed(error.message)
 
-    def close(self, failure: Failure | None = None) -> list[Event]:
-        self._builder.close(failure)
-        return self._builder.take()
+    def read_value(self, value: Any, name: str | None) -> None:
+        self._ill_formed(f"an object is expected, but it is {kind_of(value)}.")
+
+    def _ill_formed(self, why: str) -> None:
+        text = f"The backend sent something ill-formed: {why}"
+        self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, text))

@@ -7,7 +7,7 @@ are kept where they are about the request, and hidden where they are about the b
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from bridge.errors import BY_STATUS, KEY_REFUSED, BackendError, BridgeError, ErrorCode, Failure
@@ -15,8 +15,8 @@ from bridge.model import FileRef, Inline, Media, Request, Source, Url, source_of
 
 from .card import Feature
 from .context import Losses
-from .dialect import Dialect, ModelInfo
 from .jsontext import dumps, read_json, whole
+from .models import ModelInfo, ModelsDialect
 from .ratelimits import OPENAI, passed_on
 from .redact import LONGEST_WORD, masked
 from .surface import Endpoint, Operation, Surface
@@ -292,9 +292,18 @@ SHARED = frozenset({"service_tier", "safety_identifier", "prompt_cache_key", "pr
 """Request fields without a place in the model that every API of OpenAI has, under the name that chat gives them."""
 
 
-def from_sibling(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a client of another API of OpenAI said that this one can say as well."""
-    return {name: value for name, value in fields.items() if name in SHARED and value is not None}
+COMMON = SHARED | {"logprobs", "logit_bias", "store"}
+"""Such fields of chat requests that servers of other protocols, made after chat, know by the same names as well."""
+
+
+def shared_fields(request: Request, dialect: str) -> dict[str, Any]:
+    """The fields of `Request.shared` that every API of OpenAI has, from a client of another dialect than `dialect`.
+
+    The others are among the extras of `dialect`.
+    """
+    if not request.shared or dialect in (request.extras or {}):
+        return {}
+    return {name: value for name, value in request.shared.items() if name in SHARED and value is not None}
 
 
 def fits_metadata(metadata: Mapping[str, Any]) -> TypeGuard[Mapping[str, str]]:
@@ -302,13 +311,13 @@ def fits_metadata(metadata: Mapping[str, Any]) -> TypeGuard[Mapping[str, str]]:
     return len(metadata) <= _MOST_PAIRS and all(isinstance(v, str) for v in metadata.values())
 
 
-def user_of(request: Request, siblings: Set[str], lost: Losses) -> str | None:
-    """The user's id as these APIs take it: of 64 characters at most. Clients of `siblings` know that themselves.
+def user_of(request: Request, lost: Losses) -> str | None:
+    """The user's id as these APIs take it: of 64 characters at most. Clients of one of them know that themselves.
 
     A longer one (coding agents of other dialects put JSON there) would have the whole request refused.
     """
     user = request.user_id
-    if user is None or len(user) <= _LONGEST_USER or not siblings.isdisjoint(request.extras or ()):
+    if user is None or len(user) <= _LONGEST_USER or request.shared is not None:
         return user
     lost.add(Feature.USER_ID, f"longer than {_LONGEST_USER} characters")
     return None
@@ -317,7 +326,7 @@ def user_of(request: Request, siblings: Set[str], lost: Losses) -> str | None:
 # ------------------------------------------------------------------ the dialect
 
 
-class OpenAIDialect(Dialect):
+class OpenAIDialect(ModelsDialect):
     """What every API of OpenAI answers alike, and asks alike of its backends."""
 
     def encode_error(self, failure: Failure) -> WireResponse:
@@ -332,7 +341,7 @@ class OpenAIDialect(Dialect):
     def decode_error(self, wire: WireResponse) -> Failure:
         return decode_error(wire)
 
-    def models_request(self) -> WireRequest | None:
+    def models_request(self) -> WireRequest:
         return WireRequest("GET", "/models", {"accept": "application/json"})
 
     def decode_models(self, wire: WireResponse) -> list[ModelInfo]:

@@ -89,6 +89,7 @@ class Repeat:
         if builder.done:
             self._before = None
         events: list[Event] = []
+        read_any = False  # whether the builder holds events that are not among `events` yet
         for frame in frames:
             if type(frame) is bytes:
                 data, name = frame, None
@@ -98,6 +99,9 @@ class Repeat:
             if data[self._head] == self._before and data[self._tail] == self._after and name == self._name:
                 text = self._text(data)
             if text:
+                if read_any:
+                    events += builder.take()
+                    read_any = False
                 part = self._part
                 events.append(part.make(part.id, text, None))  # type: ignore[union-attr]
                 self._used = True
@@ -110,7 +114,12 @@ class Repeat:
             self._reading = data, name
             read(data, name)
             self._reading = _NOTHING
-            events += builder.take()
+            read_any = True
+        if not read_any:
+            return events
+        if not events:
+            return builder.take()
+        events += builder.take()
         return events
 
     def _text(self, data: bytes) -> str | None:

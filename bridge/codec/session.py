@@ -6,22 +6,20 @@ give; frames are bare messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import ClassVar, Protocol
 
 from bridge.codec.card import Card
 from bridge.codec.context import Context
+from bridge.codec.dialect import Dialect, Encoder, Framing, Options
 from bridge.codec.surface import Endpoint
 from bridge.codec.wire import FrameLike
 from bridge.errors import Failure
 from bridge.model.events import Event
 from bridge.model.parts import ToolCall, ToolResult
 from bridge.model.request import Request
-
-if TYPE_CHECKING:
-    from bridge.codec.dialect import Encoder, Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,3 +357,32 @@ class Hub(Protocol):
     def expire(self, now: float) -> list[str]:
         """Forgets the nodes that were silent for too long; their ids."""
         ...
+
+
+# ---------------------------------------------------------------------- the dialect
+
+
+class SessionDialect(Dialect):
+    """A dialect whose runs are turns of sessions over gRPC. Its framing is `MESSAGES`."""
+
+    framing: ClassVar[Framing] = Framing.MESSAGES
+
+    def channel(self, options: Options) -> Channel:
+        """Return how connections are made and accepted, by the options of a route or a backend."""
+        raise NotImplementedError
+
+    def session_key(self, request: Request, context: Context) -> str | None:
+        """Return the name under which the session of this request is kept for the next one; None to keep none."""
+        return None
+
+    def caller(self, context: Context) -> CallerSession:
+        """Return a new session towards a backend."""
+        raise NotImplementedError
+
+    def hub(self, address: str, agents: Mapping[str, OwnAgent]) -> Hub:
+        """Return the registry at the address `host:port`, with our own agents, by their ids, in it."""
+        raise NotImplementedError
+
+    def member(self, address: str, agent_id: str, agent: OwnAgent) -> Member | None:
+        """Return how this agent, served at `address`, registers elsewhere; None when its options do not want that."""
+        return None

@@ -1,15 +1,22 @@
-"""Which tools a dialect can say at all, asked by every codec that writes a request; tools that others run for us."""
+"""Tools that others run for us, and the optional contract of dialects with such tools.
+
+`sayable` tells every codec that writes a request which tools its dialect can say.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bridge.errors import Unsupported, shortened
+from bridge.model.parts import Part
 from bridge.model.request import Request, Tool, ToolMode
 
 from .card import Feature
-from .context import Losses
+from .context import Context, Losses
+from .dialect import Dialect, Options
+from .wire import WireRequest, WireResponse
 
 FUNCTION = "function"
 
@@ -51,3 +58,36 @@ def _wanted(tool: Tool, request: Request) -> bool:
         return False
     alone = choice.mode is ToolMode.REQUIRED and all(t.kind != FUNCTION for t in request.tools or ())
     return alone or tool.name in choice.names
+
+
+class ToolHostDialect(Dialect):
+    """A dialect at whose backends tools are found and called, beside or instead of models."""
+
+    def own_tools(self, options: Options) -> int | None:
+        """Return in how many rounds the model behind a route may call the tools at the route's own address.
+
+        None, as by default, means never.
+        """
+        return None
+
+    def tools_request(self) -> WireRequest:
+        """Return the request for the tools at an address."""
+        raise NotImplementedError
+
+    def decode_tools(self, wire: WireResponse, options: Options) -> list[OfferedTool]:
+        """Return the tools in the answer; `options` are those of a backend or a route.
+
+        Raises `BackendError` when the answer is no list of tools.
+        """
+        raise NotImplementedError
+
+    def call_request(self, tool: OfferedTool, arguments: Mapping[str, Any], context: Context) -> WireRequest:
+        """Return the request that calls a tool."""
+        raise NotImplementedError
+
+    def decode_call(self, wire: WireResponse) -> tuple[list[Part], bool]:
+        """Return the result of a tool, and whether it is an error.
+
+        Raises `BackendError` when the answer is not one of a tool.
+        """
+        raise NotImplementedError

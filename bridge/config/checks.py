@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
-from bridge.codec import Operation, offers, served
+from bridge.codec import ModesDialect, Operation, ToolHostDialect, offers, served
 from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest
 from bridge.config.schema import ApiKey, Config
@@ -186,7 +186,7 @@ def _modes(config: Config) -> Iterator[Problem]:
         if not isinstance(route.backend, dict):
             continue
         dialect = dialect_of(route.dialect)
-        modes = dialect.modes if dialect is not None else ()
+        modes = dialect.modes if isinstance(dialect, ModesDialect) else ()
         if not modes:
             what = f"the requests of dialect {route.dialect} know no modes; name one backend, or write models"
             yield Problem(("routes", index, "backend"), what)
@@ -213,7 +213,7 @@ def _tools(config: Config, show: Show) -> Iterator[Problem]:
             continue
         path: Path = ("routes", index, "tools")
         dialect = dialect_of(config.backends[route.tools].dialect)
-        if dialect is None or not dialect.offers_tools:
+        if not isinstance(dialect, ToolHostDialect):
             known = config.backends[route.tools].dialect
             yield Problem(path, f"no tools are registered at {show(path, route.tools)}, a backend of dialect {known}")
         if route.passthrough:

@@ -13,12 +13,16 @@ from bridge.codec import (
     Card,
     Dialect,
     ModelInfo,
+    ModesDialect,
     Operation,
     Options,
+    StoredAnswersDialect,
     Surface,
     entries,
+    require,
     served,
 )
+from bridge.codec.contracts import check_surface
 from bridge.codec.naming import is_pattern, pick
 from bridge.errors import BackendError, ErrorCode, RequestError, shortened
 from bridge.model import Request
@@ -68,8 +72,13 @@ class Route:
     _operations: frozenset[Operation] = field(init=False)
 
     def __post_init__(self) -> None:
+        check_surface(self.dialect)
         self.surface = served(self.dialect.surface, self.durable)
-        self.keeps_answers = not (self.passthrough or self.durable) and self.dialect.keeps_answers(self.options)
+        self.keeps_answers = (
+            isinstance(self.dialect, StoredAnswersDialect)
+            and not (self.passthrough or self.durable)
+            and self.dialect.keeps_answers(self.options)
+        )
         self._operations = frozenset(endpoint.operation for endpoint in self.surface)
 
     def serves(self, operation: Operation) -> bool:
@@ -79,7 +88,8 @@ class Route:
     def group_for(self, request: Request) -> Group:
         """The backends for a request. Raises `RequestError` (not_found) for a model that the route does not list."""
         if self.modes is not None:
-            return self.modes[self.dialect.mode_of(request) or self.dialect.modes[0]]
+            dialect = require(self.dialect, ModesDialect)
+            return self.modes[dialect.mode_of(request) or dialect.modes[0]]
         if self.group is not None:
             return self.group
         models = self.models or {}

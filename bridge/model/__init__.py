@@ -65,7 +65,6 @@ from bridge.model.request import (
     ToolChoice,
     ToolMode,
 )
-from bridge.model.sequence import Sequencer
 from bridge.model.text import as_text, interrupt_text, json_text, result_text
 
 __all__ = [
@@ -108,7 +107,6 @@ __all__ = [
     "RunFinished",
     "RunStarted",
     "Sampling",
-    "Sequencer",
     "Source",
     "StateChanged",
     "StateOp",

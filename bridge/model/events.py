@@ -274,7 +274,6 @@ Event: TypeAlias = (
 """Whatever may stand in a stream."""
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ArgsDelta
-Terminal: TypeAlias = RunFailed | RunFinished
 
 TERMINAL: frozenset[type] = frozenset({RunFailed, RunFinished})
 """The event types that end a run; exactly one of them is the last event of every stream."""

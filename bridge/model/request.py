@@ -121,6 +121,8 @@ class Request:
 
     `thread_id` is the conversation's id as the client knows it, None when its protocol has none. `extras` holds
     per dialect the top-level fields that only that dialect understands; a codec of the same dialect sends them on.
+    `shared` holds fields that several APIs have under one name and with one meaning, and that the model has no field
+    for, such as `service_tier` or `logit_bias`; None when the client's protocol has no such fields.
     """
 
     messages: list[Message]
@@ -142,6 +144,7 @@ class Request:
     context: list[dict[str, Any]] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
     extras: Extras | None = None
+    shared: dict[str, Any] | None = None
 
     def extra(self, dialect: str) -> dict[str, Any]:
         """What only `dialect` understands of this request; an empty dict when there is nothing."""

@@ -13,7 +13,19 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
-from bridge.codec import Card, Context, Dialect, Fate, Feature, Losses, ModelInfo, Options, RunsTools, WireRequest
+from bridge.codec import (
+    Card,
+    Context,
+    Dialect,
+    Fate,
+    Feature,
+    Losses,
+    ModelInfo,
+    Options,
+    RunsTools,
+    ToolHostDialect,
+    WireRequest,
+)
 from bridge.codec import WireResponse as Wire
 from bridge.codec.jsontext import loads
 from bridge.codec.tools import OfferedTool
@@ -48,7 +60,7 @@ class Tools(Protocol):
 class ToolSource:
     """`Tools` that are found and called at a place which a dialect knows."""
 
-    def __init__(self, dialect: Dialect, options: Options, ask: Ask) -> None:
+    def __init__(self, dialect: ToolHostDialect, options: Options, ask: Ask) -> None:
         self._dialect = dialect
         self._options = options
         self._ask = ask

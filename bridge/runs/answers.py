@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bridge.codec import Dialect, Frame, FrameLike, StoredAnswer
+from bridge.codec import Dialect, Frame, FrameLike, StoredAnswer, StoredAnswersDialect, require
 from bridge.model import Event
 from bridge.pipeline.answers import Answers
 from bridge.runs.log import expired
@@ -50,7 +50,7 @@ async def _so_far(runs: Runs, key: RunKey, dialect: Dialect, options: object) ->
         events += [event for _, batch in found for event in batch.events]
     if not events and record.state is not RunState.QUEUED:
         events.append(log.plan.head())
-    return dialect.answer_so_far(events, log.plan.context(options))
+    return require(dialect, StoredAnswersDialect).answer_so_far(events, log.plan.context(options))
 
 
 class AnswerStream(Subscription):
@@ -66,7 +66,8 @@ class AnswerStream(Subscription):
         if self._log.plan is None:
             raise expired()
         # A context of their own: what the encoder counts in its own one must not depend on them.
-        self._kept = self._new(0, self._dialect.encode_queued(self._log.plan.context(self._options)))
+        dialect = require(self._dialect, StoredAnswersDialect)
+        self._kept = self._new(0, dialect.encode_queued(self._log.plan.context(self._options)))
         return True
 
     def _new(self, number: int, frames: Sequence[FrameLike]) -> list[Frame]:

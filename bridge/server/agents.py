@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bridge.codec import Dialect
+from bridge.codec import Dialect, SessionDialect, ToolHostDialect, require
 from bridge.codec.session import Handle, Member, OwnAgent, Refuse, Respond, Serve
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
@@ -33,6 +33,7 @@ def servers(bridge: Bridge, limits: Limits, identity: Identity) -> list[GrpcServ
 def _server(
     bridge: Bridge, limits: Limits, identity: Identity, address: str, dialect: Dialect, routes: Sequence[Route]
 ) -> GrpcServer:
+    dialect = require(dialect, SessionDialect)
     settings = [dialect.channel(route.options) for route in routes]
     if len({(s.ca, s.cert, s.key, s.max_message) for s in settings}) > 1:
         raise ConfigError(f"routes at {address} share one server, so that tls and max_message must be the same.")
@@ -52,10 +53,11 @@ def _server(
 
 def _give_tools(route: Route, member: Member | None, server: GrpcServer, tracing: Tracing | None) -> None:
     """The tools at the route's own registry, or at the one where it is a member, for the model behind it."""
-    rounds = route.dialect.own_tools(route.options)
-    if route.tools is None and rounds is not None:
+    dialect = route.dialect
+    rounds = dialect.own_tools(route.options) if isinstance(dialect, ToolHostDialect) else None
+    if isinstance(dialect, ToolHostDialect) and route.tools is None and rounds is not None:
         ask = server.ask if member is None else server.ask_at(member)
-        tools = ToolSource(route.dialect, route.options, ask)
+        tools = ToolSource(dialect, route.options, ask)
         route.tools = tools if tracing is None else _traced(tools, tracing)
         route.max_tool_rounds = rounds
 

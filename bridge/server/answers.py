@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from bridge.codec import Context, Shelf, StoredAnswer, WireRequest
+from bridge.codec import Context, Shelf, StoredAnswer, StoredAnswersDialect, WireRequest, require
 from bridge.engine import Caller
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.model import Request
@@ -28,6 +28,10 @@ _LAST_WORDS = 10.0
 
 class AnswerReader(LogHandler):
     """What handlers share that give the streams of answers."""
+
+    @property
+    def _dialect(self) -> StoredAnswersDialect:
+        return require(self._route.dialect, StoredAnswersDialect)
 
     async def _streamed(self, http: web.Request, key: RunKey, have: int, report: Report) -> web.StreamResponse:
         """The stream of a run in the background, to a reader who has the first `have` frames."""
@@ -70,9 +74,9 @@ class RetrieveHandler(AnswerHandler):
     async def _named(
         self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
     ) -> web.StreamResponse:
-        have = self._route.dialect.decode_reread(kept, wire)
+        have = self._dialect.decode_reread(kept, wire)
         if have is None:
-            return response_of(self._route.dialect.encode_stored(await answers.now(kept)))
+            return response_of(self._dialect.encode_stored(await answers.now(kept)))
         return await self._streamed(http, self._key(http, kept), have, report)
 
 
@@ -82,7 +86,7 @@ class ItemsHandler(AnswerHandler):
     async def _named(
         self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
     ) -> web.StreamResponse:
-        return response_of(self._route.dialect.encode_items(kept, wire))
+        return response_of(self._dialect.encode_items(kept, wire))
 
 
 class DeleteHandler(AnswerHandler):
@@ -97,7 +101,7 @@ class DeleteHandler(AnswerHandler):
             key = self._key(http, kept)
             if not await self._bridge.runs.delete(key):
                 await self._bridge.runs.cancel(key)
-        return response_of(self._route.dialect.encode_deleted(kept.id))
+        return response_of(self._dialect.encode_deleted(kept.id))
 
 
 class CancelAnswerHandler(AnswerHandler):
@@ -116,7 +120,7 @@ class CancelAnswerHandler(AnswerHandler):
             key = self._key(http, kept)
             await self._bridge.runs.cancel(key)
             await self._end_of(key)
-        return response_of(self._route.dialect.encode_stored(await answers.now(kept)))
+        return response_of(self._dialect.encode_stored(await answers.now(kept)))
 
     async def _end_of(self, key: RunKey) -> None:
         """Waits for the run's end, which another process may have to write."""
@@ -142,7 +146,7 @@ class BackgroundHandler(AnswerReader):
         if request.stream:
             return await self._streamed(http, self._key(http, answer), 0, report)
         report.status, report.http = "queued", 200
-        return response_of(self._route.dialect.encode_stored(answer), context.lost.names)
+        return response_of(self._dialect.encode_stored(answer), context.lost.names)
 
     def _plan(self, request: Request, caller: Caller, context: Context, shelf: Shelf) -> RunPlan:
         """The backend streams in any case: readers see the answer grow."""
@@ -154,7 +158,7 @@ class BackgroundHandler(AnswerReader):
 
     async def _queue(self, http: web.Request, plan: RunPlan, answers: Answers) -> StoredAnswer:
         """Keeps what was asked, then queues its run."""
-        answer = self._route.dialect.answer_so_far([], plan.context(self._route.options))
+        answer = self._dialect.answer_so_far([], plan.context(self._route.options))
         await answers.keep(answer)
         try:
             await self._bridge.runs.start(self._key(http, answer), plan, plan.run_id)

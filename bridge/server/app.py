@@ -18,7 +18,18 @@ from typing import Self
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from bridge.codec import Context, Dialect, Endpoint, KeptDialect, ModelInfo, Operation
+from bridge.codec import (
+    Context,
+    CountingDialect,
+    Dialect,
+    Endpoint,
+    KeptDialect,
+    ModelInfo,
+    ModelsDialect,
+    Operation,
+    StoredAnswersDialect,
+    require,
+)
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError, log_unexpected
 from bridge.server.answers import (
@@ -249,14 +260,15 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         return UploadHandlers(state.bridge, route, files_of(state.bridge, route), door)
 
     async def models(http: web.Request) -> web.StreamResponse:
+        dialect = require(route.dialect, ModelsDialect)
         async with door.place(http[USER]):
             listed = await _models_at(route, state)
         wanted = http.match_info.get("id")
         if wanted is None:
-            return response_of(route.dialect.encode_models(listed))
+            return response_of(dialect.encode_models(listed))
         for info in listed:
             if info.id == wanted:
-                return response_of(route.dialect.encode_model(info))
+                return response_of(dialect.encode_model(info))
         raise RequestError(
             f"The model {wanted[:80]!r} does not exist on this route.",
             code=ErrorCode.NOT_FOUND,
@@ -265,16 +277,16 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         )
 
     async def count(http: web.Request) -> web.StreamResponse:
-        server = state.bridge.config.server
+        dialect, server = require(route.dialect, CountingDialect), state.bridge.config.server
         wire = await read_request(http, route.path, server.max_body, server.body_time)
         context = Context(request_id(http), None, time.time(), route.options)
         if (answers := state.bridge.answers(route, http[USER])) is not None:
-            context.shelf = await answers.shelf(route.dialect.stored_ids(wire))
-        request = route.dialect.decode_count_request(wire, context)
+            context.shelf = await answers.shelf(require(route.dialect, StoredAnswersDialect).stored_ids(wire))
+        request = dialect.decode_count_request(wire, context)
         caller = Caller(http[USER], request_id(http), wire.headers, wire.body)
         async with door.place(http[USER]):
             tokens, estimated = await state.bridge.count(route, request, caller)
-        response = response_of(route.dialect.encode_count(tokens, estimated))
+        response = response_of(dialect.encode_count(tokens, estimated))
         if estimated:
             response.headers["x-bridge-estimated"] = "tokens"
         return response

@@ -15,9 +15,16 @@ from typing import Any
 
 from aiohttp import web
 
-from bridge.codec import Context, ExclusiveDialect, ExclusiveOptions, SessionNamed, WireRequest
+from bridge.codec import (
+    Context,
+    SessionNamed,
+    SingleRunDialect,
+    SingleRunOptions,
+    WireRequest,
+    require,
+)
 from bridge.engine import Bridge, Caller, Route
-from bridge.errors import ConfigError, ErrorCode, RequestError
+from bridge.errors import ErrorCode, RequestError
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.pipeline import Run
 from bridge.runs import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, RunRecord, ThreadBusy
@@ -32,18 +39,11 @@ _PATIENCE = 30.0
 """Seconds for which a run waits that the one before it makes room: longer than a lease, should its process be dead."""
 
 
-def exclusive_dialect(route: Route) -> ExclusiveDialect:
-    """Raises `ConfigError` for a dialect whose surface promises what the rest of it does not keep."""
-    if not isinstance(route.dialect, ExclusiveDialect):
-        raise ConfigError(f"dialect {route.dialect.name!r}: stopping a session needs an ExclusiveDialect")
-    return route.dialect
-
-
 def _supersedes(route: Route) -> bool:
-    return isinstance(route.options, ExclusiveOptions) and route.options.supersede
+    return isinstance(route.options, SingleRunOptions) and route.options.supersede
 
 
-def _busy(dialect: ExclusiveDialect, session: SessionNamed) -> RequestError:
+def _busy(dialect: SingleRunDialect, session: SessionNamed) -> RequestError:
     return RequestError(dialect.busy(session), code=ErrorCode.CONFLICT)
 
 
@@ -131,7 +131,7 @@ class ExclusiveHandler(RunHandler):
 
     def __init__(self, seats: Seats, bridge: Bridge, route: Route, *more: Any) -> None:
         super().__init__(bridge, route, *more)
-        self._dialect = exclusive_dialect(route)
+        self._dialect = require(route.dialect, SingleRunDialect)
         self._seats = seats
         self._mine: dict[str, Seat] = {}
 
@@ -196,7 +196,7 @@ class ExclusiveDurableHandler(DurableHandler):
 
     def __init__(self, bridge: Bridge, route: Route, *more: Any) -> None:
         super().__init__(bridge, route, *more)
-        self._dialect = exclusive_dialect(route)
+        self._dialect = require(route.dialect, SingleRunDialect)
 
     async def _answer(
         self, http: web.Request, context: Context, report: Report, wire: WireRequest | None = None
@@ -241,7 +241,7 @@ class StopHandler:
     def __init__(self, bridge: Bridge, route: Route, seats: Seats) -> None:
         self._bridge = bridge
         self._route = route
-        self._dialect = exclusive_dialect(route)
+        self._dialect = require(route.dialect, SingleRunDialect)
         self._seats = seats
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:

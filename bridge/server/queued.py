@@ -11,9 +11,9 @@ import time
 
 from aiohttp import web
 
-from bridge.codec import Context, KeptDialect, KeptOptions, ReadAsked, RunNamed
+from bridge.codec import Context, KeptDialect, KeptOptions, ReadAsked, RunNamed, require
 from bridge.engine import Bridge, Route
-from bridge.errors import ConfigError, ErrorCode, RequestError
+from bridge.errors import ErrorCode, RequestError
 from bridge.framing import sse
 from bridge.runs import Cursor, Ownership, RunKey, Subscription, fingerprint
 from bridge.server.durable import LogHandler, cursor_of
@@ -27,13 +27,6 @@ _HEADERS = {
     "x-accel-buffering": "no",
 }
 _KEEPALIVE = 15.0
-
-
-def kept_dialect(route: Route) -> KeptDialect:
-    """Raises `ConfigError` for a dialect whose surface promises what the rest of it does not keep."""
-    if not isinstance(route.dialect, KeptDialect):
-        raise ConfigError(f"dialect {route.dialect.name!r}: operations of kept runs need a KeptDialect")
-    return route.dialect
 
 
 def kept_options(route: Route) -> KeptOptions:
@@ -54,7 +47,7 @@ class QueuedHandler(LogHandler):
 
     def __init__(self, bridge: Bridge, route: Route, door: Door, rules: Rules) -> None:
         super().__init__(bridge, route, door, rules)
-        self._dialect = kept_dialect(route)
+        self._dialect = require(route.dialect, KeptDialect)
         self._options = kept_options(route)
 
     async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:

@@ -13,7 +13,7 @@ from secrets import token_hex
 
 from aiohttp import web
 
-from bridge.codec import Context, Losses, WireRequest, WireResponse
+from bridge.codec import Context, Losses, StoredAnswersDialect, WireRequest, WireResponse, require
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.framing import sse
@@ -146,7 +146,7 @@ class RunHandler:
             wire = await read_request(http, route.path, self._rules.max_body, self._rules.body_time)
         user = http.get(USER, "")
         if (answers := self._bridge.answers(route, user)) is not None:
-            context.shelf = await answers.shelf(route.dialect.stored_ids(wire))
+            context.shelf = await answers.shelf(require(route.dialect, StoredAnswersDialect).stored_ids(wire))
         request = route.dialect.decode_request(wire, context)
         context.request = request
         context.thread_id = request.thread_id

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from aiohttp import web
 
-from bridge.codec import DayShown, ShownFile, ShownMessage
+from bridge.codec import DayShown, KeptDialect, ShownFile, ShownMessage, require
 from bridge.codec.jsontext import loads
 from bridge.engine import Bridge, Route
 from bridge.errors import BridgeError, ErrorCode
@@ -15,7 +15,7 @@ from bridge.model import Media, Message, Text, ToolResult, json_text, result_tex
 from bridge.model.parts import url_of
 from bridge.pipeline.kept import SHOWN, Kept, own_metadata
 from bridge.server.attachments import AttachmentService
-from bridge.server.queued import kept_dialect, own_thread
+from bridge.server.queued import own_thread
 from bridge.server.wire import USER, read_request, response_of
 from bridge.stores import Conversation
 
@@ -26,7 +26,7 @@ class HistoryHandler:
     def __init__(self, bridge: Bridge, route: Route, files: AttachmentService) -> None:
         self._bridge = bridge
         self._route = route
-        self._dialect = kept_dialect(route)
+        self._dialect = require(route.dialect, KeptDialect)
         self._files = files
         name = bridge.config.server.time_zone
         self._zone: tzinfo = UTC if name == "UTC" else ZoneInfo(name)

@@ -9,9 +9,9 @@ from typing import Any
 
 from aiohttp import web
 
-from bridge.codec import Context, TaskDialect, TaskSeen, TaskState
+from bridge.codec import Context, TaskDialect, TaskSeen, TaskState, require
 from bridge.engine import Bridge, Caller, Route
-from bridge.errors import ConfigError, RequestError
+from bridge.errors import RequestError
 from bridge.model import Event
 from bridge.runs import RunKey, RunState, fingerprint
 from bridge.server.report import Report
@@ -25,13 +25,6 @@ _STATES = {
 }
 
 
-def task_dialect(route: Route) -> TaskDialect:
-    """Raises `ConfigError` for a dialect whose surface promises what the rest of it does not keep."""
-    if not isinstance(route.dialect, TaskDialect):
-        raise ConfigError(f"dialect {route.dialect.name!r}: tasks need a TaskDialect")
-    return route.dialect
-
-
 def _key(owner: str, route: Route, task_id: str) -> RunKey:
     """In a scope of their own, which no mount path can be: whatever a session is called, it is no task's."""
     return RunKey(owner, f"{route.path}#tasks", task_id, task_id)
@@ -42,7 +35,7 @@ class TaskHandler(RunHandler):
 
     def __init__(self, bridge: Bridge, route: Route, *more: Any) -> None:
         super().__init__(bridge, route, *more)
-        self._dialect = task_dialect(route)
+        self._dialect = require(route.dialect, TaskDialect)
 
     async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
         wire = await read_request(http, self._route.path, self._rules.max_body, self._rules.body_time)
@@ -65,7 +58,7 @@ class TaskStatusHandler:
     def __init__(self, bridge: Bridge, route: Route) -> None:
         self._bridge = bridge
         self._route = route
-        self._dialect = task_dialect(route)
+        self._dialect = require(route.dialect, TaskDialect)
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         task_id = http.match_info["task_id"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from bridge.codec import StoredFile
+from bridge.codec import KeptDialect, StoredFile, require
 from bridge.engine import Bridge, Route
 from bridge.server.attachments import AttachmentService
 from bridge.server.forms import read_form
 from bridge.server.limits import Door
-from bridge.server.queued import kept_dialect, kept_options, own_thread
+from bridge.server.queued import kept_options, own_thread
 from bridge.server.wire import USER, read_request, response_of
 from bridge.speech import LIMIT, read_wav, unavailable
 from bridge.stores import Attachment
@@ -33,7 +33,7 @@ class UploadHandlers:
     def __init__(self, bridge: Bridge, route: Route, files: AttachmentService, door: Door) -> None:
         self._bridge = bridge
         self._route = route
-        self._dialect = kept_dialect(route)
+        self._dialect = require(route.dialect, KeptDialect)
         self._files = files
         self._door = door
         self._seconds = bridge.config.server.body_time

@@ -15,7 +15,21 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, Options, WireRequest, WireResponse
+from bridge.codec import (
+    Card,
+    Context,
+    Dialect,
+    FrameLike,
+    Losses,
+    ModelInfo,
+    ModelsDialect,
+    Options,
+    SessionDialect,
+    ToolHostDialect,
+    WireRequest,
+    WireResponse,
+    require,
+)
 from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
 from bridge.codec.session import ClientTools
@@ -41,7 +55,7 @@ class GrpcBackend:
     def __init__(
         self,
         name: str,
-        dialect: Dialect,
+        dialect: SessionDialect,
         url: str,
         *,
         api_key: str | None = None,
@@ -187,9 +201,9 @@ class GrpcBackend:
         self.later(session.drain(self.settings.grace))
 
     async def models(self) -> list[ModelInfo]:
-        wire = self.dialect.models_request()
-        if wire is None:
+        if not isinstance(self.dialect, ModelsDialect):
             return []
+        wire = self.dialect.models_request()
         try:
             body = await self.ask(wire.path, wire.body, self.timeouts.first_event or 60.0, {})
         except BackendError as error:
@@ -227,7 +241,7 @@ class GrpcBackend:
     @property
     def tools(self) -> ToolSource:
         """The tools that are found at its address, of a dialect that offers some."""
-        return ToolSource(self.dialect, self.options, self.ask)
+        return ToolSource(require(self.dialect, ToolHostDialect), self.options, self.ask)
 
 
 Answers = tuple[tuple[str, ...], dict[str, ToolResult]]

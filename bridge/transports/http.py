@@ -19,11 +19,15 @@ from yarl import URL
 from bridge.codec import (
     Card,
     Context,
+    CountingDialect,
     Dialect,
     FrameLike,
+    KeptDialect,
     Losses,
     ModelInfo,
+    ModelsDialect,
     Options,
+    SingleRunDialect,
     WireRequest,
     WireResponse,
 )
@@ -205,11 +209,10 @@ class HttpBackend:
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         context = self._context(request, info, lost)
-        queued = self.dialect.queued(request, context)
-        if queued is not None:
+        if isinstance(self.dialect, KeptDialect):
             from bridge.transports.queued import QueuedCall
 
-            return QueuedCall(self, queued, info, context)
+            return QueuedCall(self, self.dialect.queued(request, context), info, context)
         return HttpCall(self, self.addressed(self.dialect.encode_request(request, context), info), context)
 
     def _context(self, request: Request, info: CallInfo, lost: Losses) -> Context:
@@ -242,9 +245,9 @@ class HttpBackend:
         return known
 
     async def models(self) -> list[ModelInfo]:
-        wire = self.dialect.models_request()
-        if wire is None:
+        if not isinstance(self.dialect, ModelsDialect):
             return []
+        wire = self.dialect.models_request()
         wire.headers = {**wire.headers, **self._headers}
         answer = await self.whole_answer(wire, self.timeouts.first_event)
         if answer.status >= 300:
@@ -253,10 +256,10 @@ class HttpBackend:
 
     async def check(self) -> None:
         """Asks for its models, which also shows whether the key is taken; else whether its port is open."""
-        wire = self.dialect.models_request()
-        if wire is None:
+        if not isinstance(self.dialect, ModelsDialect):
             await self._reach()
             return
+        wire = self.dialect.models_request()
         wire.headers = {**wire.headers, **self._headers}
         answer = await self.whole_answer(wire, self.timeouts.first_event)
         if answer.status in _SHUT or answer.status >= 500:
@@ -271,9 +274,9 @@ class HttpBackend:
         writer.close()
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
-        wire = self.dialect.count_request(request, self._context(request, info, Losses()))
-        if wire is None:
+        if not isinstance(self.dialect, CountingDialect):
             return None
+        wire = self.dialect.count_request(request, self._context(request, info, Losses()))
         answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.first_event)
         if answer.status in _NOT_THERE:
             return None
@@ -436,7 +439,9 @@ class HttpCall:
         """
         asked, self._asked = self._asked and not self.wire_ended, False
         request, backend = self.context.request, self._backend
-        wire = backend.dialect.stop_request(request, self.context) if asked and request is not None else None
+        if not asked or request is None or not isinstance(backend.dialect, SingleRunDialect):
+            return
+        wire = backend.dialect.stop_request(request, self.context)
         if wire is None:
             return
         wire.headers = {**self.sent.headers, **wire.headers}

@@ -29,8 +29,8 @@ ALWAYS_ENDS_WELL = """from bridge.codec.objects import ObjectDecoder
 
 class Hasty(Toy):
     def decoder(self, context):
-        builder = context.builder()
-        decoder = ObjectDecoder(self.hear, builder)
+        decoder = ObjectDecoder(self.hear, context)
+        builder = decoder.builder
         decoder.close = lambda failure=None: (builder.finish(), builder.end(), builder.take())[-1]
         return decoder
 

@@ -229,6 +229,23 @@ def _merged(draw: Any, first: list[T], second: list[T]) -> list[T]:
     return out + first[taken:]
 
 
+def _interleaved(run: _Run) -> None:
+    """Texts, or pieces of reasoning, that go on at the same time, in one message or in several."""
+    draw, features, builder = run.draw, run.features, run.builder
+    allowed = [PartKind.TEXT] * features.text + [PartKind.REASONING] * features.reasoning
+    kind = draw(st.sampled_from(allowed))
+    pieces: list[tuple[str, str | None]] = []
+    for _ in range(draw(st.integers(2, 3))):
+        if features.several_messages and draw(st.booleans()):
+            run.message += 1
+        run.parts += 1
+        key = f"interleaved-{run.parts}"
+        builder.open_part(key, run.open(), kind)
+        own: list[tuple[str, str | None]] = [(key, draw(features.texts())), (key, draw(features.texts())), (key, None)]
+        pieces = draw(_merged(pieces, own))
+    _apply(builder, pieces)
+
+
 def _result(run: _Run) -> None:
     draw, features = run.draw, run.features
     if not run.builder.open_calls:
@@ -324,6 +341,7 @@ def _actions(features: Features) -> list[Any]:
         (features.reasoning, _reasoning),
         (features.refusal, _refusal),
         (features.calls, _calls),
+        (features.interleaved and (features.text or features.reasoning), _interleaved),
         (features.calls and features.results, _result),
         (bool(features.media), _media),
         (features.data, _data),

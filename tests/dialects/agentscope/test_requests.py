@@ -250,7 +250,8 @@ def test_what_goes_to_a_backend() -> None:
             Message("assistant", []),
         ],
         model="asked", run_id="r1", user_id="ann", sampling=Sampling(n=2, stop=["a"]),
-        extras={"openai-chat": {"logprobs": True, "other": 1}, "agentscope": {"biz_params": {"x": 1}}},
+        extras={"agentscope": {"biz_params": {"x": 1}}},
+        shared={"logprobs": True, "other": 1},
     )  # fmt: skip
     sent = write(request, model="served", thread_id="t1", options=BackOptions(call_type="function_call"))
     assert [(m["type"], m["role"]) for m in sent["input"]] == [

@@ -10,13 +10,14 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from bridge.codec.context import Context
 from bridge.codec.dialect import Dialect, Options
 from bridge.codec.jsontext import dumps
 from bridge.codec.wire import WireRequest, WireResponse
 from bridge.model.request import Request
 
 
-class ExclusiveOptions(Options):
+class SingleRunOptions(Options):
     """What the server wants to know of a route of such a dialect; dialects add their own."""
 
     supersede: bool = Field(
@@ -37,10 +38,10 @@ class SessionNamed:
         return self.session_id if self.user_id is None else dumps([self.user_id, self.session_id]).decode()
 
 
-class ExclusiveDialect(Dialect):
-    """A dialect whose surface has `STOP`. Its `front_options` are `ExclusiveOptions`."""
+class SingleRunDialect(Dialect):
+    """A dialect whose surface has `STOP`. Its `front_options` are `SingleRunOptions`."""
 
-    front_options: ClassVar[type[Options]] = ExclusiveOptions
+    front_options: ClassVar[type[Options]] = SingleRunOptions
 
     def session_of(self, request: Request) -> SessionNamed | None:
         """The session that a request names; None: it has one of its own, which no other can be in."""
@@ -57,6 +58,10 @@ class ExclusiveDialect(Dialect):
     def encode_stopped(self, wire: WireRequest, stopped: bool) -> WireResponse:
         """The answer to that request. `stopped`: something was running."""
         raise NotImplementedError
+
+    def stop_request(self, request: Request, context: Context) -> WireRequest | None:
+        """Return the request that tells a backend to end the run of `request`; None where hanging up is enough."""
+        return None
 
     def decode_reconnect(self, wire: WireRequest) -> SessionNamed | None:
         """The session to whose run the client wants to come back; None for a request for a new run.

@@ -1,0 +1,39 @@
+"""Which optional contract an operation of a surface needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from bridge.codec.counting import CountingDialect
+from bridge.codec.dialect import Dialect, require
+from bridge.codec.kept import KeptDialect
+from bridge.codec.models import ModelsDialect
+from bridge.codec.session import SessionDialect
+from bridge.codec.single_run import SingleRunDialect
+from bridge.codec.stored import StoredAnswersDialect
+from bridge.codec.surface import Operation
+from bridge.codec.tasks import TaskDialect
+
+CONTRACTS: Mapping[Operation, type[Dialect]] = MappingProxyType({
+    Operation.ATTACH: KeptDialect,
+    Operation.COUNT: CountingDialect,
+    Operation.DELETE: StoredAnswersDialect,
+    Operation.FETCH: KeptDialect,
+    Operation.HISTORY: KeptDialect,
+    Operation.ITEMS: StoredAnswersDialect,
+    Operation.MODELS: ModelsDialect,
+    Operation.RETRIEVE: StoredAnswersDialect,
+    Operation.SESSION: SessionDialect,
+    Operation.SIGN: KeptDialect,
+    Operation.STATUS: TaskDialect,
+    Operation.STOP: SingleRunDialect,
+    Operation.TRANSCRIBE: KeptDialect,
+})  # fmt: skip
+
+
+def check_surface(dialect: Dialect) -> None:
+    """Check that a dialect inherits the contracts that its surface needs. Raises `ConfigError` if one is missing."""
+    for endpoint in dialect.surface:
+        if endpoint.operation in CONTRACTS:
+            require(dialect, CONTRACTS[endpoint.operation])

@@ -1,0 +1,194 @@
+"""Puts parts that are open at the same time one after another.
+
+Backends may interleave the pieces of two texts or of two tool calls. Many wires know one open part at a time, and many
+clients misread two. The part that began first goes on; what belongs to a later one waits until the first is over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from bridge.codec.card import Feature
+from bridge.codec.context import Losses
+from bridge.model import events as ev
+from bridge.model.events import Event, PartKind
+
+T = TypeVar("T")
+
+DELTAS: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
+
+
+class FirstChoice:
+    """Leaves out what belongs to a choice above 0, for wires that have one answer."""
+
+    def __init__(self, lost: Losses) -> None:
+        self._lost = lost
+        self._dropped: set[str] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything was left out so far: only then do deltas need a look."""
+        return bool(self._dropped)
+
+    def drops(self, event: Event) -> bool:
+        if isinstance(event, ev.MessageStarted) and event.choice > 0:
+            self._dropped.add(event.message_id)
+            self._lost.add(Feature.CHOICES)
+            return True
+        if not self._dropped:
+            return False
+        match event:
+            case ev.PartStarted() if event.message_id in self._dropped:
+                self._dropped.add(event.part_id)
+                return True
+            case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta() | ev.PartEnded():
+                return event.part_id in self._dropped
+            case ev.ContentAdded() | ev.MessageEnded():
+                return event.message_id in self._dropped
+            case _:
+                return False
+
+
+Lane = Callable[[Any], Hashable]
+
+
+def _one_lane(event: Any) -> Hashable:
+    return None
+
+
+class Sequencer:
+    """Passes events on with at most one part open in each lane.
+
+    Arguments:
+        lost: Where the loss of all choices but the first is noted; None to keep all choices.
+        free: Types of events without a place in the answer, which never wait.
+        inline: Types of events that may stand between the pieces of an open part unless something waits for its end.
+        within: The kinds of open parts for which `inline` counts.
+        lane: Returns the lane of a `PartStarted` event, and of any other event that is neither free nor of a part.
+            Parts of different lanes do not wait for each other. By default, there is one lane.
+
+    While `busy` is false, nothing waits and nothing is left out.
+    """
+
+    __slots__ = ("_choice", "_free", "_inline", "_kept", "_lane", "_open", "_waiting", "_within", "busy")
+
+    def __init__(
+        self,
+        lost: Losses | None,
+        free: Collection[type],
+        inline: Collection[type] = (),
+        within: Collection[PartKind] = frozenset(PartKind),
+        lane: Lane = _one_lane,
+    ) -> None:
+        self.busy = False
+        self._choice = FirstChoice(lost) if lost is not None else None
+        self._free = free
+        self._inline = inline
+        self._within = within
+        self._lane = lane
+        # Of each lane the open part, and what waits for its end: parts with their events, and single events.
+        self._open: dict[Hashable, ev.PartStarted] = {}
+        self._waiting: dict[Hashable, deque[list[Event]]] = {}
+        self._kept: dict[str, list[Event]] = {}
+
+    def feed(self, events: Iterable[Event]) -> list[Event]:
+        """Return what may go out now that these events came."""
+        out: list[Event] = []
+        for event in events:
+            self._feed(event, out)
+        return out
+
+    def dispatch(self, events: Iterable[Event], encoder: T, handlers: Mapping[type, Callable[[T, Any], None]]) -> None:
+        """Call `handlers[type(event)](encoder, event)` for each event when its turn has come.
+
+        The handlers are functions of a class, not methods bound to each encoder: those would tie every encoder to
+        itself, and all that a stream said would stay in memory until the cycle collector comes by.
+        """
+        for event in events:
+            kind = type(event)
+            if not self.busy and (kind in DELTAS or self._at_once(event)):
+                handlers[kind](encoder, event)
+                continue
+            placed: list[Event] = []
+            self._feed(event, placed)
+            for ready in placed:
+                handlers[type(ready)](encoder, ready)
+
+    def _feed(self, event: Event, out: list[Event]) -> None:
+        choice = self._choice
+        if choice is None or not choice.drops(event):
+            if not self._waiting and self._at_once(event):
+                out.append(event)
+            else:
+                self._place(event, out)
+        self.busy = bool(self._waiting) or (choice is not None and choice.busy)
+
+    def _at_once(self, event: Event) -> bool:
+        """While nothing waits: whether the event goes out as it comes. Notes which parts are open from now on."""
+        kind = type(event)
+        if kind is ev.PartStarted:
+            lane = self._lane(event)
+            if lane in self._open:
+                return False
+            self._open[lane] = event  # type: ignore[assignment]
+            return True
+        if kind is ev.PartEnded:
+            self._close(event.part_id, [])  # type: ignore[union-attr]
+            return True
+        if kind is ev.MessageStarted and event.choice and self._choice is not None:  # type: ignore[union-attr]
+            return False
+        return not self._open or kind in DELTAS or self._passes(event)
+
+    def _place(self, event: Event, out: list[Event]) -> None:
+        """An event that came while it has to wait for a part, or others do."""
+        match event:
+            case ev.PartStarted():
+                lane = self._lane(event)
+                if lane in self._open:
+                    kept = self._kept[event.part_id] = [event]
+                    self._waiting.setdefault(lane, deque()).append(kept)
+                else:
+                    self._open[lane] = event
+                    out.append(event)
+            case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta():
+                self._kept.get(event.part_id, out).append(event)
+            case ev.PartEnded():
+                self._kept.get(event.part_id, out).append(event)
+                self._close(event.part_id, out)
+            case _ if self._passes(event):
+                out.append(event)
+            case _:
+                self._waiting.setdefault(self._lane(event), deque()).append([event])
+
+    def _passes(self, event: Event) -> bool:
+        """Whether an event that is not of a part has nothing to wait for."""
+        kind = type(event)
+        if kind in self._free or not self._open:
+            return True
+        lane = self._lane(event)
+        part = self._open.get(lane)
+        return part is None or (kind in self._inline and part.kind in self._within and lane not in self._waiting)
+
+    def _close(self, part_id: str, out: list[Event]) -> None:
+        """A part is over: if it was the open one of its lane, let out what waits for that."""
+        for lane, part in self._open.items():
+            if part.part_id == part_id:
+                del self._open[lane]
+                if lane in self._waiting:
+                    self._advance(lane, self._waiting[lane], out)
+                return
+
+    def _advance(self, lane: Hashable, waiting: deque[list[Event]], out: list[Event]) -> None:
+        """Let out what waits in a lane until a part comes that is unfinished."""
+        while waiting and lane not in self._open:
+            kept = waiting.popleft()
+            out += kept
+            first = kept[0]
+            if isinstance(first, ev.PartStarted):
+                del self._kept[first.part_id]
+                if not isinstance(kept[-1], ev.PartEnded):
+                    self._open[lane] = first
+        if not waiting:
+            del self._waiting[lane]

@@ -1,0 +1,73 @@
+"""The contract of a dialect: a small core that every one has, and contracts for what only some can do."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from bridge.codec import (
+    CountingDialect,
+    Dialect,
+    Endpoint,
+    ModelsDialect,
+    ModesDialect,
+    Operation,
+    SessionDialect,
+    SingleRunDialect,
+    StoredAnswersDialect,
+    TaskDialect,
+    ToolHostDialect,
+    registry,
+    require,
+)
+from bridge.codec.contracts import CONTRACTS, check_surface
+from bridge.engine.route import Route
+from bridge.errors import ConfigError
+
+OPTIONAL = {
+    *CONTRACTS.values(), CountingDialect, ModelsDialect, ModesDialect, SessionDialect, SingleRunDialect,
+    StoredAnswersDialect, TaskDialect, ToolHostDialect,
+}  # fmt: skip
+
+
+def methods(contract: type[Dialect]) -> set[str]:
+    return {name for name, value in vars(contract).items() if inspect.isfunction(value) and not name.startswith("_")}
+
+
+def test_the_core_is_small() -> None:
+    assert len(methods(Dialect)) <= 15
+
+
+@pytest.mark.parametrize("contract", OPTIONAL, ids=lambda c: c.__name__)
+def test_an_optional_contract_adds_to_the_core_and_repeats_nothing_of_it(contract: type[Dialect]) -> None:
+    assert methods(contract)
+    assert not methods(contract) & methods(Dialect)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_dialects_inherit_what_their_surface_needs(name: str) -> None:
+    check_surface(registry.get(name))
+
+
+@pytest.mark.parametrize("contract", OPTIONAL, ids=lambda c: c.__name__)
+def test_every_contract_has_an_implementer_and_not_all_dialects_have_it(contract: type[Dialect]) -> None:
+    have = [isinstance(registry.get(name), contract) for name in registry.names()]
+    assert any(have)
+    assert not all(have)
+
+
+@pytest.mark.parametrize("operation", CONTRACTS)
+def test_a_surface_that_promises_more_than_the_dialect_is_refused(operation: Operation) -> None:
+    class Boastful(Dialect):
+        name = "boastful"
+        card = registry.get("openai-chat").card
+        surface = (Endpoint("POST", "/x", operation),)
+
+    with pytest.raises(ConfigError, match=f"'boastful'.*{CONTRACTS[operation].__name__}"):
+        Route(Boastful(), "/boastful", Boastful.front_options())
+
+
+def test_a_dialect_is_returned_as_what_it_is() -> None:
+    dialect = registry.get("anthropic-messages")
+    assert require(dialect, CountingDialect) is dialect
