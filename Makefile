@@ -85,7 +85,8 @@ $(VENV)/litellm/.done: bench/litellm.txt | $(BIN)/python
 bench: $(VENV)/.dev $(VENV)/litellm/.done  ## measure beside the baselines and write docs/performance.md; BENCH="--repeats 1" for a look
 	$(BIN)/python bench/run.py $(BENCH)
 
-profile: $(VENV)/.dev  ## count the bytecodes of streams and events by function: docs/profile.md
+profile: $(VENV)/.dev  ## count our calls for a token and a request, and the bytecodes of streams and events by function: docs/profile.md
+	$(BIN)/python bench/calls.py
 	$(BIN)/python bench/bytecodes.py
 
 performance: $(VENV)/.dev  ## write docs/performance.md and its pictures anew, from what was measured last

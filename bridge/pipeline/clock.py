@@ -17,14 +17,15 @@ from bridge.pipeline.backend import Timeouts
 class Clock:
     """Watches the reads of one run. All times are monotonic seconds.
 
-    `waiting`: since when the backend is waited for, None while it is not. `opened`: whether its content has come, so
-    that its silence counts from now on.
+    Attributes:
+        expired: Why the waiting read was cancelled, until `late` takes that back.
+        opened: The backend's content has come, so that its silence counts from now on.
+        waiting: Since when the backend is waited for; None while it is not.
     """
 
     __slots__ = (
         "_asked",
         "_began",
-        "_expired",
         "_limits",
         "_looks_at",
         "_loop",
@@ -32,6 +33,7 @@ class Clock:
         "_refused",
         "_timer",
         "_try_began",
+        "expired",
         "opened",
         "waiting",
     )
@@ -43,7 +45,7 @@ class Clock:
         self._looks_at = 0.0
         self._reader: asyncio.Task[object] | None = None
         self._asked = 0
-        self._expired: Failure | None = None
+        self.expired: Failure | None = None
         self._began = now
         self._try_began: float | None = now
         self._refused: Failure | None = None
@@ -65,7 +67,7 @@ class Clock:
 
     def late(self) -> Failure | None:
         """The limit by which this read was cancelled; None when none was, or somebody else cancelled it (too)."""
-        late, self._expired = self._expired, None
+        late, self.expired = self.expired, None
         if late is None or (self._reader is not None and self._reader.uncancel() > self._asked):
             return None
         return late
@@ -128,8 +130,8 @@ class Clock:
         if due > time.monotonic():
             self.watch()
             return
-        if self._reader is not None and self._expired is None:
-            self._expired = self._lateness(due)
+        if self._reader is not None and self.expired is None:
+            self.expired = self._lateness(due)
             self._reader.cancel()
         # A busy reader, or an agent that does not let go, is looked at again.
         self._looks_at = time.monotonic() + 1.0

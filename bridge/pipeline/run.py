@@ -148,9 +148,9 @@ class Run:
 
         Never raises for what the backend or a stage does: a failure is the last event. Cancellation goes through.
         """
-        if self.ended:
+        reader, clock = self.reader, self._clock
+        if reader.ended:
             return []
-        clock = self._clock
         clock.enter()
         try:
             if clock.opened:
@@ -158,7 +158,7 @@ class Run:
                 self.pace.add(time.monotonic() - (clock.waiting or 0.0))
             else:
                 events = await self._first_read()
-            if (late := clock.late()) is not None:
+            if clock.expired is not None and (late := clock.late()) is not None:
                 # An agent may swallow its cancellation; its time is over all the same.
                 events = self._late(late)
         except asyncio.CancelledError:
@@ -167,24 +167,28 @@ class Run:
                 raise
             events = self._late(late)
         except Exception as error:
-            return await self._passed_on(self.reader.closing(self._unexpected(error)))
+            events = reader.commit(reader.closing(self._unexpected(error)))
+            await self._end()
+            return events
         finally:
             clock.leave()
         if self._max_answer is not None:
             self._size += _EVENT_SIZE * len(events)
             if self._size + self._attempt.call.received > self._max_answer and not _ends(events):
                 events = [*events, *self._too_large(self._max_answer)]
-        events = self.reader.apply(events) if self._continuation is None else await self._continued(events)
-        return await self._passed_on(events)
-
-    async def _passed_on(self, events: list[Event]) -> list[Event]:
-        """Notes a batch that is about to leave. The conversation is kept before the client sees the end."""
-        events = self.reader.commit(events)
-        if self.ended:
-            self._clock.stop()
-            self._report(self.failure)
-            await self._keep(self.failure)
+        if self._continuation is None:
+            events = reader.take(events)
+        else:
+            events = reader.commit(await self._continued(events))
+        if reader.ended:
+            await self._end()
         return events
+
+    async def _end(self) -> None:
+        """The run has ended. The conversation is kept before the client sees that."""
+        self._clock.stop()
+        self._report(self.failure)
+        await self._keep(self.failure)
 
     def _unexpected(self, error: Exception) -> Failure:
         if isinstance(error, BridgeError):

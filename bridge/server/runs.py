@@ -202,13 +202,17 @@ class RunHandler:
         try:
             await response.prepare(http)
             report.streams()
-            while not run.ended:
+            reader, raw = run.reader, self._route.passthrough
+            while not reader.ended:
                 watch.blocked = time.monotonic()
                 if out:
                     report.sent += len(out)
                     await response.write(out)
                 watch.blocked = None
-                out = self._bytes(run, translation, await run.read())
+                if raw:
+                    out = self._bytes(run, translation, await run.read())
+                else:
+                    out = translation.write(await run.read())
             # Before the client sees the end.
             await self._keep(context, owner)
             report.sent += len(out)

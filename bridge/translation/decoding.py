@@ -90,7 +90,10 @@ class AnswerDecoder:
             self.frames = frames = self._splitter.feed(data)
         except BackendError as error:
             return self.close(error.failure)
-        return self._from_wire(self._events().feed(frames))
+        events = (self._decoder or self._events()).feed(frames)
+        if events and type(events[-1]) in TERMINAL:
+            self.ended = self.wire_ended = True
+        return events
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         """Ends the input, cleanly or because of `failure`; the terminal event is out afterwards."""

@@ -36,7 +36,8 @@ class Writer:
 
     def write(self, events: Sequence[Event]) -> bytes:
         """Returns the bytes of these events."""
-        return self._join(self.frames(events))
+        frames = self.frames(events)
+        return self._join(frames) if frames else b""
 
     def heartbeat(self) -> bytes:
         """Returns what keeps a silent connection open; nothing where the dialect has no such thing, and at the end."""
