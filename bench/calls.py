@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Counts our function calls for one paced token and for one plain request: `python bench/calls.py`
 
-Client, server and backend share one process and one loop. Counts do not depend on how busy the machine is, so that tests
-can hold them (`tests/bench/test_calls.py`). What is counted: calls of functions below `bridge/` and `adapters/`, test kits
-excluded; generators and coroutines count each time they are resumed.
+Client, server and backend share one process and one loop. Counts do not depend on how busy the machine is, so that
+tests can hold them (`tests/bench/test_calls.py`). What is counted: calls of functions below `bridge/` and `adapters/`,
+test kits excluded; generators and coroutines count each time they are resumed.
 """
 
 from __future__ import annotations

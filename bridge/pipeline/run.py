@@ -180,7 +180,7 @@ class Run:
             events = reader.take(events)
         else:
             events = reader.commit(await self._continued(events))
-        if reader.ended:
+        if events and type(events[-1]) in TERMINAL:
             await self._end()
         return events
 
