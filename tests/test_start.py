@@ -39,7 +39,6 @@ LIBRARIES = {
 }
 NOT_NEEDED = {
     "bridge.cli.workers",
-    "bridge.codec.session",
     "bridge.library",
     "bridge.server.agents",
     "bridge.server.conversation",
