@@ -20,6 +20,7 @@ from bridge.engine import Bridge
 from bridge.errors import BridgeError, log_unexpected
 from bridge.server import sockets as listening
 from bridge.server.app import CANCELS, STATE, State, make_app
+from bridge.server.connections import listen
 from bridge.server.heads import HeadWatch
 
 if TYPE_CHECKING:
@@ -90,10 +91,8 @@ class Served:
         self._state.browsers.hosts = bridge.config.server.known_hosts
         self._state.hurry = self.hurry = hurry or self._state.hurry
         # Streams are drained by `State.drain`, which can still say something to them; aiohttp only cuts.
-        self._runner = web.AppRunner(
-            app, handler_cancellation=True, access_log=None, shutdown_timeout=1, handle_signals=False, logger=_wire
-        )
-        self._sites: list[web.SockSite] = []
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1, handle_signals=False)
+        self._listeners: list[asyncio.Server] = []
         self._agents = _agents_of(bridge, self._state)
         self._followed = before._at({each.address for each in self._agents}) if before is not None else {}
 
@@ -113,9 +112,8 @@ class Served:
             if each.address not in self._followed:
                 await each.start()
         for sock in self.sockets:
-            site = web.SockSite(self._runner, sock.dup(), backlog=listening.BACKLOG)
-            self._sites.append(site)
-            await site.start()
+            assert self._runner.server is not None
+            self._listeners.append(await listen(self._runner.server, sock.dup(), listening.BACKLOG))
         # Last of all: whatever failed before leaves the agents that are served as they are.
         for each in self._agents:
             if each.address in self._followed:
@@ -144,12 +142,12 @@ class Served:
         await self.close()
 
     async def _leave(self, seconds: float | None) -> None:
-        for site in self._sites:
-            await site.stop()
+        for listener in self._listeners:
+            listener.close()
         if seconds is None:
             await self._let_go()
         else:
-            # The sites had duplicates. As long as one of a socket is open, the system accepts connections for it.
+            # The listeners had duplicates. As long as one of a socket is open, the system accepts connections for it.
             listening.close(self.sockets)
         agents = (self._drained(each, seconds) for each in self._agents)
         await asyncio.gather(self._state.drain(seconds), *agents)
@@ -182,6 +180,8 @@ class Served:
     async def close(self) -> None:
         if self._state.heads is not None:
             self._state.heads.stop()
+        for listener in self._listeners:
+            listener.close()
         await asyncio.gather(*(each.stop(0) for each in self._agents))
         await self._runner.cleanup()
 
