@@ -72,7 +72,8 @@ def parsed(path: Path) -> ast.Module:
 
 
 def module_of(path: Path) -> Any:
-    return importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return importlib.import_module(re.sub(r"^adapters\b", "bridge.dialects", name))
 
 
 def methods_of(tree: ast.Module, name: str) -> tuple[str, ...]:
