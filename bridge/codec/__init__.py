@@ -28,6 +28,7 @@ from bridge.codec.kept import (
 from bridge.codec.objects import ObjectDialect
 from bridge.codec.outline import Outline, outline, project
 from bridge.codec.queued import QueuedRun
+from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.surface import Endpoint, Operation, Surface, offers, served
 from bridge.codec.tasks import TaskAsked, TaskDialect, TaskSeen, TaskState
 from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_request, json_response
@@ -36,6 +37,7 @@ __all__ = [
     "ANSWER_FEATURES",
     "KEEPALIVE",
     "REQUEST_FEATURES",
+    "SCOPES",
     "Card",
     "Context",
     "DayAsked",
@@ -64,6 +66,7 @@ __all__ = [
     "ReadAsked",
     "RunNamed",
     "RunsTools",
+    "Scope",
     "SessionNamed",
     "Shelf",
     "ShownFile",

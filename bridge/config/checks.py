@@ -13,7 +13,7 @@ from typing import Any
 from bridge.codec import Operation, offers, served
 from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest
-from bridge.config.schema import ApiKey, Config
+from bridge.config.schema import Allowed, ApiKey, Config
 
 Show = Callable[[Path, Any], str]
 
@@ -106,10 +106,15 @@ def _key_names(config: Config, show: Show) -> Iterator[Problem]:
 def _key_routes(config: Config, show: Show) -> Iterator[Problem]:
     metrics = config.server.metrics
     mounts = list(dict.fromkeys([*(r.mount for r in config.routes), *([metrics.path] if metrics else [])]))
-    for index, key in enumerate(_keys(config)):
-        for position, route in enumerate(key.routes):
+    jwt = config.server.auth.jwt if config.server.auth else None
+    allowed: list[tuple[Path, Allowed]] = [
+        *((("keys", index), key) for index, key in enumerate(_keys(config))),
+        *((("jwt", "scopes", word), each) for word, each in (jwt.scopes or {} if jwt else {}).items()),
+    ]
+    for place, each in allowed:
+        for position, route in enumerate(each.routes):
             if route != "*" and route not in mounts:
-                path: Path = ("server", "auth", "keys", index, "routes", position)
+                path: Path = ("server", "auth", *place, "routes", position)
                 yield Problem(path, f"no route is mounted at {show(path, route)}{nearest(route, mounts)}")
 
 

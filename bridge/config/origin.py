@@ -16,7 +16,7 @@ _SECRET = re.compile(r"(.*[_-])?(key|secret|token|password)|headers|auth|stores"
 _URL = re.compile(r"(.*_)?url", re.IGNORECASE)
 _HOLDS_MORE = re.compile(r"[@?]")  # a URL with credentials or a query
 # ... but these are names, even below `auth`.
-_NAMES = ("name", "routes")
+_NAMES = ("name", "routes", "operations")
 _LONGEST = 60
 
 

@@ -1,4 +1,4 @@
-"""Who may come in: API keys."""
+"""API keys, and what a key or a token grants."""
 
 from __future__ import annotations
 
@@ -8,22 +8,54 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bridge.codec import Scope
 from bridge.errors import ErrorCode, RequestError
+
+ALL_ROUTES = frozenset({"*"})
+ALL_SCOPES = frozenset(Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Scopes on routes, which are named by their mount paths ("*" = all)."""
+
+    routes: frozenset[str] = ALL_ROUTES
+    scopes: frozenset[Scope] = ALL_SCOPES
+
+    def opens(self, mounts: Sequence[str]) -> bool:
+        """Return whether the grant is for one of the routes at `mounts`."""
+        return "*" in self.routes or not self.routes.isdisjoint(mounts)
+
+
+def check(grants: Sequence[Grant], mounts: Sequence[str], scope: Scope | None, bearer: str) -> None:
+    """Check that one of the grants allows `scope` on one of the routes at `mounts`.
+
+    A `scope` of None needs the route alone. `bearer` names what was sent ("API key"). Raises `RequestError`
+    (forbidden); a scope that is missing is named in the message and, by RFC 6750, in the header `www-authenticate`.
+    """
+    opened = [grant for grant in grants if grant.opens(mounts)]
+    if grants and not opened:
+        raise RequestError(f"This {bearer} does not open this route.", code=ErrorCode.FORBIDDEN)
+    if scope is not None and not any(scope in grant.scopes for grant in opened):
+        raise RequestError(
+            f"This {bearer} does not allow the operation '{scope}'.",
+            code=ErrorCode.FORBIDDEN,
+            headers={"www-authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'},
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One API key; `digest` is the SHA-256 of it, `routes` the mount paths it opens ("*" = all)."""
+    """One API key. `digest`: its SHA-256; `routes`: the mount paths of the routes that it opens ("*" = all)."""
 
     name: str
     digest: bytes = field(repr=False)
     routes: frozenset[str]
+    scopes: frozenset[Scope] = ALL_SCOPES
 
-    def opens(self, *mounts: str) -> str:
-        """The key's name when it may use one of the routes at `mounts`. Raises `RequestError` (forbidden)."""
-        if "*" not in self.routes and self.routes.isdisjoint(mounts):
-            raise RequestError("This API key does not open this route.", code=ErrorCode.FORBIDDEN)
-        return self.name
+    def check(self, mounts: Sequence[str], scope: Scope | None) -> None:
+        """See `check`."""
+        check([Grant(self.routes, self.scopes)], mounts, scope, "API key")
 
 
 class Keys:

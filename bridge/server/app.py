@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from multidict import CIMultiDict
 
-from bridge.codec import Context, Dialect, Endpoint, KeptDialect, ModelInfo, Operation
+from bridge.codec import SCOPES, Context, Dialect, Endpoint, KeptDialect, ModelInfo, Operation
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError, log_unexpected
 from bridge.server.answers import (
@@ -322,6 +322,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     # Most servers leave one or both of these out; asking costs a part in a hundred of a request.
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
+    scope = SCOPES[endpoint.operation]
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def handle(http: web.Request) -> web.StreamResponse:
@@ -331,7 +332,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             if state.draining and is_refused_late:
                 text = "The server is stopping; another one, or the next one, will take this request."
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-            user = await state.identity.user(visit_of(http, in_query), route.path) if is_asked else ""
+            visit = visit_of(http, in_query)
+            user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
             http[USER] = user
             if is_counted:
                 await state.limits.asked(user)

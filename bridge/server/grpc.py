@@ -212,17 +212,17 @@ class GrpcServer:
 
         await stay(member, self._dialect, self._settings, told)
 
-    async def _visitor(self, rpc: Any) -> Visitor:
-        return Visitor(await self._caller(rpc), peer_address(rpc))
+    async def _visitor(self, rpc: Any, endpoint: Endpoint) -> Visitor:
+        return Visitor(await self._caller(rpc, endpoint), peer_address(rpc))
 
-    async def _caller(self, rpc: Any, agent: str | None = None) -> str:
+    async def _caller(self, rpc: Any, endpoint: Endpoint, agent: str | None = None) -> str:
         """See `Guard.caller`."""
-        return await self._guard.caller(rpc, agent) if self._guard is not None else ""
+        return await self._guard.caller(rpc, endpoint, agent) if self._guard is not None else ""
 
     # ------------------------------------------------------------------ single messages
 
     async def answer(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
-        by = await self._visitor(rpc)
+        by = await self._visitor(rpc, endpoint)
         try:
             return await self._answered(endpoint, body, rpc, by)
         finally:
@@ -230,7 +230,7 @@ class GrpcServer:
 
     async def watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
         """What becomes of the nodes, for one subscriber; it hears no more when the server stops."""
-        by = await self._visitor(rpc)
+        by = await self._visitor(rpc, endpoint)
         reply = self._hub.call(endpoint, body, time.monotonic(), by)
         if not isinstance(reply, Watch):
             await _refuse(rpc, reply)
@@ -335,13 +335,13 @@ class GrpcServer:
     # ------------------------------------------------------------------ sessions
 
     async def session(self, endpoint: Endpoint, rpc: Any) -> None:
-        by = await self._visitor(rpc)
+        by = await self._visitor(rpc, endpoint)
         first = await self._first(rpc)
         reply = self._hub.open(endpoint, first, time.monotonic(), by)
         if isinstance(reply, Serve) and first is not None:
             try:
                 self._open += 1
-                reply.session.user = await self._caller(rpc, reply.agent)
+                reply.session.user = await self._caller(rpc, endpoint, reply.agent)
                 await self._host.session(reply, first, rpc, self._leaving)
             finally:
                 self._hub.closed(reply.session.name)

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import grpc
 from multidict import CIMultiDict
 
+from bridge.codec import SCOPES, Endpoint
 from bridge.errors import RULES, BridgeError
 from bridge.server.identity import Identity, Visit
 
@@ -20,15 +21,16 @@ class Guard:
         self._identity = identity
         self._mounts = mounts
 
-    async def caller(self, rpc: Any, agent: str | None = None) -> str:
-        """The user who calls one of the agents, or, without one, anything at this address; empty where everybody may.
+    async def caller(self, rpc: Any, endpoint: Endpoint, agent: str | None = None) -> str:
+        """Return the user who calls `endpoint` for one of the agents, or for anything here; "" without users.
 
-        A key that opens any of the routes here opens the registry and what is relayed, too. Ends the call of
-        everybody else: UNAUTHENTICATED, PERMISSION_DENIED, or UNAVAILABLE when a token cannot be checked now.
+        A key that opens any of the routes here opens the registry and what is relayed, too. Any other call is aborted:
+        UNAUTHENTICATED, PERMISSION_DENIED (the key does not open the route, or lacks the scope of the operation), or
+        UNAVAILABLE when a token cannot be checked now.
         """
         mounts = [self._mounts[agent]] if agent is not None else list(self._mounts.values())
         try:
-            return await self._identity.user(visit_of(rpc), *mounts)
+            return await self._identity.user(visit_of(rpc), *mounts, scope=SCOPES[endpoint.operation])
         except BridgeError as error:
             status = grpc.StatusCode[RULES[error.failure.code].grpc]
             await rpc.abort(status, error.message, tuple(error.failure.headers.items()))

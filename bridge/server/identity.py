@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from multidict import MultiMapping
 
+from bridge.codec import Scope
 from bridge.errors import ErrorCode, RequestError
-from bridge.server.access import Key, Keys
+from bridge.server.access import Key, Keys, check
 from bridge.stores.base import MAX_KEY, fits
 
 if TYPE_CHECKING:
-    from bridge.config import Auth, Jwt
+    from bridge.config import ApiKey, Auth, Jwt
     from bridge.server.tokens import Tokens
 
 QUERY_TOKEN = "access_token"
@@ -118,7 +119,7 @@ class Identity:
         """
         if auth is None or auth.is_none:
             return cls(open=True)
-        keys = [Key(k.name, bytes.fromhex(k.digest), frozenset(k.routes)) for k in auth.keys or ()]
+        keys = [key_of(section) for section in auth.keys or ()]
         keys += [page_key] if page_key is not None else []
         proxy = Proxy(auth.trusted_header, auth.trusted_proxies) if auth.trusted_header else None
         tokens = _tokens(auth.jwt) if auth.jwt else None
@@ -129,10 +130,11 @@ class Identity:
         """Whether everybody may come in, as the same user."""
         return self._open
 
-    async def user(self, visit: Visit, *mounts: str) -> str:
-        """The user who asks for something on the route at `mounts`, or on any of several; empty where everybody may.
+    async def user(self, visit: Visit, *mounts: str, scope: Scope | None = None) -> str:
+        """Return the user who asks for `scope` on the route at `mounts`, or on any of several; "" without users.
 
-        Raises `RequestError` (unauthorized, forbidden), `BackendError` when a token cannot be checked now.
+        Keys and tokens must grant the scope; a proxy's users may do everything. Raises `RequestError` (unauthorized,
+        forbidden), `BackendError` when a token cannot be checked now.
         """
         if self._open:
             return ""
@@ -144,9 +146,13 @@ class Identity:
             raise unauthorized(self._what_is_needed())
         key = self._keys.find(sent)
         if key is not None:
-            return key.opens(*mounts)
+            key.check(mounts, scope)
+            return key.name
         if self._tokens is not None:
-            return self._anybody_else(await self._tokens.user(sent))
+            bearer = await self._tokens.bearer(sent)
+            user = self._anybody_else(bearer.user)
+            check(bearer.grants, mounts, scope, "token")
+            return user
         raise unauthorized("The API key is not known here.")
 
     def _anybody_else(self, name: str) -> str:
@@ -155,17 +161,16 @@ class Identity:
         return name
 
     def check_operator(self, visit: Visit, path: str) -> None:
-        """Lets in who may see how the server is doing: one of its keys that opens this path, or everybody where
-        everybody may come in. Tokens and proxies name users, who have no business there.
+        """Check that a request may read the metrics at `path`: by a key that opens it, or anybody without users.
 
-        Raises `RequestError` (unauthorized, forbidden).
+        Tokens and proxies name users, who may not. Raises `RequestError` (unauthorized, forbidden).
         """
         if self._open:
             return
         key = self._keys.find(visit.key) if visit.key else None
         if key is None:
             raise unauthorized("A key of server.auth.keys is needed: send it as 'Authorization: Bearer <key>'.")
-        key.opens(path)
+        key.check([path], Scope.METRICS)
 
     def _what_is_needed(self) -> str:
         if not self._keys and self._tokens is None:
@@ -177,6 +182,11 @@ class Identity:
         """Closes connections to where the keys of tokens are fetched from."""
         if self._tokens is not None:
             await self._tokens.close()
+
+
+def key_of(section: ApiKey) -> Key:
+    """Return the key that a section of the configuration describes."""
+    return Key(section.name, bytes.fromhex(section.digest), frozenset(section.routes), section.scopes)
 
 
 def _tokens(section: Jwt) -> Tokens:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import logging
 import re
@@ -9,6 +11,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bridge.codec import Scope
 from bridge.config import json_schema
 from bridge.model import UsageReported
 from bridge.server.report import Report
@@ -25,6 +28,7 @@ CONFIGURATIONS = [
     *CONFIGS,
     *(ROOT / "examples" / "configs" / "production").glob("*.yaml"),
 ]
+_OPERATIONS = re.compile(r"(<!-- operations -->\n).*?(<!-- /operations -->)", re.DOTALL)
 _SPAN = re.compile(r"(<!-- metrics -->\n).*?(<!-- /metrics -->)", re.DOTALL)
 
 
@@ -39,15 +43,28 @@ def table() -> str:
     return "\n".join(rows)
 
 
+def operations() -> str:
+    """The scopes with the docstrings that stand below them."""
+    rows = ["| operation | what it allows |", "|---|---|"]
+    (tree,) = ast.parse(inspect.getsource(Scope)).body
+    assert isinstance(tree, ast.ClassDef)
+    for name, words in zip(tree.body[1::2], tree.body[2::2], strict=True):
+        assert isinstance(name, ast.Assign)
+        assert isinstance(words, ast.Expr)
+        rows.append(f"| `{ast.literal_eval(name.value)}` | {ast.literal_eval(words.value)} |")
+    return "\n".join(rows)
+
+
 def page() -> str:
-    return _SPAN.sub(lambda m: f"{m[1]}{table()}\n{m[2]}", PAGE.read_text(encoding="utf-8"))
+    text = _SPAN.sub(lambda m: f"{m[1]}{table()}\n{m[2]}", PAGE.read_text(encoding="utf-8"))
+    return _OPERATIONS.sub(lambda m: f"{m[1]}{operations()}\n{m[2]}", text)
 
 
 def schema() -> str:
     return json.dumps(json_schema(), indent=2) + "\n"
 
 
-def test_the_table_of_metrics_is_that_of_the_code() -> None:
+def test_the_tables_of_metrics_and_operations_are_those_of_the_code() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

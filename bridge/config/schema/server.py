@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from bridge.codec import Scope
 from bridge.config.kinds import (
     PUBLIC_ALGORITHMS,
     Algorithm,
@@ -22,6 +23,7 @@ from bridge.config.kinds import (
     HeaderName,
     MountPath,
     Network,
+    OperationWord,
     OptionalSecret,
     OptionalText,
     OptionalUrl,
@@ -75,20 +77,33 @@ class Limits(Section):
     )
 
 
-class ApiKey(Section):
-    """One client. Exactly one of `key` and `key_sha256` is set."""
+class Allowed(Section):
+    """What a key, or a word of a token's claim, allows."""
 
-    name: Text = Field(description="the user who owns what is made with this key")
-    key: Secret | None = Field(default=None, description="the key as clients send it")
-    key_sha256: Digest | None = Field(default=None, description="or the SHA-256 of the key, in hexadecimal", repr=False)
     routes: tuple[str, ...] = Field(
-        default=("*",), min_length=1, description='mount paths that this key opens; "*" is all'
+        default=("*",), min_length=1, description='mount paths of the routes that may be used; "*" is all'
+    )
+    operations: tuple[OperationWord, ...] = Field(
+        default=("*",), min_length=1, description=f'what may be done there: {", ".join(Scope)}; "*" is all'
     )
 
     @field_validator("routes")
     @classmethod
     def _same_spelling(cls, routes: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(route.removesuffix("/") or route for route in routes)
+
+    @property
+    def scopes(self) -> frozenset[Scope]:
+        """The operations as scopes."""
+        return frozenset(Scope if "*" in self.operations else map(Scope, self.operations))
+
+
+class ApiKey(Allowed):
+    """One client. Exactly one of `key` and `key_sha256` is set."""
+
+    name: Text = Field(description="the user who owns what is made with this key")
+    key: Secret | None = Field(default=None, description="the key as clients send it")
+    key_sha256: Digest | None = Field(default=None, description="or the SHA-256 of the key, in hexadecimal", repr=False)
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:
@@ -103,10 +118,6 @@ class ApiKey(Section):
         if self.key is None:
             return self.key_sha256 or ""
         return hashlib.sha256(self.key.get_secret_value().encode()).hexdigest()
-
-    def opens(self, mount: str) -> bool:
-        """Whether this key may use the route mounted at `mount`."""
-        return "*" in self.routes or mount in self.routes
 
 
 class Jwt(Section):
@@ -126,6 +137,14 @@ class Jwt(Section):
     user_claim: Text = Field(default="sub", description="the claim that names the user")
     leeway: Duration = Field(default=30.0, description="how wrong clocks may be")
     require_exp: bool = Field(default=True, description="refuse tokens without `exp`, which would never expire")
+    scope_claim: OptionalText = Field(
+        default=None,
+        description="the claim that limits a token, a list or words between spaces; absent = tokens allow everything",
+    )
+    scopes: dict[str, Allowed] | None = Field(
+        default=None,
+        description="what each word of scope_claim allows; absent = the words are operations, on all routes",
+    )
 
     @model_validator(mode="after")
     def _one_kind_of_key(self) -> Self:
@@ -137,6 +156,15 @@ class Jwt(Section):
         if misfits := [name for name in self.accepted if name.startswith("HS") != shared]:
             what = "a secret checks HS256, HS384 and HS512 only" if shared else "public keys cannot check these"
             raise at(("algorithms",), wrong(f"{what}, not {', '.join(misfits)}"))
+        return self
+
+    @model_validator(mode="after")
+    def _scopes_of_a_claim(self) -> Self:
+        if self.scopes is not None and self.scope_claim is None:
+            raise at(("scope_claim",), wrong("missing; scopes says what its words allow"))
+        for word, allowed in (self.scopes or {}).items():
+            if Scope.METRICS in allowed.operations:
+                raise at(("scopes", word, "operations"), wrong("tokens name users, who may not read the metrics"))
         return self
 
     @property

@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from bridge import Bridge, ToolCall
-from bridge.codec import Operation
+from bridge.codec import SCOPES, Operation, Scope
 from bridge.dialects.aip import Agent, AgentServiceStub, Gateway, Tool, dialect
 from bridge.server import running
 from bridge.server.guard import visit_of
@@ -102,6 +102,36 @@ async def test_a_key_opens_its_own_routes(tmp_path: Path) -> None:
             await opened.write(quest("START_QUEST"))
             assert (await opened.read()).content[0].text == "hello"
             opened.cancel()
+
+
+async def test_every_method_needs_its_scope(tmp_path: Path) -> None:
+    """Refused before the message is looked at, with the header of RFC 6750 as metadata."""
+    narrow = [
+        {"name": f"no-{scope}", "key": f"no-{scope}", "operations": [other for other in Scope if other is not scope]}
+        for scope in Scope
+    ]
+    async with (
+        fake_backend("openai-chat") as model,
+        guarded(tmp_path, model.url, auth={"keys": [{"name": "alice", "key": "alice-key"}, *narrow]}) as (listen, _),
+        grpc.aio.insecure_channel(listen) as channel,
+    ):
+        for endpoint in dialect.surface:
+            scope = SCOPES[endpoint.operation]
+            shown = (("authorization", f"Bearer no-{scope}"),)
+            if endpoint.operation is Operation.SESSION:
+                call = channel.stream_stream(endpoint.path)(metadata=shown)
+            elif endpoint.operation is Operation.SUBSCRIBE:
+                call = channel.unary_stream(endpoint.path)(b"", metadata=shown)
+            else:
+                call = channel.unary_unary(endpoint.path)(b"", metadata=shown)
+            code, told = await refused(call if not hasattr(call, "read") else call.read())
+            assert (code, told) == ("PERMISSION_DENIED", f"This API key does not allow the operation '{scope}'.")
+            trailing = dict(await call.trailing_metadata())
+            assert trailing["www-authenticate"] == f'Bearer error="insufficient_scope", scope="{scope}"'
+        asked = schema.message("GetNodesRequest", domain="default")
+        async with client(listen) as caller:
+            assert (await caller.gateway.GetNodes(asked, metadata=(("x-api-key", "no-run"),))).peers
+        assert not model.requests
 
 
 async def test_a_session_is_its_users_whatever_name_he_takes(tmp_path: Path) -> None:
