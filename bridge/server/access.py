@@ -46,12 +46,26 @@ def check(grants: Sequence[Grant], mounts: Sequence[str], scope: Scope | None, b
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One API key. `digest`: its SHA-256; `routes`: the mount paths of the routes that it opens ("*" = all)."""
+    """One API key.
+
+    `digest`: its SHA-256; `routes`: the mount paths of the routes that it opens ("*" = all); `not_before`, `expires`:
+    seconds since 1970, None = no limit.
+    """
 
     name: str
     digest: bytes = field(repr=False)
     routes: frozenset[str]
     scopes: frozenset[Scope] = ALL_SCOPES
+    not_before: float | None = None
+    expires: float | None = None
+
+    def refusal(self, now: float) -> str | None:
+        """Return why the key is not valid at `now` (seconds since 1970); None: it is."""
+        if self.expires is not None and now >= self.expires:
+            return "The API key has expired."
+        if self.not_before is not None and now < self.not_before:
+            return "The API key is not valid yet."
+        return None
 
     def check(self, mounts: Sequence[str], scope: Scope | None) -> None:
         """See `check`."""

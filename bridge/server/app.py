@@ -33,6 +33,7 @@ from bridge.server.durable import DurableHandler
 from bridge.server.exclusive import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
 from bridge.server.heads import HeadWatch
 from bridge.server.identity import Identity, visit_of
+from bridge.server.keyfile import KeyFile
 from bridge.server.limits import Door, Limits, Rules
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
@@ -81,7 +82,7 @@ class State:
     def of(cls, bridge: Bridge) -> Self:
         """That of a server which is not started yet. Raises `ConfigError` for what it needs and is not installed."""
         server = bridge.config.server
-        identity = Identity.of(server.auth, key_of(bridge))
+        identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
         page = Page(bridge, identity) if server.has_page else None
         return cls(bridge, identity, Limits.of(bridge.config), frozenset(server.cors.origins), page)
 

@@ -6,6 +6,7 @@ whether a key, a signed token or a proxy in front names them. Nothing here ever 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -20,7 +21,8 @@ from bridge.server.access import Key, Keys, check
 from bridge.stores.base import MAX_KEY, fits
 
 if TYPE_CHECKING:
-    from bridge.config import ApiKey, Auth, Jwt
+    from bridge.config import ApiKey, Auth, FileKey, Jwt
+    from bridge.server.keyfile import KeyFile
     from bridge.server.tokens import Tokens
 
 QUERY_TOKEN = "access_token"
@@ -103,17 +105,19 @@ class Identity:
         proxy: Proxy | None = None,
         open: bool = False,
         reserved: str | None = None,
+        key_file: KeyFile | None = None,
     ) -> None:
-        """`reserved`: the name of a user whom neither tokens nor the proxy may name."""
+        """`reserved`: the name of a user whom neither tokens nor the proxy may name. `key_file`: more keys."""
         self._keys = Keys(keys)
+        self._key_file = key_file
         self._tokens = tokens
         self._proxy = proxy
         self._open = open
         self._reserved = reserved
 
     @classmethod
-    def of(cls, auth: Auth | None, page_key: Key | None = None) -> Identity:
-        """What `server.auth` says; the key of the page is one more where keys are asked for.
+    def of(cls, auth: Auth | None, page_key: Key | None = None, key_file: KeyFile | None = None) -> Identity:
+        """Return what `server.auth` describes; the key of the page is one more where keys are asked for.
 
         Raises `ConfigError` for a token method whose packages are not installed.
         """
@@ -123,7 +127,8 @@ class Identity:
         keys += [page_key] if page_key is not None else []
         proxy = Proxy(auth.trusted_header, auth.trusted_proxies) if auth.trusted_header else None
         tokens = _tokens(auth.jwt) if auth.jwt else None
-        return cls(keys, tokens=tokens, proxy=proxy, reserved=page_key.name if page_key is not None else None)
+        reserved = page_key.name if page_key is not None else None
+        return cls(keys, tokens=tokens, proxy=proxy, reserved=reserved, key_file=key_file)
 
     @property
     def is_open(self) -> bool:
@@ -144,7 +149,7 @@ class Identity:
         sent = visit.key
         if not sent:
             raise unauthorized(self._what_is_needed())
-        key = self._keys.find(sent)
+        key = await self._key(sent)
         if key is not None:
             key.check(mounts, scope)
             return key.name
@@ -160,22 +165,32 @@ class Identity:
             raise unauthorized("This name belongs to the user of the page, whom only server.page_key identifies.")
         return name
 
-    def check_operator(self, visit: Visit, path: str) -> None:
+    async def _key(self, sent: str) -> Key | None:
+        """The key that was sent; None for an unknown one. Raises `RequestError` when it is not valid at this time."""
+        key = self._keys.find(sent)
+        if key is None and self._key_file is not None:
+            key = (await self._key_file.keys()).find(sent)
+        if key is not None and (refusal := key.refusal(time.time())) is not None:
+            raise unauthorized(refusal)
+        return key
+
+    async def check_operator(self, visit: Visit, path: str) -> None:
         """Check that a request may read the metrics at `path`: by a key that opens it, or anybody without users.
 
         Tokens and proxies name users, who may not. Raises `RequestError` (unauthorized, forbidden).
         """
         if self._open:
             return
-        key = self._keys.find(visit.key) if visit.key else None
+        key = await self._key(visit.key) if visit.key else None
         if key is None:
             raise unauthorized("A key of server.auth.keys is needed: send it as 'Authorization: Bearer <key>'.")
         key.check([path], Scope.METRICS)
 
     def _what_is_needed(self) -> str:
-        if not self._keys and self._tokens is None:
+        has_keys = bool(self._keys) or self._key_file is not None
+        if not has_keys and self._tokens is None:
             return "The request does not come through the proxy that names its user."
-        what = "An API key" if self._keys else "A token"
+        what = "An API key" if has_keys else "A token"
         return f"{what} is needed: send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'."
 
     async def close(self) -> None:
@@ -184,9 +199,16 @@ class Identity:
             await self._tokens.close()
 
 
-def key_of(section: ApiKey) -> Key:
+def key_of(section: ApiKey | FileKey) -> Key:
     """Return the key that a section of the configuration describes."""
-    return Key(section.name, bytes.fromhex(section.digest), frozenset(section.routes), section.scopes)
+    return Key(
+        section.name,
+        bytes.fromhex(section.digest),
+        frozenset(section.routes),
+        section.scopes,
+        section.not_before,
+        section.expires,
+    )
 
 
 def _tokens(section: Jwt) -> Tokens:

@@ -39,7 +39,7 @@ from bridge.config.kinds import (
 )
 from bridge.config.problems import at, expected, wrong
 from bridge.config.schema.base import OrOff, Section, or_none_word, or_off_word
-from bridge.config.units import Duration, DurationOrOff, Size, is_off
+from bridge.config.units import Duration, DurationOrOff, Moment, Size, is_off
 
 
 class Cors(Section):
@@ -98,10 +98,35 @@ class Allowed(Section):
         return frozenset(Scope if "*" in self.operations else map(Scope, self.operations))
 
 
-class ApiKey(Allowed):
-    """One client. Exactly one of `key` and `key_sha256` is set."""
+class Client(Allowed):
+    """Whom a key belongs to, what it allows, and when."""
 
     name: Text = Field(description="the user who owns what is made with this key")
+    not_before: Moment | None = Field(default=None, description="date or time from which the key is valid")
+    expires: Moment | None = Field(default=None, description="date or time from which it is not valid any more")
+
+
+class FileKey(Client):
+    """A key in the keys file, which holds hashes alone."""
+
+    key_sha256: Digest = Field(description="the SHA-256 of the key, in hexadecimal", repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_clear_key(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "key" in data:
+            raise at(("key",), wrong("the file holds hashes alone; `dialect-bridge key NAME --hash` hashes a key"))
+        return data
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the key as 64 lower-case hexadecimal digits."""
+        return self.key_sha256
+
+
+class ApiKey(Client):
+    """One client. Exactly one of `key` and `key_sha256` is set."""
+
     key: Secret | None = Field(default=None, description="the key as clients send it")
     key_sha256: Digest | None = Field(default=None, description="or the SHA-256 of the key, in hexadecimal", repr=False)
 
@@ -179,6 +204,9 @@ class Auth(Section):
     """Who may call. With no method at all everybody may, which only `auth: none` says."""
 
     keys: tuple[ApiKey, ...] | None = Field(default=None, description="clients and their keys")
+    keys_file: OptionalText = Field(
+        default=None, description="YAML file with more keys, by key_sha256 alone; read again when it changes"
+    )
     jwt: Annotated[Jwt | None, OrOff] = Field(default=None, description="signed tokens", json_schema_extra=or_off_word)
     trusted_header: HeaderName | None = Field(default=None, description="header in which a proxy names the user")
     trusted_proxies: tuple[Network, ...] = Field(
@@ -199,7 +227,7 @@ class Auth(Section):
     @property
     def is_none(self) -> bool:
         """Whether no method is configured: `auth: none`."""
-        return not self.keys and self.jwt is None and self.trusted_header is None
+        return not self.keys and self.keys_file is None and self.jwt is None and self.trusted_header is None
 
 
 def _none_is_open(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
