@@ -29,6 +29,7 @@ from bridge.server.answers import (
     ItemsHandler,
     RetrieveHandler,
 )
+from bridge.server.audit import Audit
 from bridge.server.durable import DurableHandler
 from bridge.server.exclusive import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
 from bridge.server.heads import HeadWatch
@@ -42,7 +43,7 @@ from bridge.server.runs import RunHandler
 from bridge.server.talks import HistoryHandler
 from bridge.server.tasks import TaskHandler, TaskStatusHandler
 from bridge.server.uploads import UploadHandlers, files_of
-from bridge.server.wire import OWN_PAGE, USER, WHERE, error_of, read_request, request_id, response_of
+from bridge.server.wire import FAILURE, OWN_PAGE, USER, WHERE, error_of, read_request, request_id, response_of
 
 log = logging.getLogger("bridge.server")
 
@@ -77,6 +78,7 @@ class State:
     retired: bool = False
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     heads: HeadWatch | None = None
+    audit: Audit = field(default_factory=Audit)
 
     @classmethod
     def of(cls, bridge: Bridge) -> Self:
@@ -84,7 +86,9 @@ class State:
         server = bridge.config.server
         identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
         page = Page(bridge, identity) if server.has_page else None
-        return cls(bridge, identity, Limits.of(bridge.config), frozenset(server.cors.origins), page)
+        state = cls(bridge, identity, Limits.of(bridge.config), frozenset(server.cors.origins), page)
+        state.audit = Audit(lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None)
+        return state
 
     async def drain(self, seconds: float | None) -> None:
         """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
@@ -158,6 +162,7 @@ async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
         yield
         await bridge.close()
     finally:
+        app[STATE].audit.close()
         await app[STATE].identity.close()
         await app[STATE].limits.close()
 
@@ -419,6 +424,10 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
         if dialect is not None and dialect.request_id_header:
             headers[dialect.request_id_header] = known
         headers["server"] = "dialect-bridge"
+        if (failure := response.get(FAILURE)) is not None:
+            # The path as it was sent: spaces in it could look like further facts of the line.
+            path = http.rel_url.raw_path
+            state.audit.refused(failure, path=path, peer=http.remote, user=http.get(USER), request_id=known)
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()

@@ -10,16 +10,19 @@ import grpc
 from multidict import CIMultiDict
 
 from bridge.codec import SCOPES, Endpoint
-from bridge.errors import RULES, BridgeError
+from bridge.errors import RULES, BridgeError, Failure
+from bridge.server.audit import Audit
 from bridge.server.identity import Identity, Visit
+from bridge.server.wire import is_request_id
 
 
 class Guard:
     """`mounts`: agent -> what names its route, as the routes of a key do."""
 
-    def __init__(self, identity: Identity, mounts: Mapping[str, str]) -> None:
+    def __init__(self, identity: Identity, mounts: Mapping[str, str], audit: Audit | None = None) -> None:
         self._identity = identity
         self._mounts = mounts
+        self._audit = audit or Audit()
 
     async def caller(self, rpc: Any, endpoint: Endpoint, agent: str | None = None) -> str:
         """Return the user who calls `endpoint` for one of the agents, or for anything here; "" without users.
@@ -32,9 +35,16 @@ class Guard:
         try:
             return await self._identity.user(visit_of(rpc), *mounts, scope=SCOPES[endpoint.operation])
         except BridgeError as error:
+            self.refused(rpc, endpoint, error.failure)
             status = grpc.StatusCode[RULES[error.failure.code].grpc]
             await rpc.abort(status, error.message, tuple(error.failure.headers.items()))
             raise AssertionError("unreachable: abort raises") from None
+
+    def refused(self, rpc: Any, endpoint: Endpoint, failure: Failure, user: str | None = None) -> None:
+        """Note in the audit log that a call of `user` is refused."""
+        sent = visit_of(rpc).headers.get("x-request-id", "")
+        known = sent if is_request_id(sent) else None
+        self._audit.refused(failure, path=endpoint.path, peer=peer_address(rpc), user=user, request_id=known)
 
 
 def visit_of(rpc: Any) -> Visit:

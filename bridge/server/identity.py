@@ -16,8 +16,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from bridge.codec import Scope
-from bridge.errors import ErrorCode, RequestError
-from bridge.server.access import Key, Keys, check
+from bridge.server.access import Key, Keys, Reason, check, unauthorized
 from bridge.stores.base import MAX_KEY, fits
 
 if TYPE_CHECKING:
@@ -53,15 +52,11 @@ def visit_of(http: web.Request, query_token: bool = False) -> Visit:
     return Visit(http.headers, http.remote, http.query.get(QUERY_TOKEN, "").strip() if query_token else "")
 
 
-def unauthorized(message: str) -> RequestError:
-    """The one refusal of who cannot be told; every dialect passes the header on."""
-    return RequestError(message, code=ErrorCode.UNAUTHORIZED, headers={"www-authenticate": "Bearer"})
-
-
 def checked_user(name: str, where: str) -> str:
     """The name as that of a user; `where` it stood. Raises `RequestError` (unauthorized) for what can be nobody's."""
     if not name or not name.isprintable() or not fits(name):
-        raise unauthorized(f"{where} holds no name of a user: printable characters of 1 to {MAX_KEY} bytes in all.")
+        words = f"{where} holds no name of a user: printable characters of 1 to {MAX_KEY} bytes in all."
+        raise unauthorized(words, Reason.INVALID_USER)
     return name
 
 
@@ -78,10 +73,10 @@ class Proxy:
         if not any(value.strip() for value in sent):
             return None
         if not self._trusts(visit.address):
-            raise unauthorized(f"The header {self._header} is not taken from this address.")
+            raise unauthorized(f"The header {self._header} is not taken from this address.", Reason.UNTRUSTED_PROXY)
         if len(sent) > 1:
             # Proxies that append instead of replacing leave the client's own line in front of theirs.
-            raise unauthorized(f"The header {self._header} came more than once.")
+            raise unauthorized(f"The header {self._header} came more than once.", Reason.UNTRUSTED_PROXY)
         return checked_user(sent[0].strip(), f"The header {self._header}")
 
     def _trusts(self, address: str | None) -> bool:
@@ -148,7 +143,7 @@ class Identity:
             return self._anybody_else(named)
         sent = visit.key
         if not sent:
-            raise unauthorized(self._what_is_needed())
+            raise unauthorized(self._what_is_needed(), Reason.NO_KEY)
         key = await self._key(sent)
         if key is not None:
             key.check(mounts, scope)
@@ -156,13 +151,14 @@ class Identity:
         if self._tokens is not None:
             bearer = await self._tokens.bearer(sent)
             user = self._anybody_else(bearer.user)
-            check(bearer.grants, mounts, scope, "token")
+            check(bearer.grants, mounts, scope, "token", user)
             return user
-        raise unauthorized("The API key is not known here.")
+        raise unauthorized("The API key is not known here.", Reason.UNKNOWN_KEY)
 
     def _anybody_else(self, name: str) -> str:
         if name == self._reserved:
-            raise unauthorized("This name belongs to the user of the page, whom only server.page_key identifies.")
+            words = "This name belongs to the user of the page, whom only server.page_key identifies."
+            raise unauthorized(words, Reason.INVALID_USER)
         return name
 
     async def _key(self, sent: str) -> Key | None:
@@ -170,8 +166,8 @@ class Identity:
         key = self._keys.find(sent)
         if key is None and self._key_file is not None:
             key = (await self._key_file.keys()).find(sent)
-        if key is not None and (refusal := key.refusal(time.time())) is not None:
-            raise unauthorized(refusal)
+        if key is not None:
+            key.check_time(time.time())
         return key
 
     async def check_operator(self, visit: Visit, path: str) -> None:
@@ -183,7 +179,8 @@ class Identity:
             return
         key = await self._key(visit.key) if visit.key else None
         if key is None:
-            raise unauthorized("A key of server.auth.keys is needed: send it as 'Authorization: Bearer <key>'.")
+            reason = Reason.UNKNOWN_KEY if visit.key else Reason.NO_KEY
+            raise unauthorized("A key of server.auth.keys is needed: send it as 'Authorization: Bearer <key>'.", reason)
         key.check([path], Scope.METRICS)
 
     def _what_is_needed(self) -> str:

@@ -13,8 +13,8 @@ from jwt.algorithms import has_crypto
 
 from bridge.codec import Scope
 from bridge.errors import ConfigError, RequestError
-from bridge.server.access import Grant
-from bridge.server.identity import checked_user, unauthorized
+from bridge.server.access import Grant, Reason, unauthorized
+from bridge.server.identity import checked_user
 from bridge.server.jwks import KeySet
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class Tokens:
         except (exceptions.PyJWTError, *_LEAKS) as error:
             # Its own text is not repeated: some hold the key.
             reason = next((_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), None)
-            raise unauthorized(reason or "This is neither a known API key nor a well-formed token.") from None
+            words = reason or "This is neither a known API key nor a well-formed token."
+            raise unauthorized(words, Reason.INVALID_TOKEN) from None
         named = claims.get(self._user_claim)
         if isinstance(named, int) and not isinstance(named, bool):
             named = str(named)  # Some issuers number their users.
@@ -169,4 +170,4 @@ class Tokens:
 
     @staticmethod
     def _unknown_key() -> RequestError:
-        return unauthorized("The token is signed with a key that its issuer does not have.")
+        return unauthorized("The token is signed with a key that its issuer does not have.", Reason.INVALID_TOKEN)

@@ -15,8 +15,8 @@ from bridge.codec import Dialect, Operation, Scope, registry
 from bridge.engine import Bridge, Route
 from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError, shortened
 from bridge.pipeline import Backend
-from bridge.server.access import Key, Keys
-from bridge.server.identity import Identity, unauthorized, visit_of
+from bridge.server.access import Key, Keys, Reason, unauthorized
+from bridge.server.identity import Identity, visit_of
 from bridge.server.page.health import Health
 from bridge.server.page.traces import Traces
 from bridge.server.wire import OWN_PAGE, STREAM_HEADERS, error_of
@@ -137,7 +137,8 @@ class Page:
             raise RequestError("Only the page itself may ask for this.", code=ErrorCode.FORBIDDEN)
         visit = visit_of(http)
         if self._key is not None and not hmac.compare_digest(Keys.digest(visit.key), self._key.digest):
-            raise unauthorized("This page needs its key: send it as 'Authorization: Bearer <key>'.")
+            reason = Reason.UNKNOWN_KEY if visit.key else Reason.NO_KEY
+            raise unauthorized("This page needs its key: send it as 'Authorization: Bearer <key>'.", reason)
         user = await self._identity.user(visit, *(route.path for route in self._bridge.routes), scope=Scope.PAGE)
         routes = []
         for route in self._bridge.routes:

@@ -134,6 +134,41 @@ async def test_every_method_needs_its_scope(tmp_path: Path) -> None:
         assert not model.requests
 
 
+async def test_refusals_are_audited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of keys, of scopes, and of what belongs to somebody else."""
+    keys = [
+        {"name": "alice", "key": "alice-key"},
+        {"name": "bob", "key": "bob-key"},
+        {"name": "reader", "key": "reader-key", "operations": ["read"]},
+    ]
+    async with (
+        fake_backend("openai-chat") as model,
+        peers.agent() as node,
+        guarded(tmp_path, model.url, auth={"keys": keys}) as (listen, _),
+        client(listen) as caller,
+    ):
+        asked = schema.message("GetNodesRequest", domain="default")
+        register = caller.gateway.RegisterAgent
+        await refused(caller.gateway.GetNodes(asked))
+        await refused(caller.gateway.GetNodes(asked, metadata=(("x-api-key", "wrong-key"), ("x-request-id", "r-1"))))
+        await refused(register(info("AgentInfo", "chat", node.address), metadata=(("x-api-key", "reader-key"),)))
+        await register(info("AgentInfo", "chat", node.address), metadata=ALICE)
+        gone = schema.message("DeregisterNodeRequest", node_id="chat")
+        code, _ = await refused(caller.gateway.DeregisterNode(gone, metadata=BOB))
+        assert code == "PERMISSION_DENIED"
+    facts = [record.__dict__["facts"] for record in caplog.records if record.name == "bridge.audit"]
+    assert [{k: v for k, v in each.items() if k != "path"} for each in facts] == [
+        {"reason": "no_key", "peer": "127.0.0.1"},
+        {"reason": "unknown_key", "peer": "127.0.0.1", "request_id": "r-1"},
+        {"reason": "operation", "peer": "127.0.0.1", "user": "reader"},
+        {"reason": "forbidden", "peer": "127.0.0.1", "user": "bob"},
+    ]
+    assert [each["path"].rpartition("/")[2] for each in facts] == [
+        "GetNodes", "GetNodes", "RegisterAgent", "DeregisterNode",
+    ]  # fmt: skip
+    assert "-key" not in caplog.text
+
+
 async def test_a_session_is_its_users_whatever_name_he_takes(tmp_path: Path) -> None:
     async with fake_backend("openai-chat") as model, guarded(tmp_path, model.url) as (listen, _):
         model.says("noted")
