@@ -20,7 +20,7 @@ _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]
 _TARGET = re.compile(r"(?:unix|unix-abstract|vsock|dns|ipv4|ipv6|xds|google-c2p|passthrough):", re.IGNORECASE)
 """What gRPC takes for the name of a resolver and not of a host."""
 _PATTERN = re.compile(r"[a-z0-9._*-]{1,253}", re.IGNORECASE)
-_NUMBERS = re.compile(r"[0-9.*]*[0-9.][0-9.*]*")
+_NUMBERS = re.compile(r"\**[0-9.][0-9.*]*")
 _EXPECTED = (
     "expected a network such as 10.0.0.0/8, a host without a port such as agent.internal or *.internal, "
     "or a gRPC target such as unix:/run/agents/*"

@@ -57,7 +57,7 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
         Endpoint("POST", f"{_GATEWAY}Heartbeat", Operation.BEAT),
         Endpoint("POST", f"{_GATEWAY}UpdateNodeInfo", Operation.UPDATE),
         Endpoint("POST", f"{_GATEWAY}SubscribeToUpdates", Operation.SUBSCRIBE),
-        Endpoint("POST", f"{_GATEWAY}Unsubscribe", Operation.UPDATE),
+        Endpoint("POST", f"{_GATEWAY}Unsubscribe", Operation.DISCOVER),
     )
     needs = ("grpc",)
     extra = "aip"

@@ -98,6 +98,16 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("text", nargs="*", default=[], metavar="TEXT", help="one turn; without it, a conversation")
     chat.set_defaults(run=_later("bridge.cli.chat", "chat"))
 
+    key = _command(
+        commands,
+        "key",
+        "make an API key and the line for server.auth.keys_file",
+        "dialect-bridge key web >> keys.yaml",
+    )
+    key.add_argument("name", metavar="NAME", help="the user whose key it is")
+    key.add_argument("--hash", action="store_true", help="hash a key from stdin instead of making one")
+    key.set_defaults(run=_later("bridge.cli.key", "key"))
+
     openapi = _command(
         commands,
         "openapi",

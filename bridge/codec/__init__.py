@@ -32,6 +32,7 @@ from bridge.codec.modes import ModesDialect
 from bridge.codec.objects import ObjectDialect
 from bridge.codec.outline import Outline, outline, project
 from bridge.codec.queued import QueuedRun
+from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.session import SessionDialect
 from bridge.codec.single_run import SessionNamed, SingleRunDialect, SingleRunOptions
 from bridge.codec.stored import StoredAnswersDialect
@@ -45,6 +46,7 @@ __all__ = [
     "CONNECTIONS",
     "KEEPALIVE",
     "REQUEST_FEATURES",
+    "SCOPES",
     "Card",
     "Context",
     "CountingDialect",
@@ -76,6 +78,7 @@ __all__ = [
     "ReadAsked",
     "RunNamed",
     "RunsTools",
+    "Scope",
     "SessionDialect",
     "SessionNamed",
     "Shelf",

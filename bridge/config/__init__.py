@@ -1,5 +1,6 @@
 """The configuration: its YAML schema, loading it, and saying in plain words what is wrong with it."""
 
+from bridge.config.keys import parse_keys
 from bridge.config.kinds import Names, is_loopback, names_in, weights_in
 from bridge.config.load import load, parse, read
 from bridge.config.reference import json_schema
@@ -10,6 +11,7 @@ from bridge.config.schema import (
     Breaker,
     Config,
     Cors,
+    FileKey,
     Health,
     Jwt,
     Limits,
@@ -31,6 +33,7 @@ __all__ = [
     "Breaker",
     "Config",
     "Cors",
+    "FileKey",
     "Health",
     "Jwt",
     "Limits",
@@ -48,6 +51,7 @@ __all__ = [
     "load",
     "names_in",
     "parse",
+    "parse_keys",
     "read",
     "share_of",
     "weights_in",

@@ -6,14 +6,14 @@ These run on a configuration whose every section is sound by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
 from bridge.codec import ModesDialect, Operation, ToolHostDialect, offers, served
 from bridge.config.kinds import dialect_of, is_loopback
-from bridge.config.problems import Path, Problem, nearest
-from bridge.config.schema import ApiKey, Config
+from bridge.config.problems import Path, Problem, nearest, path_text
+from bridge.config.schema import Allowed, ApiKey, Config, FileKey
 
 Show = Callable[[Path, Any], str]
 
@@ -30,9 +30,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_open_door(config),
         *_grpc(config, show),
         *_per_key(config),
-        *_key_names(config, show),
-        *_key_routes(config, show),
-        *_page_key(config),
+        *_auth(config, show),
         *_health(config),
         *_collisions(config, show),
         *_passthrough(config, show),
@@ -93,39 +91,61 @@ def _keys(config: Config) -> tuple[ApiKey, ...]:
 
 def _key_names(config: Config, show: Show) -> Iterator[Problem]:
     names: dict[str, int] = {}
-    digests: dict[str, int] = {}
     for index, key in enumerate(_keys(config)):
-        path: Path = ("server", "auth", "keys", index)
+        path: Path = ("server", "auth", "keys", index, "name")
         if names.setdefault(key.name, index) != index:
-            told = show((*path, "name"), key.name)
-            yield Problem((*path, "name"), f"{told} is already the name of keys[{names[key.name]}]")
-        if digests.setdefault(key.digest, index) != index:
-            yield Problem(path, f"the same key as keys[{digests[key.digest]}]; its user could not be told")
+            told = show(path, key.name)
+            yield Problem(path, f"{told} is already the name of keys[{names[key.name]}]")
 
 
-def _key_routes(config: Config, show: Show) -> Iterator[Problem]:
+def key_problems(config: Config, show: Show, filed: Sequence[FileKey] | None = None) -> Iterator[Problem]:
+    """Yield what is wrong with the keys of a configuration beside the rest of it; with `filed`, with these of its file.
+
+    Paths of the file's keys begin at its list.
+    """
+    base: Path = ("server", "auth", "keys")
+    inline, digests = _keys(config), dict[str, str]()
+    if filed is not None:
+        digests = {key.digest: path_text((*base, index)) for index, key in enumerate(inline)}
+        base = ()
+    keys: Sequence[ApiKey | FileKey] = inline if filed is None else filed
+    for index, key in enumerate(keys):
+        path: Path = (*base, index)
+        own = path_text(path)
+        if (first := digests.setdefault(key.digest, own)) != own:
+            yield Problem(path, f"the same key as {first}; its user could not be told")
+        yield from _routes(config, key, path, show)
+        yield from _not_the_page(config, key, path)
+
+
+def _routes(config: Config, allowed: Allowed, path: Path, show: Show) -> Iterator[Problem]:
     metrics = config.server.metrics
     mounts = list(dict.fromkeys([*(r.mount for r in config.routes), *([metrics.path] if metrics else [])]))
-    for index, key in enumerate(_keys(config)):
-        for position, route in enumerate(key.routes):
-            if route != "*" and route not in mounts:
-                path: Path = ("server", "auth", "keys", index, "routes", position)
-                yield Problem(path, f"no route is mounted at {show(path, route)}{nearest(route, mounts)}")
+    for position, route in enumerate(allowed.routes):
+        if route != "*" and route not in mounts:
+            place: Path = (*path, "routes", position)
+            yield Problem(place, f"no route is mounted at {show(place, route)}{nearest(route, mounts)}")
 
 
-def _page_key(config: Config) -> Iterator[Problem]:
+def _not_the_page(config: Config, key: ApiKey | FileKey, path: Path) -> Iterator[Problem]:
     """Whoever has the page's key is the user of this name, who must be nobody else."""
-    path: Path = ("server", "page_key")
     given = config.server.page_key
     if given is None:
         return
-    if config.server.page is False:
-        yield Problem(path, "there is no page that it could open; page is false")
-    for index, key in enumerate(_keys(config)):
-        if key.name == PAGE_USER:
-            yield Problem(path, f"its user is called {PAGE_USER}, which is the name of auth.keys[{index}]")
-        if key.digest == sha256(given.get_secret_value().encode()).hexdigest():
-            yield Problem(path, f"the same key as auth.keys[{index}]; its user could not be told")
+    if key.name == PAGE_USER:
+        yield Problem((*path, "name"), f"{PAGE_USER} is the user of server.page_key")
+    if key.digest == sha256(given.get_secret_value().encode()).hexdigest():
+        yield Problem(path, "the same key as server.page_key; its user could not be told")
+
+
+def _auth(config: Config, show: Show) -> Iterator[Problem]:
+    yield from _key_names(config, show)
+    yield from key_problems(config, show)
+    jwt = config.server.auth.jwt if config.server.auth else None
+    for word, allowed in (jwt.scopes or {} if jwt else {}).items():
+        yield from _routes(config, allowed, ("server", "auth", "jwt", "scopes", word), show)
+    if config.server.page_key is not None and config.server.page is False:
+        yield Problem(("server", "page_key"), "there is no page that it could open; page is false")
 
 
 def _health(config: Config) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from bridge.codec import Options, registry
+from bridge.codec import Options, Scope, registry
 from bridge.codec.dialect import Dialect
 from bridge.config.problems import Path, at, expected, unknown, wrong
 from bridge.errors import ConfigError
@@ -333,6 +333,13 @@ def _algorithm(value: str) -> str:
     return value
 
 
+def _operation(value: str) -> str:
+    known = [*map(str, Scope), "*"]
+    if value not in known:
+        raise unknown("operation", known)
+    return value
+
+
 def _network(value: str) -> str:
     try:
         return str(ipaddress.ip_network(value))
@@ -374,6 +381,7 @@ HostName = Annotated[str, AfterValidator(_host_name)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 Algorithm = Annotated[str, AfterValidator(_algorithm)]
+OperationWord = Annotated[str, AfterValidator(_operation)]
 Network = Annotated[str, AfterValidator(_network)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 FrontDialect = Annotated[str, AfterValidator(_registered)]

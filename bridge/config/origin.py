@@ -16,7 +16,7 @@ _SECRET = re.compile(r"(.*[_-])?(key|secret|token|password)|headers|auth|stores"
 _URL = re.compile(r"(.*_)?url", re.IGNORECASE)
 _HOLDS_MORE = re.compile(r"[@?]")  # a URL with credentials or a query
 # ... but these are names, even below `auth`.
-_NAMES = ("name", "routes")
+_NAMES = ("name", "routes", "operations", "not_before", "expires")
 _LONGEST = 60
 
 
@@ -32,12 +32,14 @@ class Place:
 class Origin:
     """`name`: the file as the user wrote it, or what stands for it. `places`: the key of each value, by path.
 
-    `sources`: the values that came from variables or files, each with what it came from.
+    `sources`: the values that came from variables or files, each with what it came from. `secret`: no value may
+    be shown but names.
     """
 
     name: str
     places: dict[Path, Place] = field(default_factory=dict)
     sources: dict[Path, str] = field(default_factory=dict)
+    secret: bool = False
 
     def place(self, path: Path) -> Place | None:
         """The place of the key at `path`, or of the nearest one around it; None when there is no file."""
@@ -50,9 +52,9 @@ class Origin:
         if any(source[: len(path)] == path for source in self.sources):
             return True
         keys = [step for step in path if isinstance(step, str)]
-        if "auth" in keys and keys[-1] in _NAMES:
+        if (self.secret or "auth" in keys) and keys and keys[-1] in _NAMES:
             return False
-        return any(_SECRET.fullmatch(key) for key in keys)
+        return self.secret or any(_SECRET.fullmatch(key) for key in keys)
 
     def show(self, path: Path, value: Any) -> str:
         """The value as a message may tell it: `"abc"`, `12`, `a list`, `the value of ${PORT}`."""

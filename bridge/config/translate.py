@@ -46,10 +46,10 @@ _EXPECTED = {
 }
 
 
-def translate(error: ValidationError, data: Any, origin: Origin) -> list[Problem]:
-    """The problems of one pydantic error; `data` is the configuration it speaks of."""
+def translate(error: ValidationError, data: Any, origin: Origin, model: Any = Config) -> list[Problem]:
+    """Return the problems of one pydantic error about `data`, which should have been a `model`."""
     rows = error.errors(include_url=False)
-    return [Problem(row["loc"], _message(row, data, origin)) for row in rows if not _only_seems_short(row, rows)]
+    return [Problem(row["loc"], _message(row, data, origin, model)) for row in rows if not _only_seems_short(row, rows)]
 
 
 def _only_seems_short(row: ErrorDetails, rows: list[ErrorDetails]) -> bool:
@@ -58,7 +58,7 @@ def _only_seems_short(row: ErrorDetails, rows: list[ErrorDetails]) -> bool:
     return row["type"] == "too_short" and any(r["loc"][: len(path)] == path != r["loc"] for r in rows)
 
 
-def _message(row: ErrorDetails, data: Any, origin: Origin) -> str:
+def _message(row: ErrorDetails, data: Any, origin: Origin, model: Any) -> str:
     kind, path, context = row["type"], row["loc"], row.get("ctx", {})
     shown = origin.show(path, row["input"])
     if kind == WRONG:
@@ -68,7 +68,7 @@ def _message(row: ErrorDetails, data: Any, origin: Origin) -> str:
     if kind == UNKNOWN:
         return _unknown_name(context["what"], context["known"], row["input"], shown)
     if kind == "extra_forbidden":
-        return _unknown_key(path, data)
+        return _unknown_key(path, data, model)
     if kind == "missing":
         return "missing; this key is required"
     if kind in ("string_type", "string_sub_type"):
@@ -94,20 +94,19 @@ def _unknown_name(what: str, known: list[str], value: Any, shown: str) -> str:
     return f"unknown {what} {told}{nearest(str(value), known)}{listed}".rstrip(".")
 
 
-def _unknown_key(path: Path, data: Any) -> str:
-    known = known_keys(path[:-1], data)
+def _unknown_key(path: Path, data: Any, model: Any) -> str:
+    known = known_keys(path[:-1], data, model)
     return f"unknown key{nearest(str(path[-1]), known)} Known keys: {', '.join(known) or 'none'}"
 
 
-def known_keys(path: Path, data: Any) -> list[str]:
+def known_keys(path: Path, data: Any, model: Any = Config) -> list[str]:
     """The keys of the mapping at `path`, in the order of the schema; empty where it is free."""
-    model = model_at(path, data)
+    model = model_at(path, data, model)
     return _keys(model) if _is_model(model) else []
 
 
-def model_at(path: Path, data: Any = None) -> Any:
-    """The type of the value at `path`, a model for a section; `data` tells the dialect that options belong to."""
-    model: Any = Config
+def model_at(path: Path, data: Any = None, model: Any = Config) -> Any:
+    """The type of the value at `path` in a `model`; `data` tells the dialect that options belong to."""
     for step in path:
         model = _below(model, step, data)
         data = _entry(data, step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
@@ -14,6 +15,7 @@ from bridge.config.problems import expected
 _OFF = ("off", "no", "false")
 
 _A_DURATION = "a duration such as 500ms, 5s, 10m, 24h, 90d or a number of seconds"
+_A_MOMENT = "a date or a time such as 2027-01-31 or 2027-01-31T12:00:00Z (UTC where no zone is written)"
 _A_SIZE = "a size such as 64KiB, 10MiB, 1GiB, 5MB or a number of bytes"
 _DURATION_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)?$|\$\{"
 _SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*(B|[kK]B|MB|GB|[KMG]iB)?$|\$\{"
@@ -32,6 +34,20 @@ def off_is_none(value: Any) -> Any:
 def duration(value: Any) -> float:
     """Seconds. Raises the "expected a duration" error for anything else, negative and endless ones included."""
     return _quantity(value, SECONDS, _A_DURATION)
+
+
+def moment(value: Any) -> float:
+    """Seconds since 1970 of a date or time: text in ISO 8601, or what YAML makes of it. Naive times are UTC."""
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value.strip())
+        elif isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day)
+        if isinstance(value, datetime):
+            return (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        pass
+    raise expected(_A_MOMENT)
 
 
 def duration_or_off(value: Any) -> float | None:
@@ -65,6 +81,7 @@ def _duration_schema(off: bool = False) -> WithJsonSchema:
     return WithJsonSchema({"type": kinds, "minimum": 0, "pattern": _DURATION_PATTERN + words})
 
 
+Moment = Annotated[float, BeforeValidator(moment), WithJsonSchema({"type": "string"})]
 Duration = Annotated[float, BeforeValidator(duration), _duration_schema()]
 DurationOrOff = Annotated[float | None, BeforeValidator(duration_or_off), _duration_schema(off=True)]
 

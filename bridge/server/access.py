@@ -1,4 +1,4 @@
-"""Who may come in: API keys."""
+"""API keys, what a key or a token grants, and how a request without it is refused."""
 
 from __future__ import annotations
 
@@ -7,23 +7,123 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from bridge.errors import ErrorCode, RequestError
+from bridge.codec import Scope
+from bridge.errors import ErrorCode, Failure, RequestError
+
+
+class Reason(StrEnum):
+    """Why a request was refused, as the audit log and the metrics name it. A closed list."""
+
+    NO_KEY = "no_key"
+    """No key, token or user came."""
+    UNKNOWN_KEY = "unknown_key"
+    """The key is not configured, or not one of those that open this."""
+    KEY_EXPIRED = "key_expired"
+    """The key has expired."""
+    KEY_NOT_YET_VALID = "key_not_yet_valid"
+    """The key is not valid yet."""
+    INVALID_TOKEN = "invalid_token"
+    """Neither a known key nor a valid token: its form, signature, time, audience or issuer."""
+    INVALID_USER = "invalid_user"
+    """The token or the proxy names a user who cannot be one."""
+    UNTRUSTED_PROXY = "untrusted_proxy"
+    """The header that names the user came from elsewhere than the proxy, or twice."""
+    ROUTE = "route"
+    """The key or token does not open the route."""
+    OPERATION = "operation"
+    """The key or token does not allow the operation."""
+    FORBIDDEN = "forbidden"
+    """Anything else: what belongs to another user, a signed URL that is not valid, a page of another site."""
+
+
+@dataclass(slots=True)
+class Refusal(Failure):
+    """A failure with what the audit log says of it. `user`: whose key or token it was, as far as known."""
+
+    reason: Reason = Reason.FORBIDDEN
+    user: str | None = None
+
+
+def refused(
+    message: str,
+    reason: Reason,
+    *,
+    code: ErrorCode = ErrorCode.FORBIDDEN,
+    user: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> RequestError:
+    """Return the error of a refusal (unauthorized or forbidden)."""
+    error = RequestError(message)
+    error.failure = Refusal(code, message, headers=headers or {}, reason=reason, user=user)
+    return error
+
+
+def unauthorized(message: str, reason: Reason, user: str | None = None) -> RequestError:
+    """Return the refusal of a request that names nobody; every dialect passes its header on."""
+    return refused(message, reason, code=ErrorCode.UNAUTHORIZED, user=user, headers={"www-authenticate": "Bearer"})
+
+
+ALL_ROUTES = frozenset({"*"})
+ALL_SCOPES = frozenset(Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Scopes on routes, which are named by their mount paths ("*" = all)."""
+
+    routes: frozenset[str] = ALL_ROUTES
+    scopes: frozenset[Scope] = ALL_SCOPES
+
+    def opens(self, mounts: Sequence[str]) -> bool:
+        """Return whether the grant is for one of the routes at `mounts`."""
+        return "*" in self.routes or not self.routes.isdisjoint(mounts)
+
+
+def check(grants: Sequence[Grant], mounts: Sequence[str], scope: Scope | None, bearer: str, user: str) -> None:
+    """Check that one of the grants allows `scope` on one of the routes at `mounts`.
+
+    A `scope` of None needs the route alone. `bearer` names what was sent ("API key") by `user`. Raises `RequestError`
+    (forbidden); a scope that is missing is named in the message and, by RFC 6750, in the header `www-authenticate`.
+    """
+    opened = [grant for grant in grants if grant.opens(mounts)]
+    if grants and not opened:
+        raise refused(f"This {bearer} does not open this route.", Reason.ROUTE, user=user)
+    if scope is not None and not any(scope in grant.scopes for grant in opened):
+        raise refused(
+            f"This {bearer} does not allow the operation '{scope}'.",
+            Reason.OPERATION,
+            user=user,
+            headers={"www-authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'},
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One API key; `digest` is the SHA-256 of it, `routes` the mount paths it opens ("*" = all)."""
+    """One API key.
+
+    `digest`: its SHA-256; `routes`: the mount paths of the routes that it opens ("*" = all); `not_before`, `expires`:
+    seconds since 1970, None = no limit.
+    """
 
     name: str
     digest: bytes = field(repr=False)
     routes: frozenset[str]
+    scopes: frozenset[Scope] = ALL_SCOPES
+    not_before: float | None = None
+    expires: float | None = None
 
-    def opens(self, *mounts: str) -> str:
-        """The key's name when it may use one of the routes at `mounts`. Raises `RequestError` (forbidden)."""
-        if "*" not in self.routes and self.routes.isdisjoint(mounts):
-            raise RequestError("This API key does not open this route.", code=ErrorCode.FORBIDDEN)
-        return self.name
+    def check_time(self, now: float) -> None:
+        """Check that the key is valid at `now` (seconds since 1970). Raises `RequestError` (unauthorized)."""
+        if self.expires is not None and now >= self.expires:
+            raise unauthorized("The API key has expired.", Reason.KEY_EXPIRED, self.name)
+        if self.not_before is not None and now < self.not_before:
+            raise unauthorized("The API key is not valid yet.", Reason.KEY_NOT_YET_VALID, self.name)
+
+    def check(self, mounts: Sequence[str], scope: Scope | None) -> None:
+        """See `check`."""
+        check([Grant(self.routes, self.scopes)], mounts, scope, "API key", self.name)
 
 
 class Keys:

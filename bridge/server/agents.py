@@ -11,6 +11,7 @@ from bridge.codec.session import Handle, Member, OwnAgent, Refuse, Respond, Serv
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
 from bridge.pipeline.tools import Tools, ToolSource
+from bridge.server.audit import Audit
 from bridge.server.conversation import Conversation, Turns
 from bridge.server.grpc import GrpcServer
 from bridge.server.guard import Guard
@@ -21,17 +22,23 @@ if TYPE_CHECKING:
     from bridge.telemetry.tracing import Tracing
 
 
-def servers(bridge: Bridge, limits: Limits, identity: Identity) -> list[GrpcServer]:
+def servers(bridge: Bridge, limits: Limits, identity: Identity, audit: Audit) -> list[GrpcServer]:
     """A server for each address that routes of the bridge name. Raises `ConfigError` when routes at one disagree."""
     found: dict[tuple[str, Dialect], list[Route]] = {}
     for route in bridge.routes:
         if route.listen is not None:
             found.setdefault((route.listen, route.dialect), []).append(route)
-    return [_server(bridge, limits, identity, address, dialect, routes) for (address, dialect), routes in found.items()]
+    return [_server(bridge, limits, identity, audit, *at, routes) for at, routes in found.items()]
 
 
 def _server(
-    bridge: Bridge, limits: Limits, identity: Identity, address: str, dialect: Dialect, routes: Sequence[Route]
+    bridge: Bridge,
+    limits: Limits,
+    identity: Identity,
+    audit: Audit,
+    address: str,
+    dialect: Dialect,
+    routes: Sequence[Route],
 ) -> GrpcServer:
     dialect = require(dialect, SessionDialect)
     settings = [dialect.channel(route.options) for route in routes]
@@ -44,7 +51,7 @@ def _server(
     if len({(m.gateway, m.address) for m in members}) < len(members):
         raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
     host = Agents(by_agent, Turns(bridge, limits), settings[0].idle)
-    guard = Guard(identity, {name: route.path for name, route in by_agent.items()})
+    guard = Guard(identity, {name: route.path for name, route in by_agent.items()}, audit)
     server = GrpcServer(address, dialect, dialect.hub(address, agents), settings[0], host, members, guard)
     for name, route in by_agent.items():
         _give_tools(route, found[name], server, bridge.tracing)

@@ -19,6 +19,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from bridge.codec import (
+    SCOPES,
     Context,
     CountingDialect,
     Dialect,
@@ -39,12 +40,14 @@ from bridge.server.answers import (
     ItemsHandler,
     RetrieveHandler,
 )
+from bridge.server.audit import Audit
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
 from bridge.server.durable import DurableHandler
 from bridge.server.exclusive import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
 from bridge.server.heads import HeadWatch
 from bridge.server.identity import Identity, visit_of
+from bridge.server.keyfile import KeyFile
 from bridge.server.limits import Door, Limits, Rules
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
@@ -53,7 +56,7 @@ from bridge.server.runs import RunHandler
 from bridge.server.talks import HistoryHandler
 from bridge.server.tasks import TaskHandler, TaskStatusHandler
 from bridge.server.uploads import UploadHandlers, files_of
-from bridge.server.wire import OWN_PAGE, USER, WHERE, error_of, read_request, request_id, response_of
+from bridge.server.wire import FAILURE, OWN_PAGE, USER, WHERE, error_of, read_request, request_id, response_of
 
 log = logging.getLogger("bridge.server")
 
@@ -84,12 +87,13 @@ class State:
     retired: bool = False
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     heads: HeadWatch | None = None
+    audit: Audit = field(default_factory=Audit)
 
     @classmethod
     def of(cls, bridge: Bridge) -> Self:
         """That of a server which is not started yet. Raises `ConfigError` for what it needs and is not installed."""
         server = bridge.config.server
-        identity = Identity.of(server.auth, key_of(bridge))
+        identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
         page = Page(bridge, identity) if server.has_page else None
         browsers = Browsers(
             server.known_hosts if server.hosts is not None else None,
@@ -97,7 +101,9 @@ class State:
             public_url=server.public_url,
             ambient=server.auth is not None and server.auth.trusted_header is not None,
         )
-        return cls(bridge, identity, Limits.of(bridge.config), browsers, page)
+        state = cls(bridge, identity, Limits.of(bridge.config), browsers, page)
+        state.audit = Audit(lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None)
+        return state
 
     async def drain(self, seconds: float | None) -> None:
         """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
@@ -183,6 +189,7 @@ async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
         yield
         await bridge.close()
     finally:
+        app[STATE].audit.close()
         await app[STATE].identity.close()
         await app[STATE].limits.close()
 
@@ -352,6 +359,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
     is_kept = endpoint.operation in KEPT
+    scope = SCOPES[endpoint.operation]
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def handle(http: web.Request) -> web.StreamResponse:
@@ -364,7 +372,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             if state.draining and is_refused_late:
                 text = "The server is stopping; another one, or the next one, will take this request."
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-            user = await state.identity.user(visit_of(http, in_query), route.path) if is_asked else ""
+            visit = visit_of(http, in_query)
+            user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
             http[USER] = user
             if is_counted:
                 await state.limits.asked(user)
@@ -458,6 +467,10 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
         if dialect is not None and dialect.request_id_header:
             headers[dialect.request_id_header] = known
         headers["server"] = "dialect-bridge"
+        if (failure := response.get(FAILURE)) is not None:
+            # The path as it was sent: spaces in it could look like further facts of the line.
+            path = http.rel_url.raw_path
+            state.audit.refused(failure, path=path, peer=http.remote, user=http.get(USER), request_id=known)
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()

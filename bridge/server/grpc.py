@@ -34,7 +34,7 @@ from bridge.codec.session import (
     Visitor,
     Watch,
 )
-from bridge.errors import BackendError, ConfigError
+from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
 from bridge.pipeline.tools import Ask
 from bridge.server.guard import Guard, peer_address
 from bridge.server.nodes import Nodes
@@ -212,17 +212,25 @@ class GrpcServer:
 
         await stay(member, self._dialect, self._settings, told)
 
-    async def _visitor(self, rpc: Any) -> Visitor:
-        return Visitor(await self._caller(rpc), peer_address(rpc))
+    async def _visitor(self, rpc: Any, endpoint: Endpoint) -> Visitor:
+        return Visitor(await self._caller(rpc, endpoint), peer_address(rpc))
 
-    async def _caller(self, rpc: Any, agent: str | None = None) -> str:
+    async def _caller(self, rpc: Any, endpoint: Endpoint, agent: str | None = None) -> str:
         """See `Guard.caller`."""
-        return await self._guard.caller(rpc, agent) if self._guard is not None else ""
+        return await self._guard.caller(rpc, endpoint, agent) if self._guard is not None else ""
+
+    async def _refuse(self, rpc: Any, endpoint: Endpoint, reply: Reply, by: Visitor) -> bytes:
+        """Ends the call with what the hub refused it with."""
+        if not isinstance(reply, Refuse):
+            raise TypeError(f"expected an answer, got {type(reply).__name__}")
+        if self._guard is not None and reply.status == grpc.StatusCode.PERMISSION_DENIED.name:
+            self._guard.refused(rpc, endpoint, Failure(ErrorCode.FORBIDDEN, reply.details), by.user)
+        return await _abort(rpc, grpc.StatusCode[reply.status], reply.details)
 
     # ------------------------------------------------------------------ single messages
 
     async def answer(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
-        by = await self._visitor(rpc)
+        by = await self._visitor(rpc, endpoint)
         try:
             return await self._answered(endpoint, body, rpc, by)
         finally:
@@ -230,10 +238,10 @@ class GrpcServer:
 
     async def watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
         """What becomes of the nodes, for one subscriber; it hears no more when the server stops."""
-        by = await self._visitor(rpc)
+        by = await self._visitor(rpc, endpoint)
         reply = self._hub.call(endpoint, body, time.monotonic(), by)
         if not isinstance(reply, Watch):
-            await _refuse(rpc, reply)
+            await self._refuse(rpc, endpoint, reply, by)
             return
         told = asyncio.Event()
         self._watchers.add(told)
@@ -266,7 +274,7 @@ class GrpcServer:
             reply = await self._host.call(reply, body)
         if isinstance(reply, Respond):
             return reply.body
-        return await _refuse(rpc, reply)
+        return await self._refuse(rpc, endpoint, reply, by)
 
     async def ask(self, path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
         """What a caller of this address would be answered who shows these headers. Raises `BackendError`."""
@@ -335,13 +343,13 @@ class GrpcServer:
     # ------------------------------------------------------------------ sessions
 
     async def session(self, endpoint: Endpoint, rpc: Any) -> None:
-        by = await self._visitor(rpc)
+        by = await self._visitor(rpc, endpoint)
         first = await self._first(rpc)
         reply = self._hub.open(endpoint, first, time.monotonic(), by)
         if isinstance(reply, Serve) and first is not None:
             try:
                 self._open += 1
-                reply.session.user = await self._caller(rpc, reply.agent)
+                reply.session.user = await self._caller(rpc, endpoint, reply.agent)
                 await self._host.session(reply, first, rpc, self._leaving)
             finally:
                 self._hub.closed(reply.session.name)
@@ -356,7 +364,7 @@ class GrpcServer:
             finally:
                 self._hub.closed(reply.session.name)
         else:
-            await _refuse(rpc, reply)
+            await self._refuse(rpc, endpoint, reply, by)
 
     async def _first(self, rpc: Any) -> bytes | None:
         """The message that opens a session; None when it ended without, or nobody says anything."""
@@ -400,12 +408,6 @@ def _of(handler: Callable[[Endpoint, Any, Any], Awaitable[Any]], endpoint: Endpo
         return await handler(endpoint, came, rpc)
 
     return handle
-
-
-async def _refuse(rpc: Any, reply: Reply) -> bytes:
-    if not isinstance(reply, Refuse):
-        raise TypeError(f"expected an answer, got {type(reply).__name__}")
-    return await _abort(rpc, grpc.StatusCode[reply.status], reply.details)
 
 
 async def _abort(rpc: Any, code: grpc.StatusCode, details: str) -> bytes:

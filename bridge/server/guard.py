@@ -9,30 +9,42 @@ from urllib.parse import unquote
 import grpc
 from multidict import CIMultiDict
 
-from bridge.errors import RULES, BridgeError
+from bridge.codec import SCOPES, Endpoint
+from bridge.errors import RULES, BridgeError, Failure
+from bridge.server.audit import Audit
 from bridge.server.identity import Identity, Visit
+from bridge.server.wire import is_request_id
 
 
 class Guard:
     """`mounts`: agent -> what names its route, as the routes of a key do."""
 
-    def __init__(self, identity: Identity, mounts: Mapping[str, str]) -> None:
+    def __init__(self, identity: Identity, mounts: Mapping[str, str], audit: Audit | None = None) -> None:
         self._identity = identity
         self._mounts = mounts
+        self._audit = audit or Audit()
 
-    async def caller(self, rpc: Any, agent: str | None = None) -> str:
-        """The user who calls one of the agents, or, without one, anything at this address; empty where everybody may.
+    async def caller(self, rpc: Any, endpoint: Endpoint, agent: str | None = None) -> str:
+        """Return the user who calls `endpoint` for one of the agents, or for anything here; "" without users.
 
-        A key that opens any of the routes here opens the registry and what is relayed, too. Ends the call of
-        everybody else: UNAUTHENTICATED, PERMISSION_DENIED, or UNAVAILABLE when a token cannot be checked now.
+        A key that opens any of the routes here opens the registry and what is relayed, too. Any other call is aborted:
+        UNAUTHENTICATED, PERMISSION_DENIED (the key does not open the route, or lacks the scope of the operation), or
+        UNAVAILABLE when a token cannot be checked now.
         """
         mounts = [self._mounts[agent]] if agent is not None else list(self._mounts.values())
         try:
-            return await self._identity.user(visit_of(rpc), *mounts)
+            return await self._identity.user(visit_of(rpc), *mounts, scope=SCOPES[endpoint.operation])
         except BridgeError as error:
+            self.refused(rpc, endpoint, error.failure)
             status = grpc.StatusCode[RULES[error.failure.code].grpc]
             await rpc.abort(status, error.message, tuple(error.failure.headers.items()))
             raise AssertionError("unreachable: abort raises") from None
+
+    def refused(self, rpc: Any, endpoint: Endpoint, failure: Failure, user: str | None = None) -> None:
+        """Note in the audit log that a call of `user` is refused."""
+        sent = visit_of(rpc).headers.get("x-request-id", "")
+        known = sent if is_request_id(sent) else None
+        self._audit.refused(failure, path=endpoint.path, peer=peer_address(rpc), user=user, request_id=known)
 
 
 def visit_of(rpc: Any) -> Visit:

@@ -6,6 +6,7 @@ whether a key, a signed token or a proxy in front names them. Nothing here ever 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from multidict import MultiMapping
 
-from bridge.errors import ErrorCode, RequestError
-from bridge.server.access import Key, Keys
+from bridge.codec import Scope
+from bridge.server.access import Key, Keys, Reason, check, unauthorized
 from bridge.stores.base import MAX_KEY, fits
 
 if TYPE_CHECKING:
-    from bridge.config import Auth, Jwt
+    from bridge.config import ApiKey, Auth, FileKey, Jwt
+    from bridge.server.keyfile import KeyFile
     from bridge.server.tokens import Tokens
 
 QUERY_TOKEN = "access_token"
@@ -50,15 +52,11 @@ def visit_of(http: web.Request, query_token: bool = False) -> Visit:
     return Visit(http.headers, http.remote, http.query.get(QUERY_TOKEN, "").strip() if query_token else "")
 
 
-def unauthorized(message: str) -> RequestError:
-    """The one refusal of who cannot be told; every dialect passes the header on."""
-    return RequestError(message, code=ErrorCode.UNAUTHORIZED, headers={"www-authenticate": "Bearer"})
-
-
 def checked_user(name: str, where: str) -> str:
     """The name as that of a user; `where` it stood. Raises `RequestError` (unauthorized) for what can be nobody's."""
     if not name or not name.isprintable() or not fits(name):
-        raise unauthorized(f"{where} holds no name of a user: printable characters of 1 to {MAX_KEY} bytes in all.")
+        words = f"{where} holds no name of a user: printable characters of 1 to {MAX_KEY} bytes in all."
+        raise unauthorized(words, Reason.INVALID_USER)
     return name
 
 
@@ -75,10 +73,10 @@ class Proxy:
         if not any(value.strip() for value in sent):
             return None
         if not self._trusts(visit.address):
-            raise unauthorized(f"The header {self._header} is not taken from this address.")
+            raise unauthorized(f"The header {self._header} is not taken from this address.", Reason.UNTRUSTED_PROXY)
         if len(sent) > 1:
             # Proxies that append instead of replacing leave the client's own line in front of theirs.
-            raise unauthorized(f"The header {self._header} came more than once.")
+            raise unauthorized(f"The header {self._header} came more than once.", Reason.UNTRUSTED_PROXY)
         return checked_user(sent[0].strip(), f"The header {self._header}")
 
     def _trusts(self, address: str | None) -> bool:
@@ -102,37 +100,41 @@ class Identity:
         proxy: Proxy | None = None,
         open: bool = False,
         reserved: str | None = None,
+        key_file: KeyFile | None = None,
     ) -> None:
-        """`reserved`: the name of a user whom neither tokens nor the proxy may name."""
+        """`reserved`: the name of a user whom neither tokens nor the proxy may name. `key_file`: more keys."""
         self._keys = Keys(keys)
+        self._key_file = key_file
         self._tokens = tokens
         self._proxy = proxy
         self._open = open
         self._reserved = reserved
 
     @classmethod
-    def of(cls, auth: Auth | None, page_key: Key | None = None) -> Identity:
-        """What `server.auth` says; the key of the page is one more where keys are asked for.
+    def of(cls, auth: Auth | None, page_key: Key | None = None, key_file: KeyFile | None = None) -> Identity:
+        """Return what `server.auth` describes; the key of the page is one more where keys are asked for.
 
         Raises `ConfigError` for a token method whose packages are not installed.
         """
         if auth is None or auth.is_none:
             return cls(open=True)
-        keys = [Key(k.name, bytes.fromhex(k.digest), frozenset(k.routes)) for k in auth.keys or ()]
+        keys = [key_of(section) for section in auth.keys or ()]
         keys += [page_key] if page_key is not None else []
         proxy = Proxy(auth.trusted_header, auth.trusted_proxies) if auth.trusted_header else None
         tokens = _tokens(auth.jwt) if auth.jwt else None
-        return cls(keys, tokens=tokens, proxy=proxy, reserved=page_key.name if page_key is not None else None)
+        reserved = page_key.name if page_key is not None else None
+        return cls(keys, tokens=tokens, proxy=proxy, reserved=reserved, key_file=key_file)
 
     @property
     def is_open(self) -> bool:
         """Whether everybody may come in, as the same user."""
         return self._open
 
-    async def user(self, visit: Visit, *mounts: str) -> str:
-        """The user who asks for something on the route at `mounts`, or on any of several; empty where everybody may.
+    async def user(self, visit: Visit, *mounts: str, scope: Scope | None = None) -> str:
+        """Return the user who asks for `scope` on the route at `mounts`, or on any of several; "" without users.
 
-        Raises `RequestError` (unauthorized, forbidden), `BackendError` when a token cannot be checked now.
+        Keys and tokens must grant the scope; a proxy's users may do everything. Raises `RequestError` (unauthorized,
+        forbidden), `BackendError` when a token cannot be checked now.
         """
         if self._open:
             return ""
@@ -141,42 +143,69 @@ class Identity:
             return self._anybody_else(named)
         sent = visit.key
         if not sent:
-            raise unauthorized(self._what_is_needed())
-        key = self._keys.find(sent)
+            raise unauthorized(self._what_is_needed(), Reason.NO_KEY)
+        key = await self._key(sent)
         if key is not None:
-            return key.opens(*mounts)
+            key.check(mounts, scope)
+            return key.name
         if self._tokens is not None:
-            return self._anybody_else(await self._tokens.user(sent))
-        raise unauthorized("The API key is not known here.")
+            bearer = await self._tokens.bearer(sent)
+            user = self._anybody_else(bearer.user)
+            check(bearer.grants, mounts, scope, "token", user)
+            return user
+        raise unauthorized("The API key is not known here.", Reason.UNKNOWN_KEY)
 
     def _anybody_else(self, name: str) -> str:
         if name == self._reserved:
-            raise unauthorized("This name belongs to the user of the page, whom only server.page_key identifies.")
+            words = "This name belongs to the user of the page, whom only server.page_key identifies."
+            raise unauthorized(words, Reason.INVALID_USER)
         return name
 
-    def check_operator(self, visit: Visit, path: str) -> None:
-        """Lets in who may see how the server is doing: one of its keys that opens this path, or everybody where
-        everybody may come in. Tokens and proxies name users, who have no business there.
+    async def _key(self, sent: str) -> Key | None:
+        """The key that was sent; None for an unknown one. Raises `RequestError` when it is not valid at this time."""
+        key = self._keys.find(sent)
+        if key is None and self._key_file is not None:
+            key = (await self._key_file.keys()).find(sent)
+        if key is not None:
+            key.check_time(time.time())
+        return key
 
-        Raises `RequestError` (unauthorized, forbidden).
+    async def check_operator(self, visit: Visit, path: str) -> None:
+        """Check that a request may read the metrics at `path`: by a key that opens it, or anybody without users.
+
+        Tokens and proxies name users, who may not. Raises `RequestError` (unauthorized, forbidden).
         """
         if self._open:
             return
-        key = self._keys.find(visit.key) if visit.key else None
+        key = await self._key(visit.key) if visit.key else None
         if key is None:
-            raise unauthorized("A key of server.auth.keys is needed: send it as 'Authorization: Bearer <key>'.")
-        key.opens(path)
+            reason = Reason.UNKNOWN_KEY if visit.key else Reason.NO_KEY
+            raise unauthorized("A key of server.auth.keys is needed: send it as 'Authorization: Bearer <key>'.", reason)
+        key.check([path], Scope.METRICS)
 
     def _what_is_needed(self) -> str:
-        if not self._keys and self._tokens is None:
+        has_keys = bool(self._keys) or self._key_file is not None
+        if not has_keys and self._tokens is None:
             return "The request does not come through the proxy that names its user."
-        what = "An API key" if self._keys else "A token"
+        what = "An API key" if has_keys else "A token"
         return f"{what} is needed: send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'."
 
     async def close(self) -> None:
         """Closes connections to where the keys of tokens are fetched from."""
         if self._tokens is not None:
             await self._tokens.close()
+
+
+def key_of(section: ApiKey | FileKey) -> Key:
+    """Return the key that a section of the configuration describes."""
+    return Key(
+        section.name,
+        bytes.fromhex(section.digest),
+        frozenset(section.routes),
+        section.scopes,
+        section.not_before,
+        section.expires,
+    )
 
 
 def _tokens(section: Jwt) -> Tokens:

@@ -45,7 +45,7 @@ class Scrape:
     async def answer(self, http: web.Request) -> web.StreamResponse:
         if not self._section.public:
             try:
-                self._identity.check_operator(visit_of(http), self._section.path)
+                await self._identity.check_operator(visit_of(http), self._section.path)
             except RequestError as error:
                 return error_of(None, error.failure)
         return web.Response(body=self._metrics.text(), headers={"content-type": CONTENT_TYPE})

@@ -64,7 +64,7 @@ def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
         return []
     from bridge.server.agents import servers
 
-    return servers(bridge, state.limits, state.identity)
+    return servers(bridge, state.limits, state.identity, state.audit)
 
 
 class Served:

@@ -1,17 +1,20 @@
-"""JSON Web Tokens (RFC 7519) as a way to name the user: who signed them, for whom, until when, which claim counts."""
+"""JSON Web Tokens (RFC 7519): their signature, audience and time, the user they name and what they grant."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jwt
 from jwt import exceptions
 from jwt.algorithms import has_crypto
 
+from bridge.codec import Scope
 from bridge.errors import ConfigError, RequestError
-from bridge.server.identity import checked_user, unauthorized
+from bridge.server.access import Grant, Reason, unauthorized
+from bridge.server.identity import checked_user
 from bridge.server.jwks import KeySet
 
 if TYPE_CHECKING:
@@ -37,8 +40,24 @@ _REFUSALS: dict[type[Exception], str] = {
 }
 
 
+_WORDS = {str(scope): Grant(scopes=frozenset({scope})) for scope in Scope}
+"""What the words of the claim grant where the configuration does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """The user whom a token names, and what it grants."""
+
+    user: str
+    grants: tuple[Grant, ...]
+
+
 class Tokens:
-    """Checks tokens with one shared `secret` or with the public `keys` of an issuer. `leeway`: seconds."""
+    """Checks tokens with one shared `secret` or with the public `keys` of an issuer. `leeway`: seconds.
+
+    `scope_claim`: the claim that limits a token; without one tokens grant everything. `scopes`: what each word of the
+    claim grants; None = the words are scopes.
+    """
 
     def __init__(
         self,
@@ -51,6 +70,8 @@ class Tokens:
         user_claim: str = "sub",
         leeway: float = 30.0,
         require_exp: bool = True,
+        scope_claim: str | None = None,
+        scopes: Mapping[str, Grant] | None = None,
     ) -> None:
         self._algorithms = list(algorithms)
         # HMAC fills keys up to its block with zeros (RFC 2104): the same signature, without PyJWT's warning each time.
@@ -61,6 +82,8 @@ class Tokens:
         self._user_claim = user_claim
         self._leeway = leeway
         self._required = ["exp"] if require_exp else []
+        self._scope_claim = scope_claim
+        self._scopes = _WORDS if scopes is None else scopes
 
     @classmethod
     def of(cls, section: Jwt) -> Tokens:
@@ -86,23 +109,38 @@ class Tokens:
             user_claim=section.user_claim,
             leeway=section.leeway,
             require_exp=section.require_exp,
+            scope_claim=section.scope_claim,
+            scopes=None
+            if section.scopes is None
+            else {word: Grant(frozenset(each.routes), each.scopes) for word, each in section.scopes.items()},
         )
 
-    async def user(self, token: str) -> str:
-        """The user whom the token names. Raises `RequestError` (unauthorized) that says why it is not taken.
+    async def bearer(self, token: str) -> Bearer:
+        """Return the user whom the token names and what it grants.
 
-        Raises `BackendError` (503) when the issuer's keys cannot be had.
+        Raises `RequestError` (unauthorized) that says why the token is refused, `BackendError` (503) when the issuer's
+        keys cannot be fetched.
         """
         try:
             claims = await self._claims(token)
         except (exceptions.PyJWTError, *_LEAKS) as error:
             # Its own text is not repeated: some hold the key.
             reason = next((_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), None)
-            raise unauthorized(reason or "This is neither a known API key nor a well-formed token.") from None
+            words = reason or "This is neither a known API key nor a well-formed token."
+            raise unauthorized(words, Reason.INVALID_TOKEN) from None
         named = claims.get(self._user_claim)
         if isinstance(named, int) and not isinstance(named, bool):
             named = str(named)  # Some issuers number their users.
-        return checked_user(named if isinstance(named, str) else "", f"The token's claim {self._user_claim}")
+        user = checked_user(named if isinstance(named, str) else "", f"The token's claim {self._user_claim}")
+        return Bearer(user, self._grants(claims))
+
+    def _grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
+        """A list, or words between spaces (RFC 8693). Words that mean nothing here belong to other services."""
+        if self._scope_claim is None:
+            return (Grant(),)
+        said = claims.get(self._scope_claim)
+        words = said.split() if isinstance(said, str) else said if isinstance(said, list) else []
+        return tuple(self._scopes[word] for word in words if isinstance(word, str) and word in self._scopes)
 
     async def close(self) -> None:
         if self._keys is not None:
@@ -132,4 +170,4 @@ class Tokens:
 
     @staticmethod
     def _unknown_key() -> RequestError:
-        return unauthorized("The token is signed with a key that its issuer does not have.")
+        return unauthorized("The token is signed with a key that its issuer does not have.", Reason.INVALID_TOKEN)

@@ -18,6 +18,8 @@ USER = web.RequestKey("user", str)
 """The user whom a request comes from (`bridge.server.identity`); the owner of all that is made with it."""
 WHERE: web.RequestKey[dict[str, Any]] = web.RequestKey("where", dict[str, Any])
 """The `operation` that a request asks for and its `path`, for dialects whose errors depend on them."""
+FAILURE = web.ResponseKey("failure", Failure)
+"""The failure that a response tells its client."""
 OWN_PAGE = web.RequestKey("own_page", bool)
 """Set for requests of the bridge's own page: no page of another origin may read their answers."""
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
@@ -30,12 +32,17 @@ STREAM_HEADERS = {
 }
 
 
+def is_request_id(sent: str) -> bool:
+    """Return whether a client's request id is taken over."""
+    return _WELL_FORMED.fullmatch(sent) is not None
+
+
 def request_id(http: web.Request, new: str | None = None) -> str:
     """The client's own id when it is well formed, else `new` or one made here; the same for the whole request."""
     known = http.get(REQUEST_ID)
     if known is None:
         sent = http.headers.get("x-request-id", "")
-        known = sent if _WELL_FORMED.fullmatch(sent) else new or uuid.uuid4().hex
+        known = sent if is_request_id(sent) else new or uuid.uuid4().hex
         http[REQUEST_ID] = known
     return known
 
@@ -64,6 +71,9 @@ def response_of(wire: WireResponse, lost: list[str] | None = None) -> web.Respon
 def error_of(dialect: Dialect | None, failure: Failure) -> web.Response:
     """The failure in the dialect's shape; where no dialect is near, as a plain JSON object."""
     if dialect is not None:
-        return response_of(dialect.encode_error(failure))
-    body = {"error": {"code": str(failure.code), "message": failure.message}}
-    return web.json_response(body, status=failure.http_status, headers=failure.headers)
+        response = response_of(dialect.encode_error(failure))
+    else:
+        body = {"error": {"code": str(failure.code), "message": failure.message}}
+        response = web.json_response(body, status=failure.http_status, headers=failure.headers)
+    response[FAILURE] = failure
+    return response

@@ -129,6 +129,9 @@ class Metrics:
             "bridge_tokens_out", "output tokens that backends reported", _PATHS, registry=registry
         )
         self.retries = Counter("bridge_retries", "tries after the first one, before content", _PATHS, registry=registry)
+        self.refusals = Counter(
+            "bridge_refusals", "requests and calls refused for want of a right, by why", ("reason",), registry=registry
+        )
         self.losses = Counter(
             "bridge_losses", "runs that lost a feature in translation", (*_PATHS, "feature"), registry=registry
         )
@@ -188,6 +191,10 @@ class Metrics:
         if pace.reads:
             _of(self.read_interval_seconds, route, front, back).observe(pace.waited / pace.reads)
             _of(self.longest_silence_seconds, route, front, back).observe(pace.longest)
+
+    def refusal(self, reason: str) -> None:
+        """A request or call was refused; `reason` is one of a closed list."""
+        _of(self.refusals, reason).inc()
 
     # ------------------------------------------------------------------ what is looked at
 

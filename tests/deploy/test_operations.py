@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import logging
 import re
+from enum import StrEnum
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bridge.codec import Scope
 from bridge.config import json_schema
 from bridge.model import UsageReported
+from bridge.server.access import Reason
 from bridge.server.report import Report
 from bridge.telemetry.metrics import Metrics
 from tests.deploy.tools import lint
@@ -25,6 +30,8 @@ CONFIGURATIONS = [
     *CONFIGS,
     *(ROOT / "examples" / "configs" / "production").glob("*.yaml"),
 ]
+_OPERATIONS = re.compile(r"(<!-- operations -->\n).*?(<!-- /operations -->)", re.DOTALL)
+_REASONS = re.compile(r"(<!-- reasons -->\n).*?(<!-- /reasons -->)", re.DOTALL)
 _SPAN = re.compile(r"(<!-- metrics -->\n).*?(<!-- /metrics -->)", re.DOTALL)
 
 
@@ -39,15 +46,29 @@ def table() -> str:
     return "\n".join(rows)
 
 
+def words(kind: type[StrEnum], *head: str) -> str:
+    """The members of an enumeration with the docstrings that stand below them."""
+    rows = [f"| {' | '.join(head)} |", "|---|---|"]
+    (tree,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(tree, ast.ClassDef)
+    for name, told in zip(tree.body[1::2], tree.body[2::2], strict=True):
+        assert isinstance(name, ast.Assign)
+        assert isinstance(told, ast.Expr)
+        rows.append(f"| `{ast.literal_eval(name.value)}` | {ast.literal_eval(told.value)} |")
+    return "\n".join(rows)
+
+
 def page() -> str:
-    return _SPAN.sub(lambda m: f"{m[1]}{table()}\n{m[2]}", PAGE.read_text(encoding="utf-8"))
+    text = _SPAN.sub(lambda m: f"{m[1]}{table()}\n{m[2]}", PAGE.read_text(encoding="utf-8"))
+    text = _OPERATIONS.sub(lambda m: f"{m[1]}{words(Scope, 'operation', 'what it allows')}\n{m[2]}", text)
+    return _REASONS.sub(lambda m: f"{m[1]}{words(Reason, 'reason', 'when')}\n{m[2]}", text)
 
 
 def schema() -> str:
     return json.dumps(json_schema(), indent=2) + "\n"
 
 
-def test_the_table_of_metrics_is_that_of_the_code() -> None:
+def test_the_tables_are_those_of_the_code() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

@@ -138,9 +138,9 @@ async def test_a_token_means_nothing_where_there_is_no_page() -> None:
         ({"page": False, "page_key": "k"}, "server.page_key: there is no page that it could open"),
         (
             {"auth": {"keys": [{"name": "page", "key": "other"}]}, "page_key": "k"},
-            r"server.page_key: its user is called page, which is the name of auth.keys\[0\]",
+            r"server.auth.keys\[0\].name: page is the user of server.page_key",
         ),
-        ({"auth": KEYS, "page_key": "key-of-web"}, r"server.page_key: the same key as auth.keys\[0\]"),
+        ({"auth": KEYS, "page_key": "key-of-web"}, r"server.auth.keys\[0\]: the same key as server.page_key"),
     ],
 )
 def test_a_key_that_cannot_be_the_pages(server: dict[str, Any], told: str) -> None:

@@ -8,16 +8,30 @@ An empty value (`auth:`) is the same as an absent key.
 from bridge.config.schema.backends import Backend, Breaker, Retry, Timeouts
 from bridge.config.schema.base import Places, Section
 from bridge.config.schema.routes import Route
-from bridge.config.schema.server import ApiKey, Auth, Cors, Health, Jwt, Limits, Metrics, PerKey, Server
+from bridge.config.schema.server import (
+    Allowed,
+    ApiKey,
+    Auth,
+    Cors,
+    FileKey,
+    Health,
+    Jwt,
+    Limits,
+    Metrics,
+    PerKey,
+    Server,
+)
 from bridge.config.schema.whole import Config, Retention, Speech, Stores
 
 __all__ = [
+    "Allowed",
     "ApiKey",
     "Auth",
     "Backend",
     "Breaker",
     "Config",
     "Cors",
+    "FileKey",
     "Health",
     "Jwt",
     "Limits",

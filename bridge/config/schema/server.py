@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from bridge.codec import Scope
 from bridge.config.kinds import (
     PUBLIC_ALGORITHMS,
     Algorithm,
@@ -23,6 +24,7 @@ from bridge.config.kinds import (
     HostName,
     MountPath,
     Network,
+    OperationWord,
     OptionalSecret,
     OptionalText,
     OptionalUrl,
@@ -39,7 +41,7 @@ from bridge.config.kinds import (
 )
 from bridge.config.problems import at, expected, wrong
 from bridge.config.schema.base import OrOff, Section, or_none_word, or_off_word
-from bridge.config.units import Duration, DurationOrOff, Size, is_off
+from bridge.config.units import Duration, DurationOrOff, Moment, Size, is_off
 
 
 class Cors(Section):
@@ -91,20 +93,58 @@ class Limits(Section):
     )
 
 
-class ApiKey(Section):
-    """One client. Exactly one of `key` and `key_sha256` is set."""
+class Allowed(Section):
+    """What a key, or a word of a token's claim, allows."""
 
-    name: Text = Field(description="the user who owns what is made with this key")
-    key: Secret | None = Field(default=None, description="the key as clients send it")
-    key_sha256: Digest | None = Field(default=None, description="or the SHA-256 of the key, in hexadecimal", repr=False)
     routes: tuple[str, ...] = Field(
-        default=("*",), min_length=1, description='mount paths that this key opens; "*" is all'
+        default=("*",), min_length=1, description='mount paths of the routes that may be used; "*" is all'
+    )
+    operations: tuple[OperationWord, ...] = Field(
+        default=("*",), min_length=1, description=f'what may be done there: {", ".join(Scope)}; "*" is all'
     )
 
     @field_validator("routes")
     @classmethod
     def _same_spelling(cls, routes: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(route.removesuffix("/") or route for route in routes)
+
+    @property
+    def scopes(self) -> frozenset[Scope]:
+        """The operations as scopes."""
+        return frozenset(Scope if "*" in self.operations else map(Scope, self.operations))
+
+
+class Client(Allowed):
+    """Whom a key belongs to, what it allows, and when."""
+
+    name: Text = Field(description="the user who owns what is made with this key")
+    not_before: Moment | None = Field(default=None, description="date or time from which the key is valid")
+    expires: Moment | None = Field(default=None, description="date or time from which it is not valid any more")
+
+
+class FileKey(Client):
+    """A key in the keys file, which holds hashes alone."""
+
+    key_sha256: Digest = Field(description="the SHA-256 of the key, in hexadecimal", repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_clear_key(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "key" in data:
+            raise at(("key",), wrong("the file holds hashes alone; `dialect-bridge key NAME --hash` hashes a key"))
+        return data
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the key as 64 lower-case hexadecimal digits."""
+        return self.key_sha256
+
+
+class ApiKey(Client):
+    """One client. Exactly one of `key` and `key_sha256` is set."""
+
+    key: Secret | None = Field(default=None, description="the key as clients send it")
+    key_sha256: Digest | None = Field(default=None, description="or the SHA-256 of the key, in hexadecimal", repr=False)
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:
@@ -119,10 +159,6 @@ class ApiKey(Section):
         if self.key is None:
             return self.key_sha256 or ""
         return hashlib.sha256(self.key.get_secret_value().encode()).hexdigest()
-
-    def opens(self, mount: str) -> bool:
-        """Whether this key may use the route mounted at `mount`."""
-        return "*" in self.routes or mount in self.routes
 
 
 class Jwt(Section):
@@ -142,6 +178,14 @@ class Jwt(Section):
     user_claim: Text = Field(default="sub", description="the claim that names the user")
     leeway: Duration = Field(default=30.0, description="how wrong clocks may be")
     require_exp: bool = Field(default=True, description="refuse tokens without `exp`, which would never expire")
+    scope_claim: OptionalText = Field(
+        default=None,
+        description="the claim that limits a token, a list or words between spaces; absent = tokens allow everything",
+    )
+    scopes: dict[str, Allowed] | None = Field(
+        default=None,
+        description="what each word of scope_claim allows; absent = the words are operations, on all routes",
+    )
 
     @model_validator(mode="after")
     def _one_kind_of_key(self) -> Self:
@@ -153,6 +197,15 @@ class Jwt(Section):
         if misfits := [name for name in self.accepted if name.startswith("HS") != shared]:
             what = "a secret checks HS256, HS384 and HS512 only" if shared else "public keys cannot check these"
             raise at(("algorithms",), wrong(f"{what}, not {', '.join(misfits)}"))
+        return self
+
+    @model_validator(mode="after")
+    def _scopes_of_a_claim(self) -> Self:
+        if self.scopes is not None and self.scope_claim is None:
+            raise at(("scope_claim",), wrong("missing; scopes says what its words allow"))
+        for word, allowed in (self.scopes or {}).items():
+            if Scope.METRICS in allowed.operations:
+                raise at(("scopes", word, "operations"), wrong("tokens name users, who may not read the metrics"))
         return self
 
     @property
@@ -167,6 +220,9 @@ class Auth(Section):
     """Who may call. With no method at all everybody may, which only `auth: none` says."""
 
     keys: tuple[ApiKey, ...] | None = Field(default=None, description="clients and their keys")
+    keys_file: OptionalText = Field(
+        default=None, description="YAML file with more keys, by key_sha256 alone; read again when it changes"
+    )
     jwt: Annotated[Jwt | None, OrOff] = Field(default=None, description="signed tokens", json_schema_extra=or_off_word)
     trusted_header: HeaderName | None = Field(default=None, description="header in which a proxy names the user")
     trusted_proxies: tuple[Network, ...] = Field(
@@ -187,7 +243,7 @@ class Auth(Section):
     @property
     def is_none(self) -> bool:
         """Whether no method is configured: `auth: none`."""
-        return not self.keys and self.jwt is None and self.trusted_header is None
+        return not self.keys and self.keys_file is None and self.jwt is None and self.trusted_header is None
 
 
 def _none_is_open(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:

@@ -11,12 +11,12 @@ from typing import Any
 from aiohttp import web
 
 from bridge import __version__
-from bridge.codec import Dialect, Operation, registry
+from bridge.codec import Dialect, Operation, Scope, registry
 from bridge.engine import Bridge, Route
 from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError, shortened
 from bridge.pipeline import Backend
-from bridge.server.access import Key, Keys
-from bridge.server.identity import Identity, unauthorized, visit_of
+from bridge.server.access import Key, Keys, Reason, unauthorized
+from bridge.server.identity import Identity, visit_of
 from bridge.server.page.health import Health
 from bridge.server.page.traces import Traces
 from bridge.server.wire import OWN_PAGE, STREAM_HEADERS, error_of
@@ -131,24 +131,24 @@ class Page:
         return _json(await self._health.of(backends))
 
     async def _visitor(self, http: web.Request) -> tuple[str, list[Route]]:
-        """The user, and the routes that he may call. Raises `RequestError` (unauthorized, forbidden)."""
+        """Return the user and the routes that the key opens. Raises `RequestError` (unauthorized, forbidden)."""
         if http.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             # A browser says so. It would not let that site read the answer; it shall not even cost anything.
             raise RequestError("Only the page itself may ask for this.", code=ErrorCode.FORBIDDEN)
         visit = visit_of(http)
         if self._key is not None and not hmac.compare_digest(Keys.digest(visit.key), self._key.digest):
-            raise unauthorized("This page needs its key: send it as 'Authorization: Bearer <key>'.")
-        user, routes = "", []
+            reason = Reason.UNKNOWN_KEY if visit.key else Reason.NO_KEY
+            raise unauthorized("This page needs its key: send it as 'Authorization: Bearer <key>'.", reason)
+        user = await self._identity.user(visit, *(route.path for route in self._bridge.routes), scope=Scope.PAGE)
+        routes = []
         for route in self._bridge.routes:
             try:
-                user = await self._identity.user(visit, route.path)
+                await self._identity.user(visit, route.path, scope=Scope.PAGE)
             except RequestError as error:
                 if error.code is not ErrorCode.FORBIDDEN:
                     raise
             else:
                 routes.append(route)
-        if not routes:
-            raise RequestError("This API key opens no route.", code=ErrorCode.FORBIDDEN)
         return user, routes
 
     # ------------------------------------------------------------------ runs that are watched

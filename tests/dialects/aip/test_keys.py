@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from bridge import Bridge, ToolCall
-from bridge.codec import Operation
+from bridge.codec import SCOPES, Operation, Scope
 from bridge.dialects.aip import Agent, AgentServiceStub, Gateway, Tool, dialect
 from bridge.server import running
 from bridge.server.guard import visit_of
@@ -102,6 +102,71 @@ async def test_a_key_opens_its_own_routes(tmp_path: Path) -> None:
             await opened.write(quest("START_QUEST"))
             assert (await opened.read()).content[0].text == "hello"
             opened.cancel()
+
+
+async def test_every_method_needs_its_scope(tmp_path: Path) -> None:
+    """Refused before the message is looked at, with the header of RFC 6750 as metadata."""
+    narrow = [
+        {"name": f"no-{scope}", "key": f"no-{scope}", "operations": [other for other in Scope if other is not scope]}
+        for scope in Scope
+    ]
+    async with (
+        fake_backend("openai-chat") as model,
+        guarded(tmp_path, model.url, auth={"keys": [{"name": "alice", "key": "alice-key"}, *narrow]}) as (listen, _),
+        grpc.aio.insecure_channel(listen) as channel,
+    ):
+        for endpoint in dialect.surface:
+            scope = SCOPES[endpoint.operation]
+            shown = (("authorization", f"Bearer no-{scope}"),)
+            if endpoint.operation is Operation.SESSION:
+                call = channel.stream_stream(endpoint.path)(metadata=shown)
+            elif endpoint.operation is Operation.SUBSCRIBE:
+                call = channel.unary_stream(endpoint.path)(b"", metadata=shown)
+            else:
+                call = channel.unary_unary(endpoint.path)(b"", metadata=shown)
+            code, told = await refused(call if not hasattr(call, "read") else call.read())
+            assert (code, told) == ("PERMISSION_DENIED", f"This API key does not allow the operation '{scope}'.")
+            trailing = dict(await call.trailing_metadata())
+            assert trailing["www-authenticate"] == f'Bearer error="insufficient_scope", scope="{scope}"'
+        asked = schema.message("GetNodesRequest", domain="default")
+        async with client(listen) as caller:
+            assert (await caller.gateway.GetNodes(asked, metadata=(("x-api-key", "no-run"),))).peers
+        assert not model.requests
+
+
+async def test_refusals_are_audited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of keys, of scopes, and of what belongs to somebody else."""
+    keys = [
+        {"name": "alice", "key": "alice-key"},
+        {"name": "bob", "key": "bob-key"},
+        {"name": "reader", "key": "reader-key", "operations": ["read"]},
+    ]
+    async with (
+        fake_backend("openai-chat") as model,
+        peers.agent() as node,
+        guarded(tmp_path, model.url, auth={"keys": keys}) as (listen, _),
+        client(listen) as caller,
+    ):
+        asked = schema.message("GetNodesRequest", domain="default")
+        register = caller.gateway.RegisterAgent
+        await refused(caller.gateway.GetNodes(asked))
+        await refused(caller.gateway.GetNodes(asked, metadata=(("x-api-key", "wrong-key"), ("x-request-id", "r-1"))))
+        await refused(register(info("AgentInfo", "chat", node.address), metadata=(("x-api-key", "reader-key"),)))
+        await register(info("AgentInfo", "chat", node.address), metadata=ALICE)
+        gone = schema.message("DeregisterNodeRequest", node_id="chat")
+        code, _ = await refused(caller.gateway.DeregisterNode(gone, metadata=BOB))
+        assert code == "PERMISSION_DENIED"
+    facts = [record.__dict__["facts"] for record in caplog.records if record.name == "bridge.audit"]
+    assert [{k: v for k, v in each.items() if k != "path"} for each in facts] == [
+        {"reason": "no_key", "peer": "127.0.0.1"},
+        {"reason": "unknown_key", "peer": "127.0.0.1", "request_id": "r-1"},
+        {"reason": "operation", "peer": "127.0.0.1", "user": "reader"},
+        {"reason": "forbidden", "peer": "127.0.0.1", "user": "bob"},
+    ]
+    assert [each["path"].rpartition("/")[2] for each in facts] == [
+        "GetNodes", "GetNodes", "RegisterAgent", "DeregisterNode",
+    ]  # fmt: skip
+    assert "-key" not in caplog.text
 
 
 async def test_a_session_is_its_users_whatever_name_he_takes(tmp_path: Path) -> None:

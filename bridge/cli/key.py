@@ -1,0 +1,38 @@
+"""`dialect-bridge key`: an API key, and the line with its hash for the file of keys."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import hashlib
+import json
+import secrets
+import sys
+
+from bridge.errors import ConfigError
+
+_BYTES = 32
+_SHORT = 32
+"""Characters below which a key is told to be short."""
+
+
+def key(args: argparse.Namespace) -> int:
+    """Prints the line with the hash on stdout, for `>> keys.yaml`, and a new key on stderr, once."""
+    if not args.name.strip() or not args.name.isprintable():
+        raise ConfigError("NAME: expected printable characters")
+    text = _given() if args.hash else secrets.token_urlsafe(_BYTES)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    # JSON texts are YAML texts, whatever stands in the name.
+    print(f"- {{name: {json.dumps(args.name, ensure_ascii=False)}, key_sha256: {json.dumps(digest)}}}", flush=True)
+    if not args.hash:
+        print(f"The key of {args.name}, which is shown this once:\n{text}", file=sys.stderr)
+    elif len(text) < _SHORT:
+        print("note: a short key can be guessed from its hash; let this command make one", file=sys.stderr)
+    return 0
+
+
+def _given() -> str:
+    text = getpass.getpass("Key: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    if not text or text != text.strip() or not text.isprintable():
+        raise ConfigError("stdin: expected a key, one line of printable characters without spaces at its ends")
+    return text

@@ -1,0 +1,110 @@
+"""The audit log: a line for each request that is refused for what its sender may not do, at a bounded rate."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from bridge.errors import ErrorCode, Failure, shortened
+from bridge.server.access import Reason, Refusal
+
+log = logging.getLogger("bridge.audit")
+
+LINES = 10
+"""Lines for one peer in `WINDOW`; further refusals are counted, and told as one line at its end."""
+WINDOW = 60.0
+"""Seconds."""
+PEERS = 1000
+"""Peers that have lines of their own at the same time; all further ones share theirs."""
+_OTHERS = "other addresses"
+
+
+@dataclass(slots=True)
+class _Window:
+    """What one peer had since `began`."""
+
+    began: float
+    lines: int = 0
+    suppressed: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+class Audit:
+    """Writes refusals to the logger `bridge.audit`. Belongs to one event loop; `close` writes what is left to tell.
+
+    `count` is called with the reason of every refusal, also of those that the log leaves out.
+    """
+
+    def __init__(
+        self, count: Callable[[str], None] | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._count = count
+        self._clock = clock
+        # In the order in which they began, which is that in which they end.
+        self._windows: OrderedDict[str, _Window] = OrderedDict()
+
+    def refused(
+        self, failure: Failure, *, path: str, peer: str | None, user: str | None = None, request_id: str | None = None
+    ) -> None:
+        """Note a failure if it is a refusal (unauthorized, forbidden).
+
+        `peer`: the address of the connection; `user`: whose request it is, unless the refusal says so.
+        """
+        if failure.code not in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
+            return
+        reason = Reason.FORBIDDEN
+        if isinstance(failure, Refusal):
+            reason, user = failure.reason, failure.user or user
+        if self._count is not None:
+            self._count(reason)
+        self._end(self._clock())
+        name = _peer(peer)
+        if name not in self._windows and len(self._windows) >= PEERS:
+            name = _OTHERS
+        window = self._windows.get(name)
+        if window is None:
+            window = self._windows[name] = _Window(self._clock())
+        if window.lines >= LINES:
+            window.suppressed += 1
+            if window.timer is None:
+                end = window.began + WINDOW
+                window.timer = asyncio.get_running_loop().call_later(end - self._clock(), self._end, end)
+            return
+        window.lines += 1
+        facts = {"reason": reason, "path": shortened(path), "peer": peer or "unknown"}
+        facts |= {"user": user} if user else {}
+        facts |= {"request_id": request_id} if request_id else {}
+        log.warning("refused", extra={"facts": facts})
+
+    def close(self) -> None:
+        """Write what was suppressed and not told yet."""
+        self._end(float("inf"))
+
+    def _end(self, now: float) -> None:
+        """Forgets the windows that are over; costs each of them once."""
+        while self._windows:
+            name, window = next(iter(self._windows.items()))
+            if now < window.began + WINDOW:
+                return
+            del self._windows[name]
+            if window.timer is not None:
+                window.timer.cancel()
+            if window.suppressed:
+                facts = {"peer": name, "suppressed": window.suppressed}
+                log.warning("more was refused than is logged", extra={"facts": facts})
+
+
+def _peer(address: str | None) -> str:
+    """Whom lines are counted for: an address, of IPv6 its network of 64 bits, all of which one host may use."""
+    try:
+        peer = ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return address or "unknown"
+    if isinstance(peer, IPv6Address) and peer.ipv4_mapped is None:
+        return str(ip_network((peer, 64), strict=False))
+    return str(peer)
