@@ -40,7 +40,7 @@ _AGES = 86400.0
 def _say_little(record: logging.LogRecord) -> bool:
     """aiohttp repeats what it could not parse, which may be half a key, and adds a traceback of its parser."""
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
+    if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
         record.msg, record.args, record.exc_info = "a request was not understood (%s)", (type(error).__name__,), None
         record.levelno, record.levelname = logging.INFO, "INFO"
     return True

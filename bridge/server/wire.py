@@ -40,7 +40,11 @@ def request_id(http: web.Request, new: str | None = None) -> str:
 
 
 async def read_request(http: web.Request, mount: str, max_body: int, seconds: float) -> WireRequest:
-    """The whole request. Raises `RequestError`: too_large beyond `max_body` bytes, 408 after `seconds`."""
+    """The whole request.
+
+    Raises `RequestError`: too_large beyond `max_body` bytes, 408 after `seconds`, invalid_request for a body that does
+    not have the content encoding that its header names.
+    """
     body = bytearray()
     try:
         async with asyncio.timeout(None if http.content.is_eof() else seconds):
@@ -52,6 +56,8 @@ async def read_request(http: web.Request, mount: str, max_body: int, seconds: fl
                     )
     except TimeoutError:
         raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
+    except web.RequestPayloadError:
+        raise RequestError("The request body cannot be decoded by its content-encoding.") from None
     return WireRequest(
         http.method,
         http.path.removeprefix(mount.rstrip("/")),
