@@ -95,8 +95,10 @@ performance: $(VENV)/.dev  ## write docs/performance.md and its pictures anew, f
 growth: $(VENV)/.dev  ## measure how costs grow: docs/growth.json and the tables of docs/scale.md; SECTIONS="streams routes" for some
 	$(BIN)/python bench/growth.py $(SECTIONS)
 
-fuzz: $(VENV)/.fuzz  ## look for bytes that break a codec for TIME seconds (600); what is found becomes a test
-	$(BIN)/python -m tests.fuzz -max_total_time=$(TIME)
+# Each has its own process: the codecs in one that is led by coverage, the whole server in one that watches its event loop.
+fuzz: $(VENV)/.fuzz  ## look for bytes that break a codec, then the server, for TIME seconds (600); what is found becomes a test
+	$(BIN)/python -m tests.fuzz -max_total_time=$$(($(TIME) / 2))
+	$(BIN)/python -m tests.fuzz.whole $$(($(TIME) / 2))
 
 fidelity: $(VENV)/.dev  ## write docs/fidelity.md anew, from the cards
 	$(BIN)/python -m tests.docs.fidelity

@@ -26,7 +26,7 @@ from bridge.dialects.agentscope import errors, services
 from bridge.dialects.agentscope.card import CARD, JAVA_CARD
 from bridge.dialects.agentscope.decoder import Decoder
 from bridge.dialects.agentscope.encoder import Encoder
-from bridge.dialects.agentscope.fields import read_any
+from bridge.dialects.agentscope.fields import read_any, too_deep
 from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
 from bridge.dialects.agentscope.options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions, back, front
 from bridge.dialects.agentscope.request import decode_request
@@ -129,6 +129,8 @@ class AgentScope(SingleRunDialect, TaskDialect):
         if not isinstance(body, dict):
             text = "The backend's answer is neither an event stream nor a JSON object."
             return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
+        if too_deep(body, wire.body):
+            return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is nested too deep."))
         if "detail" in body and "output" not in body:
             return decoder.close(self.decode_error(WireResponse(502, wire.headers, wire.body)))
         response = plain(body)

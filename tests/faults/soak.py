@@ -1,6 +1,7 @@
 """A mixed load over every pair of dialects with everything going wrong in between: `make soak TIME=600`.
 
-At the end there must be no task, no file and no socket more than at the start, and every whole answer was whole.
+At the end there must be no task, no file and no socket more than at the start, every whole answer was whole, and no
+callback held the event loop for longer than `tests.watched.LONGEST`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from bridge.codec import registry
@@ -23,9 +24,12 @@ from bridge.testing.pairs import said_in_frames
 from tests.faults.faults import FAULTS, Said, with_run
 from tests.faults.measure import queued
 from tests.faults.wire import LIMIT, SPEAKING, ask, asking, connect, exchange, raw, read
-from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
+from tests.server.harness import Exchange, FakeBackend, fake_backend, free_port, serving
+from tests.watched import LONGEST, WatchedLoop
 
 _CLIENTS = 24
+_TICK = 0.01
+"""Seconds between two measurements of the lag."""
 _SIPS = 50
 """Small reads of a slow reader, who then takes the rest: on a busy machine all of it would take him minutes."""
 _BROKEN = [fault for fault in FAULTS if not fault.section]
@@ -44,11 +48,24 @@ class Result:
     files: int = 0
     memory: int = 0
     """Bytes that the process holds at the end more than after the first tenth of the time."""
+    lags: list[float] = field(default_factory=list)
+    """Seconds by which timers fired late, by the wall clock: what else the machine does is in them."""
+    held: float = 0.0
+    """Seconds of CPU time for which the longest callback held the loop, which `holder` was."""
+    holder: str = ""
 
     def wrong(self, what: str) -> None:
         self.lost += 1
         if len(self.problems) < 5:
             self.problems.append(what)
+
+    def lag(self, share: float) -> float:
+        """The lag of which this share of all timers stayed below, or the largest for 1.0."""
+        return sorted(self.lags)[min(int(len(self.lags) * share), len(self.lags) - 1)]
+
+    def failed(self) -> bool:
+        """True if an answer was lost, something is left, or a callback held the loop for too long."""
+        return bool(self.lost or self.tasks > 0 or self.files > 0 or self.held > LONGEST)
 
 
 def resident() -> int:
@@ -173,15 +190,27 @@ async def _rude(world: _World, request: bytes, kind: str, chance: random.Random)
         (writer.transport.abort if chance.random() < 0.5 else writer.close)()
 
 
-async def soak(seconds: float, seed: int = 0) -> Result:
-    """Runs the load for so long."""
-    loop, result, chance = asyncio.get_running_loop(), Result(), random.Random(seed)
+def soak(seconds: float, seed: int = 0) -> Result:
+    """Runs the load for so long, in an event loop of its own."""
+    gc.collect()
+    gc.freeze()  # the collector's halts then grow with what the load keeps, not with what was imported
+    with asyncio.Runner(loop_factory=WatchedLoop) as runner:
+        result = runner.run(_soak(seconds, seed))
+        watch = cast(WatchedLoop, runner.get_loop()).watch
+        result.held, result.holder = watch.longest, watch.callback
+    return result
+
+
+async def _soak(seconds: float, seed: int) -> Result:
+    loop, result, chance = cast(WatchedLoop, asyncio.get_running_loop()), Result(), random.Random(seed)
+    free_port()  # opens the socket by which this process holds its range of ports
     tasks, opened, memory = len(asyncio.all_tasks()), files(), 0
     numbers = iter(range(10**9))
     with TemporaryDirectory() as folder:
         async with AsyncExitStack() as stack:
             world = _World()
             await world.open(stack, folder)
+            loop.watch.reset()  # starting may take its time
             end = loop.time() + seconds
 
             async def client() -> None:
@@ -192,7 +221,12 @@ async def soak(seconds: float, seed: int = 0) -> Result:
                 await asyncio.sleep(seconds / 10)
                 return resident()
 
-            memory, *_ = await asyncio.gather(warm(), *(client() for _ in range(_CLIENTS)))
+            async def timer() -> None:
+                while (due := loop.time() + _TICK) < end:
+                    await asyncio.sleep(_TICK)
+                    result.lags.append(max(0.0, loop.time() - due))
+
+            memory, *_ = await asyncio.gather(warm(), timer(), *(client() for _ in range(_CLIENTS)))
     until = loop.time() + 5
     while (len(asyncio.all_tasks()) > tasks or files() > opened) and loop.time() < until:
         await asyncio.sleep(0.05)
@@ -201,9 +235,16 @@ async def soak(seconds: float, seed: int = 0) -> Result:
     return result
 
 
-if __name__ == "__main__":
-    found = asyncio.run(soak(float(sys.argv[1])))
+def main(seconds: float) -> int:
+    """Runs the load, prints what it saw, and returns the exit status."""
+    found = soak(seconds)
     print(", ".join(f"{count} {kind}" for kind, count in sorted(found.done.items())))
     print(f"lost {found.lost}, tasks {found.tasks:+}, files {found.files:+}, memory {found.memory / 2**20:+.1f} MiB")
+    print(f"lag of the event loop: p99 {found.lag(0.99) * 1e3:.1f} ms, max {found.lag(1.0) * 1e3:.1f} ms")
+    print(f"longest callback: {found.held * 1e3:.1f} ms of CPU time (limit {LONGEST * 1e3:.0f} ms): {found.holder}")
     print("\n".join(found.problems))
-    sys.exit(bool(found.lost or found.tasks > 0 or found.files > 0))
+    return int(found.failed())
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1])))

@@ -9,9 +9,10 @@ import pytest
 
 from bridge.codec import registry
 from tests.faults.measure import setup
-from tests.faults.soak import resident, soak
+from tests.faults.soak import Result, resident, soak
 from tests.faults.wire import ask, asking, connect, raw, read
 from tests.server.harness import Exchange, fake_backend, serving
+from tests.watched import LONGEST
 
 
 async def test_a_thousand_clients_at_once() -> None:
@@ -90,9 +91,18 @@ async def test_a_reader_that_never_reads_costs_little_memory(front: str) -> None
     assert grown < 64 * 2**20
 
 
-async def test_a_load_of_everything() -> None:
-    result = await soak(4)
+def test_a_load_of_everything() -> None:
+    result = soak(4)
     assert result.problems == []
     assert (result.lost, result.tasks <= 0, result.files <= 0) == (0, True, True)
     assert result.done.keys() == {"whole", "fault", "bad bytes", "hang-up", "slow reader"}
     assert result.memory < 64 * 2**20
+    assert result.held < LONGEST, result.holder
+    assert len(result.lags) > 10
+    assert not result.failed()
+
+
+def test_a_soak_fails_where_a_callback_holds_the_loop() -> None:
+    result = Result(held=LONGEST * 1.01)
+    assert result.failed()
+    assert not Result(held=LONGEST * 0.99).failed()

@@ -72,8 +72,8 @@ async def exchange(base: str, request: bytes, heard: asyncio.Event | None = None
                     if heard is not None and b"Hello" in data:
                         heard.set()
             except ConnectionError:
-                return _parsed(bytes(data), reset=True)
-            return _parsed(bytes(data))
+                return parsed(bytes(data), reset=True)
+            return parsed(bytes(data))
         finally:
             writer.close()
 
@@ -88,7 +88,8 @@ async def ask(base: str, front: Dialect, mount: str, heard: asyncio.Event | None
     return await exchange(base, raw(WireRequest("GET", f"/runs/{thread}/events?runId={run}"), mount), heard)
 
 
-def _parsed(data: bytes, *, reset: bool = False) -> Saw:
+def parsed(data: bytes, *, reset: bool = False) -> Saw:
+    """What these bytes of an answer say. `reset`: the connection was reset behind them."""
     head, found, rest = data.partition(b"\r\n\r\n")
     if not found:
         return Saw()

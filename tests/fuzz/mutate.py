@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -58,15 +59,15 @@ def _json(data: bytes, rnd: random.Random) -> bytes:
 
 def _other(value: Any, rnd: random.Random) -> Any:
     """The value with one node changed, somewhere inside."""
-    places = list(_places(value))
-    if not places:
+    found = list(places(value))
+    if not found:
         return rnd.choice(_ODD)
-    holder, key = rnd.choice(places)
+    holder, key = rnd.choice(found)
     match rnd.randint(0, 4):
         case 0:
             del holder[key]
         case 1:
-            other, name = rnd.choice(places)
+            other, name = rnd.choice(found)
             holder[key] = orjson.loads(orjson.dumps(other[name]))
         case 2 if isinstance(holder, list):
             holder.insert(key, orjson.loads(orjson.dumps(holder[key])))
@@ -75,8 +76,12 @@ def _other(value: Any, rnd: random.Random) -> Any:
     return value
 
 
-def _places(value: Any) -> Any:
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in list(inside):
-        yield value, key
-        yield from _places(item)
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each container inside the value with each of its keys or indexes."""
+    inside = [value]
+    while inside:
+        holder = inside.pop()
+        if isinstance(holder, (dict, list)):
+            for key, item in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
+                yield holder, key
+                inside.append(item)

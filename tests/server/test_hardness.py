@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import socket
 import sys
 import types
@@ -523,3 +524,23 @@ async def test_a_long_media_type_does_not_stop_the_server() -> None:
         )
         assert reply.status == 400
         assert len(reply.body) < 1000
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"content-encoding: deflate\r\ncontent-length: 30\r\n\r\n"
+        + zlib.compress(b'{"ask":"x"}', wbits=31)[:28]
+        + b"xy",
+        b"content-encoding: gzip\r\ncontent-length: 30\r\n\r\n" + b"\x1f\x8b\x08" + b"\xff" * 27,
+    ],
+    ids=["deflate", "gzip"],
+)
+async def test_a_body_that_cannot_be_decoded_is_refused(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(config()) as base:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+        writer.write(b"POST /toy/ask HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" + sent)
+        answer = await asyncio.wait_for(reader.read(), 40)
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert [r for r in caplog.records if r.levelno >= logging.WARNING or r.exc_info] == []

@@ -448,6 +448,7 @@ def test_deep_nesting_fails_the_run() -> None:
     [
         (200, b"<html>", ErrorCode.BACKEND_PROTOCOL),
         (200, b"", ErrorCode.BACKEND_PROTOCOL),
+        (200, b'{"status":"success","message":' + b"[" * 900 + b"]" * 900 + b"}", ErrorCode.BACKEND_PROTOCOL),
         (200, b'{"detail":"no"}', ErrorCode.BACKEND_UNAVAILABLE),
         (200, b'{"error":"no"}', ErrorCode.BACKEND_ERROR),
         (200, b"{}", ErrorCode.TRUNCATED_STREAM),
