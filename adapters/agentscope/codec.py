@@ -21,12 +21,12 @@ from bridge.codec import (
     WireResponse,
     json_response,
 )
-from bridge.codec.jsontext import dumps
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, may_nest
 from bridge.dialects.agentscope import errors, services
 from bridge.dialects.agentscope.card import CARD, JAVA_CARD
 from bridge.dialects.agentscope.decoder import Decoder
 from bridge.dialects.agentscope.encoder import Encoder
-from bridge.dialects.agentscope.fields import read_any, too_deep
+from bridge.dialects.agentscope.fields import read_any
 from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
 from bridge.dialects.agentscope.options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions, back, front
 from bridge.dialects.agentscope.request import decode_request
@@ -129,7 +129,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
         if not isinstance(body, dict):
             text = "The backend's answer is neither an event stream nor a JSON object."
             return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
-        if too_deep(body, wire.body):
+        if may_nest(wire.body) and deeper_than(body, MAX_DEPTH):
             return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is nested too deep."))
         if "detail" in body and "output" not in body:
             return decoder.close(self.decode_error(WireResponse(502, wire.headers, wire.body)))
