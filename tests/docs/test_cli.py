@@ -49,7 +49,7 @@ def _example(command: str) -> list[str]:
     """The arguments of the example in a command's help, without what is the shell's."""
     subparsers = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
     example = (subparsers.choices[command].epilog or "").removeprefix("example: dialect-bridge ")
-    return shlex.split(re.split(r" [<>] ", example)[0])
+    return shlex.split(re.split(r" (?:<|>>?) ", example)[0])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

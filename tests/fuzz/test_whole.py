@@ -41,15 +41,15 @@ def test_a_case_is_made_of_its_number_and_survives_a_file() -> None:
 
 
 async def test_a_broken_promise_is_noticed() -> None:
-    """What the HTTP parser refuses is answered in plain text, which is no answer of a dialect."""
+    """An answer with the words of an internal error is a finding, whatever its status."""
     right, wrong = good("openai-chat"), good("openai-chat")
-    wrong.request = b"GET / HTTP/9.9\r\n\r\n"
+    wrong.answer = [(step, data.replace(b"Hello", b"The bridge failed")) for step, data in wrong.answer]
     async with serving() as server:
         result = Result()
         await run(server, [right, wrong], result)
     (finding,) = result.findings
     assert finding.case is wrong
-    assert finding.problem.startswith("no answer of the dialect")
+    assert finding.problem.startswith("an internal error")
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,7 @@ def _config(url: str, folder: str) -> dict[str, Any]:
             "body_time": "1s",
             "max_body": "1MiB",
             "limits": {"answer": "2MiB"},
+            "hosts": ["*"],
         },
         "backends": backends,
         "routes": routes,

@@ -64,7 +64,7 @@ AUTH = {
 
 
 def token(**claims: Any) -> str:
-    return jwt.encode({"exp": int(time.time()) + 60, **claims}, SECRET)
+    return jwt.encode({"exp": int(time.time()) + 86400, **claims}, SECRET)
 
 
 @pytest.mark.parametrize(
