@@ -7,11 +7,24 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY bridge bridge
 COPY adapters adapters
+COPY deploy/release deploy/release
 # EXTRAS: what of the optional parts goes in, such as "redis,postgres".
 ARG EXTRAS=all
 RUN python -m venv /app && /app/bin/pip install --no-cache-dir -c constraints.txt ".[${EXTRAS}]"
+# The bill of materials of what was just installed, made from outside: the tool is not in the image.
+RUN pip install --no-cache-dir -c constraints.txt cyclonedx-python-lib packaging \
+    && mkdir -p /app/share/sbom \
+    && python deploy/release/sbom.py --extras "${EXTRAS}" \
+        --path "$(/app/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+        /app/share/sbom/dialect-bridge.cdx.json
 
 FROM python:3.13-slim
+# REVISION: the commit that the image is made of (docker build --build-arg REVISION=$(git rev-parse HEAD)).
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="dialect-bridge" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.revision="${REVISION}" \
+    dialect-bridge.sbom="/app/share/sbom/dialect-bridge.cdx.json"
 RUN useradd --system --uid 10001 --no-create-home bridge \
     && mkdir /data /etc/dialect-bridge && chown bridge /data
 # The base image has no byte code of the standard library. Nothing writes any later, so that each start, and each health

@@ -7,7 +7,7 @@ TIME   ?= 600
 JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3 // 2)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lowest interop lint types bench profile performance growth fuzz soak fidelity pages reliability docs clean
+.PHONY: help run test lowest interop lint types bench profile performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -111,6 +111,30 @@ reliability: $(VENV)/.dev  ## measure every fault and write the table of docs/re
 
 soak: $(VENV)/.dev  ## mixed load with faults for TIME seconds (600); memory, files and tasks must return to the start
 	$(BIN)/python -m tests.faults.soak $(TIME)
+
+# All that is published is built at the time of its commit, so that the same commit gives the same bytes.
+EPOCH = $(shell git log -1 --format=%ct)
+SBOM := build/dialect-bridge.cdx.json
+
+sbom: $(VENV)/.dev  ## the bill of materials of what runs, CycloneDX: build/dialect-bridge.cdx.json
+	@mkdir -p build
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python deploy/release/sbom.py $(SBOM)
+
+wheel: sbom  ## the wheel, with its bill of materials, and the source distribution: dist
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$(EPOCH) DIALECT_BRIDGE_SBOM=$(SBOM) $(BIN)/python -m hatchling build -d dist
+
+provenance: wheel  ## commit and hashes of what is in dist, as an unsigned in-toto statement: build/provenance.json
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python deploy/release/provenance.py dist/* $(SBOM) > build/provenance.json
+
+# pip-audit has thirty dependencies of its own, and judges versions by their numbers: it needs none of ours beside it.
+$(VENV)/audit/.done: | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/audit
+	@$(VENV)/audit/bin/pip install --quiet --disable-pip-version-check 'pip-audit>=2.9,<3' && touch $@ \
+		|| { rm -rf $(VENV)/audit; echo "NOT AUDITED: pip-audit cannot be installed"; test -n "$$CI"; }
+
+audit: $(VENV)/audit/.done  ## known vulnerabilities of the versions in constraints.txt, as far as the index tells
+	@test ! -e $< || $(VENV)/audit/bin/python deploy/release/audit.py constraints.txt
 
 docs: $(VENV)/.dev  ## the documentation as a site, in build/docs
 	$(BIN)/mkdocs build --strict

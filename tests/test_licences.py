@@ -18,10 +18,10 @@ _FORBIDDEN = re.compile(
 _WORD = re.compile(r"[A-Za-z0-9]+")
 
 
-def installed() -> dict[str, Distribution]:
-    """This project's requirements and those of its extras, and all that they require themselves."""
+def installed(project: str = "dialect-bridge", extras: tuple[str, ...] = EXTRAS) -> dict[str, Distribution]:
+    """The project's requirements and those of its extras, and all that they require themselves."""
     out: dict[str, Distribution] = {}
-    queue = [("dialect-bridge", frozenset(EXTRAS))]
+    queue = [(project, frozenset(extras))]
     seen: set[tuple[str, frozenset[str]]] = set()
     while queue:
         name, extras = queue.pop()
@@ -37,7 +37,7 @@ def installed() -> dict[str, Distribution]:
             needed = Requirement(line)
             if any(needed.marker is None or needed.marker.evaluate({"extra": e}) for e in (*extras, "")):
                 queue.append((re.sub(r"[-_.]+", "-", needed.name).lower(), frozenset(needed.extras)))
-    out.pop("dialect-bridge")
+    out.pop(project)
     return out
 
 
@@ -61,6 +61,17 @@ def test_runtime_dependencies_may_be_used_in_products() -> None:
         "redis",
         "obstore",
     } <= packages.keys()
+    check(packages)
+
+
+def test_what_releases_are_made_with_may_be_used_in_companies() -> None:
+    packages = {"cyclonedx-python-lib": distribution("cyclonedx-python-lib"), **installed("cyclonedx-python-lib", ())}
+    assert {"packageurl-python", "license-expression", "py-serializable", "defusedxml"} <= packages.keys()
+    check(packages)
+
+
+def check(packages: dict[str, Distribution]) -> None:
+    """Fails for a package whose licence is unknown or asks for more than its notice."""
     for name, found in packages.items():
         told = licences_of(found)
         assert told, f"{name} says nothing of its licence"
