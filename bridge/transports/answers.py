@@ -12,6 +12,8 @@ from bridge.errors import BackendError, ErrorCode, Failure
 DRAIN_SECONDS = 0.25
 """How long the few bytes that follow an end mark are waited for."""
 _DRAIN_BYTES = 64 * 1024
+AT_ONCE = 64 * 1024
+"""Bytes of a stream that are taken by one read: decoding more, if it is events of a few bytes, would hold the loop."""
 
 
 def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Calls backends over HTTP: one session per backend, one `HttpCall` per try.
 
 The answer is taken for what it is, not for what was asked: an event stream, a whole JSON body, an HTML page. Reads
-return whatever arrived (`readany`), since waking up per line or per HTTP chunk costs a multiple.
+return what has arrived, up to a limit, since waking up per line or per HTTP chunk costs a multiple.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from bridge.pipeline.breaker import Breaker
 from bridge.pipeline.tries import Budget, Retry
 from bridge.translation import AnswerDecoder
 from bridge.transports.answers import (
+    AT_ONCE,
     DRAIN_SECONDS,
     bounded,
     broken_off,
@@ -391,7 +392,7 @@ class HttpCall:
         if decoder.ended:
             return []
         try:
-            data = await response.content.readany()
+            data = await response.content.read(AT_ONCE)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
             error.__traceback__ = None

@@ -19,7 +19,7 @@ from bridge.model import Event, RunFailed
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo
 from bridge.pipeline.tries import asked_pause
-from bridge.transports.answers import drain, failure_of, unread
+from bridge.transports.answers import AT_ONCE, drain, failure_of, unread
 from bridge.transports.http import HttpBackend
 
 log = logging.getLogger("bridge.http")
@@ -150,7 +150,7 @@ class QueuedCall:
 
     async def _read(self, response: aiohttp.ClientResponse) -> list[Event]:
         try:
-            data = await response.content.readany()
+            data = await response.content.read(AT_ONCE)
             ended = not data
             self._broke = False
         except (aiohttp.ClientError, OSError) as error:
