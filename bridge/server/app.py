@@ -56,7 +56,7 @@ from bridge.server.runs import RunHandler
 from bridge.server.talks import HistoryHandler
 from bridge.server.tasks import TaskHandler, TaskStatusHandler
 from bridge.server.uploads import UploadHandlers, files_of
-from bridge.server.wire import FAILURE, OWN_PAGE, USER, WHERE, error_of, read_request, request_id, response_of
+from bridge.server.wire import FAILURE, OWN_PAGE, USER, WHERE, decoded, error_of, read_request, request_id, response_of
 
 log = logging.getLogger("bridge.server")
 
@@ -289,7 +289,7 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         context = Context(request_id(http), None, time.time(), route.options)
         if (answers := state.bridge.answers(route, http[USER])) is not None:
             context.shelf = await answers.shelf(require(route.dialect, StoredAnswersDialect).stored_ids(wire))
-        request = dialect.decode_count_request(wire, context)
+        request = await decoded(dialect.decode_count_request, wire, context)
         caller = Caller(http[USER], request_id(http), wire.headers, wire.body)
         async with door.place(http[USER]):
             tokens, estimated = await state.bridge.count(route, request, caller)

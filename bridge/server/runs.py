@@ -24,7 +24,7 @@ from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
 from bridge.server.watch import Watch
-from bridge.server.wire import STREAM_HEADERS, USER, error_of, read_request, request_id, response_of
+from bridge.server.wire import STREAM_HEADERS, USER, decoded, error_of, read_request, request_id, response_of
 from bridge.translation import Translation, Writer
 
 log = logging.getLogger("bridge.server")
@@ -147,7 +147,7 @@ class RunHandler:
         user = http.get(USER, "")
         if (answers := self._bridge.answers(route, user)) is not None:
             context.shelf = await answers.shelf(require(route.dialect, StoredAnswersDialect).stored_ids(wire))
-        request = route.dialect.decode_request(wire, context)
+        request = await decoded(route.dialect.decode_request, wire, context)
         context.request = request
         context.thread_id = request.thread_id
         context.model = request.model

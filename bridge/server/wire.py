@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
 
-from bridge.codec import Dialect, WireRequest, WireResponse
+from bridge.codec import Context, Dialect, WireRequest, WireResponse
 from bridge.errors import Failure
+from bridge.model import Request
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_json
 
@@ -23,6 +26,8 @@ FAILURE = web.ResponseKey("failure", Failure)
 OWN_PAGE = web.RequestKey("own_page", bool)
 """Set for requests of the bridge's own page: no page of another origin may read their answers."""
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
+_LARGE = 256 * 1024
+"""Bytes from which on a request is decoded in a thread."""
 
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -59,6 +64,16 @@ async def read_request(http: web.Request, mount: str, max_body: int, seconds: fl
         http.match_info,
         bytes(body),
     )
+
+
+async def decoded(decode: Callable[[WireRequest, Context], Request], wire: WireRequest, context: Context) -> Request:
+    """Decodes a request. A large one is decoded in a thread: many small parts would hold the event loop for seconds.
+
+    Codecs have no I/O and share nothing, so that any thread may run them.
+    """
+    if len(wire.body) < _LARGE:
+        return decode(wire, context)
+    return await asyncio.to_thread(decode, wire, context)
 
 
 def response_of(wire: WireResponse, lost: list[str] | None = None) -> web.Response:
