@@ -39,7 +39,9 @@ def _ports() -> Generator[int]:
     processes that walk through the same ports in that time give one port to two servers, and the client of one meets
     the other. A block is kept while the next one is used up, and the kernel gives back what an ended process held.
     """
-    near, kept = os.getpid(), list[socket.socket]()
+    near = os.getpid()
+    # Two from the start: a process holds as many descriptors in its first block as in the next one.
+    kept = [guard for guard in (_claim(near),) if guard]
     try:
         while True:
             if guard := _claim(near):
