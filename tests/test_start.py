@@ -40,12 +40,12 @@ LIBRARIES = {
 NOT_NEEDED = {
     "bridge.cli.workers",
     "bridge.library",
-    "bridge.server.agents",
-    "bridge.server.conversation",
-    "bridge.server.grpc",
+    "bridge.grpc.server.agents",
+    "bridge.grpc.server.conversation",
+    "bridge.grpc.server.service",
     "bridge.server.jwks",
     "bridge.server.openapi",
-    "bridge.server.relay",
+    "bridge.grpc.server.relay",
     "bridge.server.tokens",
     "bridge.stores.folder",
     "bridge.stores.postgres",
@@ -54,7 +54,7 @@ NOT_NEEDED = {
     "bridge.telemetry.tracing",
     "bridge.testing",
     "bridge.transports.fetch",
-    "bridge.transports.grpc",
+    "bridge.grpc.backend",
 }
 """Rooms and files of this package that the example has no use for; most of them stand for a library behind them."""
 TABLES = {"difflib", "encodings.idna", "stringprep"}

@@ -6,7 +6,7 @@ And as the one in between, who has to end it well for a caller that hung up: a c
 from __future__ import annotations
 
 from bridge.codec import Context
-from bridge.codec.session import CalleeSession
+from bridge.codec.sessions import CalleeSession
 from bridge.dialects.aip.encoder import Encoder
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskStatus
 from bridge.dialects.aip.options import FrontOptions
@@ -19,7 +19,7 @@ _ASKS = (SessionStatus.START_QUEST, SessionStatus.HOLD_QUEST)
 
 
 class Callee(CalleeSession):
-    """See `bridge.codec.session.CalleeSession`. Peers do odd things that are taken as they mean them (section 5)."""
+    """See `bridge.codec.sessions.CalleeSession`. Peers do odd things that are taken as they mean them (section 5)."""
 
     def __init__(self, agent_id: str, options: FrontOptions, first: AgentMessage) -> None:
         self.name = first.session_id
@@ -63,7 +63,7 @@ class Callee(CalleeSession):
 
 
 class Relayed:
-    """See `bridge.codec.session.Relay`."""
+    """See `bridge.codec.sessions.Relay`."""
 
     def __init__(self, first: AgentMessage) -> None:
         self.name = first.session_id

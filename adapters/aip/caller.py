@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.codec import Context, FrameLike
-from bridge.codec.session import ClientTools
+from bridge.codec.sessions import ClientTools
 from bridge.dialects.aip.decoder import Decoder
 from bridge.dialects.aip.exposed import exposed
 from bridge.dialects.aip.messages import SessionStatus
@@ -21,7 +21,7 @@ from bridge.model import Event, Request, ToolCall
 
 
 class Caller:
-    """See `bridge.codec.session.CallerSession`."""
+    """See `bridge.codec.sessions.CallerSession`."""
 
     def __init__(self, context: Context) -> None:
         options = back(context)

@@ -20,7 +20,7 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.dialect import Decoder as AnyDecoder
-from bridge.codec.session import CallerSession, Channel, Hub, Member, OwnAgent
+from bridge.codec.sessions import CallerSession, Channel, Hub, Member, OwnAgent
 from bridge.codec.tools import OfferedTool
 from bridge.dialects.aip import encoder, errors, request, tools, writing
 from bridge.dialects.aip.caller import Caller

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bridge.codec import Context
 from bridge.codec.jsontext import dumps
-from bridge.codec.session import ClientTools, Member, Refuse, Respond
+from bridge.codec.sessions import ClientTools, Member, Refuse, Respond
 from bridge.codec.tools import sayable
 from bridge.dialects.aip.described import texts_of, typed
 from bridge.dialects.aip.gateway import CALL_TOOL
@@ -38,7 +38,7 @@ def exposed(request: Request, context: Context, session_id: str) -> Exposed | No
 
 
 class Exposed(ClientTools):
-    """See `bridge.codec.session.ClientTools`."""
+    """See `bridge.codec.sessions.ClientTools`."""
 
     path = CALL_TOOL
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from bridge.codec import Endpoint, Fate, Feature
 from bridge.codec.redact import printable
-from bridge.codec.session import (
+from bridge.codec.sessions import (
     Dial,
     Dialed,
     Forward,
@@ -109,7 +109,7 @@ class _Subscriber:
 
 
 class Gateway(Hub):
-    """See `bridge.codec.session.Hub`. Ids and texts of answers are those of the reference gateway."""
+    """See `bridge.codec.sessions.Hub`. Ids and texts of answers are those of the reference gateway."""
 
     def __init__(
         self,

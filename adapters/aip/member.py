@@ -5,7 +5,7 @@ Gateways forget who is silent and who they cannot reach; the reference nodes the
 
 from __future__ import annotations
 
-from bridge.codec.session import Member
+from bridge.codec.sessions import Member
 from bridge.dialects.aip.messages import AgentInfo, Done, Named, NodeHead, RegisterAgentResponse, ToolBoxInfo, ToolInfo
 
 _GATEWAY = "/grpc_service.GatewayService/"
@@ -14,7 +14,7 @@ EVERY = 10.0
 
 
 class Membership(Member):
-    """See `bridge.codec.session.Member`."""
+    """See `bridge.codec.sessions.Member`."""
 
     def __init__(self, gateway: str, info: AgentInfo | ToolInfo | ToolBoxInfo, key: str = "") -> None:
         self.gateway = gateway

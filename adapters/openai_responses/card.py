@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, entries
-from bridge.codec.card import RunsTools
+from bridge.codec.capabilities import RunsTools
 from bridge.model import HistoryMode
 
 _AS_MARKDOWN = "Markdown in the text; option media: drop"

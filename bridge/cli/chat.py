@@ -65,7 +65,7 @@ def _backend(dialect: Dialect, url: str, api_key: str | None) -> Backend:
     if not isinstance(dialect, SessionDialect):
         return HttpBackend("chat", dialect, url, api_key=api_key)
     registry.check_installed(dialect)
-    from bridge.transports.grpc import GrpcBackend
+    from bridge.grpc.backend import GrpcBackend
 
     return GrpcBackend("chat", dialect, url)
 

@@ -1,6 +1,6 @@
 """The codec contract: what a dialect is, what it promises, and how it is found."""
 
-from bridge.codec.card import (
+from bridge.codec.capabilities import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
     Card,
@@ -15,7 +15,12 @@ from bridge.codec.context import Context, Losses, Shelf, StoredAnswer
 from bridge.codec.counting import CountingDialect
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, Options, require
-from bridge.codec.kept import (
+from bridge.codec.models import ModelInfo, ModelsDialect
+from bridge.codec.modes import ModesDialect
+from bridge.codec.objects import ObjectDialect
+from bridge.codec.outline import Outline, outline, project
+from bridge.codec.queued_run import QueuedRun
+from bridge.codec.queued_runs import (
     CONNECTIONS,
     DayAsked,
     DayShown,
@@ -27,15 +32,10 @@ from bridge.codec.kept import (
     ShownMessage,
     StoredFile,
 )
-from bridge.codec.models import ModelInfo, ModelsDialect
-from bridge.codec.modes import ModesDialect
-from bridge.codec.objects import ObjectDialect
-from bridge.codec.outline import Outline, outline, project
-from bridge.codec.queued import QueuedRun
 from bridge.codec.scope import SCOPES, Scope
-from bridge.codec.session import SessionDialect
+from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SessionNamed, SingleRunDialect, SingleRunOptions
-from bridge.codec.stored import StoredAnswersDialect
+from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, Surface, offers, served
 from bridge.codec.tasks import TaskAsked, TaskDialect, TaskSeen, TaskState
 from bridge.codec.tools import OfferedTool, ToolHostDialect

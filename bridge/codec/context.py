@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec.card import Feature
+from bridge.codec.capabilities import Feature
 from bridge.model.builder import Builder
 from bridge.model.parts import Message
 from bridge.model.request import Request

@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 from bridge.codec.counting import CountingDialect
 from bridge.codec.dialect import Dialect, require
-from bridge.codec.kept import KeptDialect
 from bridge.codec.models import ModelsDialect
-from bridge.codec.session import SessionDialect
+from bridge.codec.queued_runs import KeptDialect
+from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SingleRunDialect
-from bridge.codec.stored import StoredAnswersDialect
+from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Operation
 from bridge.codec.tasks import TaskDialect
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from bridge.codec.card import Card
+from bridge.codec.capabilities import Card
 from bridge.codec.context import Context
 from bridge.codec.surface import Surface
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse

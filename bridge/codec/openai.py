@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 from bridge.errors import BY_STATUS, KEY_REFUSED, BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import FileRef, Inline, Media, Request, Source, Url, source_of, url_of
 
-from .card import Feature
+from .capabilities import Feature
 from .context import Losses
 from .jsontext import dumps, read_json, whole
 from .models import ModelInfo, ModelsDialect

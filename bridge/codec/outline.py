@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec.card import Card, Fate, Feature
+from bridge.codec.capabilities import Card, Fate, Feature
 from bridge.model.events import Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
 from bridge.model.fold import Answer
 from bridge.model.parts import (

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from bridge.codec.card import Feature
+from bridge.codec.capabilities import Feature
 from bridge.codec.context import Losses
 from bridge.model import events as ev
 from bridge.model.events import Event, PartKind

@@ -1,6 +1,6 @@
 """What a dialect says besides in which a session has one run at a time: whose run it is, ending it, coming back to it.
 
-The server refuses a second run of a session, or lets it take the place of the first; `bridge.server.exclusive`.
+The server refuses a second run of a session, or lets it take the place of the first; `bridge.runs.server.single_run`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from bridge.errors import Unsupported, shortened
 from bridge.model.parts import Part
 from bridge.model.request import Request, Tool, ToolMode
 
-from .card import Feature
+from .capabilities import Feature
 from .context import Context, Losses
 from .dialect import Dialect, Options
 from .wire import WireRequest, WireResponse

@@ -15,16 +15,16 @@ from bridge.codec import Card, KeptOptions, Losses, Operation, StoredAnswer
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
-from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, kept, threads
-from bridge.pipeline.answers import Answers
+from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
 from bridge.pipeline.attached import Attached
 from bridge.pipeline.attempt import NextAttempt
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.continuation import StreamContinuation, continued_request
 from bridge.pipeline.memory import Memory, Turn
 from bridge.pipeline.redirects import without_redirects
+from bridge.pipeline.retries import may_ask_elsewhere
+from bridge.pipeline.stored_responses import Answers
 from bridge.pipeline.tools import with_tools
-from bridge.pipeline.tries import may_ask_elsewhere
 
 if TYPE_CHECKING:
     from bridge.config import Config
@@ -78,7 +78,7 @@ class Bridge:
     @classmethod
     def of(cls, config: Config) -> Bridge:
         """A bridge from a checked configuration. Raises `ConfigError` for a target that cannot be imported."""
-        from bridge.assembly import (
+        from bridge.engine.assembly import (
             assemble,
             attachments_for,
             fetchers_for,
@@ -145,11 +145,11 @@ class Bridge:
         return self._runs is not None
 
     @property
-    def talks(self) -> kept.Talks:
+    def talks(self) -> queued_runs.Talks:
         """The talks that clients read back. Raises `RuntimeError` when no route keeps any."""
         if self._memory is None:
             raise RuntimeError("no route of this bridge keeps talks")
-        return kept.Talks(self._memory.history)
+        return queued_runs.Talks(self._memory.history)
 
     @property
     def attachments(self) -> Attachments:
@@ -277,7 +277,9 @@ class Bridge:
         history, owner = self._memory.history, asked.caller.owner
         if route.serves(Operation.HISTORY):
             alone = isinstance(route.options, KeptOptions) and route.options.one_run_per_thread
-            return await kept.begin(history, owner, route.path, request, asked.card, backend.card, run_id, alone=alone)
+            return await queued_runs.begin(
+                history, owner, route.path, request, asked.card, backend.card, run_id, alone=alone
+            )
         keeper = backend.name if group.shares_talks else None
         return await self._memory.begin(owner, route.path, request, asked.card, backend.card, run_id, keeper=keeper)
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from bridge.pipeline.backend import Backend, Call, CallInfo, Timeouts
     from bridge.pipeline.breaker import Breaker
     from bridge.pipeline.group import Group
+    from bridge.pipeline.retries import Retry, failed_at_once
     from bridge.pipeline.run import Run
     from bridge.pipeline.stages import StageContext, StageFactory
-    from bridge.pipeline.tries import Retry, failed_at_once
     from bridge.translation import Stage
 
 __all__ = [

@@ -11,7 +11,7 @@ from bridge.codec.naming import ModelNames
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
 from bridge.pipeline.breaker import Breaker
-from bridge.pipeline.tries import Budget, Retry
+from bridge.pipeline.retries import Budget, Retry
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import orjson
 
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Interrupted, Message, Request, Resume, Text, result_text
-from bridge.pipeline.talk import results_in
+from bridge.pipeline.conversation import results_in
 
 
 @dataclass(slots=True)

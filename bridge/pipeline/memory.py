@@ -18,9 +18,7 @@ from bridge.codec import Card, Fate, Feature
 from bridge.errors import BridgeError
 from bridge.model import Answer, Event, FinishReason, HistoryMode, Interrupted, Message, Request, RunFinished
 from bridge.model.events import CONTENT
-from bridge.pipeline.answers import Answers, Look
-from bridge.pipeline.interrupts import Settled, settle
-from bridge.pipeline.talk import (
+from bridge.pipeline.conversation import (
     as_client_sees,
     continues,
     digest,
@@ -33,6 +31,8 @@ from bridge.pipeline.talk import (
     unknown,
     up_to_last_answer,
 )
+from bridge.pipeline.interrupts import Settled, settle
+from bridge.pipeline.stored_responses import Answers, Look
 from bridge.stores.base import Conversation, Held, History
 
 log = logging.getLogger("bridge.memory")

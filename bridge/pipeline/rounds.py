@@ -33,7 +33,7 @@ from bridge.model import (
 from bridge.model import events as ev
 from bridge.model.events import UsageReported
 from bridge.pipeline.backend import Call, CallInfo
-from bridge.pipeline.talk import said
+from bridge.pipeline.conversation import said
 
 if TYPE_CHECKING:
     from bridge.pipeline.tools import WithTools

@@ -21,7 +21,7 @@ from bridge.pipeline.breaker import Pass
 from bridge.pipeline.clock import Clock
 from bridge.pipeline.continuation import StreamContinuation
 from bridge.pipeline.pace import Pace
-from bridge.pipeline.tries import failed_at_once, may_ask_elsewhere, may_repeat
+from bridge.pipeline.retries import failed_at_once, may_ask_elsewhere, may_repeat
 from bridge.translation import Reader, Stage
 
 log = logging.getLogger("bridge.run")

@@ -1,8 +1,8 @@
 """Asynchronous runs: started here, driven by whoever is free, read from anywhere, as often as one likes."""
 
-from bridge.runs.answers import AnswerStream, look, run_of, settle
 from bridge.runs.log import Batch, LogReader, expired
 from bridge.runs.plan import RunPlan
+from bridge.runs.responses import AnswerStream, look, run_of, settle
 from bridge.runs.service import Places, Runs, fingerprint
 from bridge.runs.subscription import START, Cursor, Subscription
 from bridge.runs.worker import SUPERSEDED, TAKEN_OVER, Drive

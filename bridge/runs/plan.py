@@ -17,7 +17,7 @@ class RunPlan:
 
     `eager`: readers see the head of the run before the backend has answered. `model` is the name to show a client when
     the backend does not name one. `limit`: seconds after which the run is given up, beside its backend's timeouts.
-    `background`: the run makes an answer that is kept (`bridge.runs.answers`), and goes on from the answer `previous`.
+    `background`: the run produces a stored response (`bridge.runs.responses`) that continues the response `previous`.
     """
 
     route: str

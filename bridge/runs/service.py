@@ -19,10 +19,10 @@ import orjson
 from bridge.codec import CONNECTIONS, Dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.pipeline import Run
-from bridge.runs.answers import AnswerStream
 from bridge.runs.log import LogReader
 from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE
+from bridge.runs.responses import AnswerStream
 from bridge.runs.subscription import START, Cursor, Subscription
 from bridge.runs.worker import LOST, LOST_PLAN, Drive, Worker, bury
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from bridge.codec import Scope
 from bridge.errors import ErrorCode, Failure, RequestError
+from bridge.stores.base import MAX_KEY, fits
 
 
 class Reason(StrEnum):
@@ -150,3 +151,11 @@ class Keys:
         outside can choose, or even know, what is compared.
         """
         return self._keys.get(self._place(self.digest(sent)))
+
+
+def checked_user(name: str, where: str) -> str:
+    """Return the user name that came from `where`. Raises `RequestError` (unauthorized) for one that is not valid."""
+    if not name or not name.isprintable() or not fits(name):
+        words = f"{where} is not a valid user name: expected 1 to {MAX_KEY} bytes of printable characters."
+        raise unauthorized(words, Reason.INVALID_USER)
+    return name

@@ -33,28 +33,28 @@ from bridge.codec import (
 )
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError, log_unexpected
-from bridge.server.answers import (
+from bridge.runs.server.durable import DurableHandler
+from bridge.runs.server.history import HistoryHandler
+from bridge.runs.server.queued import CancelHandler, StartHandler, SubscribeHandler
+from bridge.runs.server.responses import (
     BackgroundHandler,
     CancelAnswerHandler,
     DeleteHandler,
     ItemsHandler,
     RetrieveHandler,
 )
+from bridge.runs.server.single_run import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
+from bridge.runs.server.tasks import TaskHandler, TaskStatusHandler
 from bridge.server.audit import Audit
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
-from bridge.server.durable import DurableHandler
-from bridge.server.exclusive import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
 from bridge.server.heads import HeadWatch
 from bridge.server.identity import Identity, visit_of
 from bridge.server.keyfile import KeyFile
 from bridge.server.limits import Door, Limits, Rules
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
-from bridge.server.queued import CancelHandler, StartHandler, SubscribeHandler
 from bridge.server.runs import RunHandler
-from bridge.server.talks import HistoryHandler
-from bridge.server.tasks import TaskHandler, TaskStatusHandler
 from bridge.server.uploads import UploadHandlers, files_of
 from bridge.server.wire import FAILURE, OWN_PAGE, USER, WHERE, decoded, error_of, read_request, request_id, response_of
 

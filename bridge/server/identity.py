@@ -16,8 +16,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from bridge.codec import Scope
-from bridge.server.access import Key, Keys, Reason, check, unauthorized
-from bridge.stores.base import MAX_KEY, fits
+from bridge.server.access import Key, Keys, Reason, check, checked_user, unauthorized
 
 if TYPE_CHECKING:
     from bridge.config import ApiKey, Auth, FileKey, Jwt
@@ -50,14 +49,6 @@ class Visit:
 def visit_of(http: web.Request, query_token: bool = False) -> Visit:
     """`query_token`: a key in the query counts, too."""
     return Visit(http.headers, http.remote, http.query.get(QUERY_TOKEN, "").strip() if query_token else "")
-
-
-def checked_user(name: str, where: str) -> str:
-    """The name as that of a user; `where` it stood. Raises `RequestError` (unauthorized) for what can be nobody's."""
-    if not name or not name.isprintable() or not fits(name):
-        words = f"{where} holds no name of a user: printable characters of 1 to {MAX_KEY} bytes in all."
-        raise unauthorized(words, Reason.INVALID_USER)
-    return name
 
 
 class Proxy:

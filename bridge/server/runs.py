@@ -23,7 +23,7 @@ from bridge.server.limits import Door, Rules
 from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
-from bridge.server.watch import Watch
+from bridge.server.watchdog import Watch
 from bridge.server.wire import STREAM_HEADERS, USER, decoded, error_of, read_request, request_id, response_of
 from bridge.translation import Translation, Writer
 

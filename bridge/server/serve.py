@@ -24,7 +24,7 @@ from bridge.server.connections import listen
 from bridge.server.heads import HeadWatch
 
 if TYPE_CHECKING:
-    from bridge.server.grpc import GrpcServer
+    from bridge.grpc.server.service import GrpcServer
 
 log = logging.getLogger("bridge.server")
 
@@ -62,7 +62,7 @@ def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
     """The servers of routes over gRPC; who has none of these does not load what they need."""
     if not any(route.listen for route in bridge.routes):
         return []
-    from bridge.server.agents import servers
+    from bridge.grpc.server.agents import servers
 
     return servers(bridge, state.limits, state.identity, state.audit)
 

@@ -13,8 +13,7 @@ from jwt.algorithms import has_crypto
 
 from bridge.codec import Scope
 from bridge.errors import ConfigError, RequestError
-from bridge.server.access import Grant, Reason, unauthorized
-from bridge.server.identity import checked_user
+from bridge.server.access import Grant, Reason, checked_user, unauthorized
 from bridge.server.jwks import KeySet
 
 if TYPE_CHECKING:

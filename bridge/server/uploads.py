@@ -6,10 +6,10 @@ from aiohttp import web
 
 from bridge.codec import KeptDialect, StoredFile, require
 from bridge.engine import Bridge, Route
+from bridge.runs.server.queued import kept_options, own_thread
 from bridge.server.attachments import AttachmentService
 from bridge.server.forms import read_form
 from bridge.server.limits import Door
-from bridge.server.queued import kept_options, own_thread
 from bridge.server.wire import USER, read_request, response_of
 from bridge.speech import LIMIT, read_wav, unavailable
 from bridge.stores import Attachment

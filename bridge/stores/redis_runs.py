@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 from bridge.errors import ConfigError
 from bridge.stores import redis_scripts as scripts
 from bridge.stores.base import plain_id, stored_id
-from bridge.stores.bells import Bells
+from bridge.stores.notifier import Bells
 from bridge.stores.runs import (
     CANCEL_KEPT,
     NOBODY,

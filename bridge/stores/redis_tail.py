@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from bridge.stores.bells import Bells
+from bridge.stores.notifier import Bells
 
 if TYPE_CHECKING:
     from redis.asyncio.client import PubSub, Redis

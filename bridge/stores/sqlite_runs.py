@@ -18,7 +18,7 @@ from bridge.errors import BridgeError
 from bridge.stores import machine, schema
 from bridge.stores import sqlite_log as log
 from bridge.stores.base import plain_id, stored_id
-from bridge.stores.bells import Bells
+from bridge.stores.notifier import Bells
 from bridge.stores.runs import (
     CANCEL_KEPT,
     NOBODY,

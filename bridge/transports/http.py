@@ -22,7 +22,6 @@ from bridge.codec import (
     CountingDialect,
     Dialect,
     FrameLike,
-    KeptDialect,
     Losses,
     ModelInfo,
     ModelsDialect,
@@ -39,7 +38,7 @@ from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
-from bridge.pipeline.tries import Budget, Retry
+from bridge.pipeline.retries import Budget, Retry
 from bridge.translation import AnswerDecoder
 from bridge.transports.answers import (
     AT_ONCE,
@@ -209,14 +208,10 @@ class HttpBackend:
         return found
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
-        context = self._context(request, info, lost)
-        if isinstance(self.dialect, KeptDialect):
-            from bridge.transports.queued import QueuedCall
-
-            return QueuedCall(self, self.dialect.queued(request, context), info, context)
+        context = self.context(request, info, lost)
         return HttpCall(self, self.addressed(self.dialect.encode_request(request, context), info), context)
 
-    def _context(self, request: Request, info: CallInfo, lost: Losses) -> Context:
+    def context(self, request: Request, info: CallInfo, lost: Losses) -> Context:
         model = self.model_for(request.model)
         return Context(info.run_id, info.thread_id, info.created_at, self.options, model, request, lost)
 
@@ -277,7 +272,7 @@ class HttpBackend:
     async def count(self, request: Request, info: CallInfo) -> int | None:
         if not isinstance(self.dialect, CountingDialect):
             return None
-        wire = self.dialect.count_request(request, self._context(request, info, Losses()))
+        wire = self.dialect.count_request(request, self.context(request, info, Losses()))
         answer = await self.whole_answer(self.addressed(wire, info), self.timeouts.first_event)
         if answer.status in _NOT_THERE:
             return None

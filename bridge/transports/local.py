@@ -38,7 +38,7 @@ from bridge.model import parts as pt
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
-from bridge.pipeline.tries import Budget, Retry
+from bridge.pipeline.retries import Budget, Retry
 
 log = logging.getLogger("bridge.local")
 

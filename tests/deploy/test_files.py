@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.assembly import assemble, store_for
 from bridge.cli import _arguments
 from bridge.config import load
+from bridge.engine.assembly import assemble, store_for
 from tests.deploy.tools import lint
 from tests.docs.helpers import EXAMPLES, ROOT
 from tests.server.harness import ask, post, serving

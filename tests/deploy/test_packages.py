@@ -43,7 +43,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 }
 """For each extra a configuration that needs it. uvloop is taken where it is there."""
 MODULES = {
-    "aip": "bridge.transports.grpc, bridge.dialects.aip.codec",
+    "aip": "bridge.grpc.backend, bridge.dialects.aip.codec",
     "redis": "bridge.stores.redis_runs",
     "postgres": "bridge.stores.postgres",
     "s3": "obstore",

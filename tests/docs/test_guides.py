@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bridge.assembly import assemble
 from bridge.cli import _arguments
 from bridge.config import load
+from bridge.engine.assembly import assemble
 from tests.docs.helpers import CONFIGS, EXAMPLES, README, ROOT, USUAL, Block, blocks_of, run
 from tests.docs.helpers import Server as Process
 from tests.docs.tables import dialects

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from bridge import translate
-from bridge.assembly import assemble
 from bridge.cli import _arguments
 from bridge.config import json_schema, load
+from bridge.engine.assembly import assemble
 from bridge.testing import free_port
 from bridge.transports.demo import SCENES
 from tests.docs import tables

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from bridge.assembly import attachments_for
 from bridge.config import parse
+from bridge.engine.assembly import attachments_for
 from bridge.errors import BridgeError
 from bridge.server.attachments import CONTENT, AttachmentService
 from bridge.server.forms import read_form

@@ -15,7 +15,7 @@ from bridge.engine import Bridge, Caller
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Message, Request, Text
 from bridge.pipeline import Breaker, Retry
-from bridge.pipeline.tries import Budget, asked_pause
+from bridge.pipeline.retries import Budget, asked_pause
 from tests.pairs.agents import AGENTS, Agent, Say
 from tests.pairs.clients import agentscope_client, openai_client
 from tests.server.harness import Exchange, FakeBackend, Reply, fake_backend, free_port, post, serving

@@ -17,10 +17,10 @@ from bridge.codec import registry
 from bridge.config import parse
 from bridge.engine import Bridge
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
+from bridge.grpc.backend import GrpcBackend
 from bridge.pipeline import Timeouts
 from bridge.server import running
 from bridge.server.page.site import script_of
-from bridge.transports.grpc import GrpcBackend
 from bridge.transports.http import HttpBackend
 from bridge.transports.local import LocalBackend
 from tests.server.harness import Exchange, Reply, ask, fake_backend, free_port, post, serving

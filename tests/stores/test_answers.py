@@ -14,7 +14,7 @@ from openai.types.responses import Response
 
 from bridge.codec import StoredAnswer
 from bridge.model import Message, Text
-from bridge.pipeline.answers import Answers
+from bridge.pipeline.stored_responses import Answers
 from bridge.stores import Bounds, Conversation
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.pairs.test_conversations import responses_stream, responses_text

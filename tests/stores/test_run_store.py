@@ -24,7 +24,7 @@ from bridge.stores import (
     redis_runs,
     sqlite_runs,
 )
-from bridge.stores.bells import Bell
+from bridge.stores.notifier import Bell
 from bridge.stores.redis_runs import RedisRuns
 from bridge.stores.runs import CANCEL_KEPT, NOBODY, Full, Room
 from tests.stores.run_engines import SECRET, Redis, RunEngine

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis as Client
 
 from bridge.stores import LeaseLost, RunStore, redis_runs, sqlite_log, sqlite_runs
-from bridge.stores.bells import Bell
+from bridge.stores.notifier import Bell
 from bridge.stores.redis_runs import RedisRuns, open_client
 from bridge.stores.redis_together import Together
 from bridge.stores.runs import Entry

@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from bridge.codec.session import OwnAgent
+from bridge.codec.sessions import OwnAgent
 from bridge.dialects.aip.gateway import Gateway as Machine
 from bridge.dialects.aip.options import FrontOptions
 from bridge.dialects.aip.sdk.answering import Inquiries

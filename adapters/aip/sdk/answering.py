@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from bridge.codec.session import Handle, Refuse, Respond, Serve
+from bridge.codec.sessions import Handle, Refuse, Respond, Serve
 from bridge.dialects.aip.messages import AgentMessage, SessionStatus
 
 _AHEAD = 32
@@ -55,7 +55,7 @@ class Talk:
 
 
 class Inquiries:
-    """See `bridge.server.grpc.Host`. `idle`: seconds after which a session that says nothing more is ended."""
+    """See `bridge.grpc.server.service.Host`. `idle`: seconds after which a session that says nothing more is ended."""
 
     def __init__(self, idle: float) -> None:
         self.talks: dict[str, Talk] = {}

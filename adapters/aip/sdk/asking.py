@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from bridge.dialects.aip.messages import AgentMessage, SessionStatus
-from bridge.transports.duplex import Duplex
+from bridge.grpc.duplex import Duplex
 
 
 class Client:

@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from bridge.codec.session import Handle, Refuse, Respond, Serve
+from bridge.codec.sessions import Handle, Refuse, Respond, Serve
 from bridge.dialects.aip.gateway import Gateway as Machine
 from bridge.dialects.aip.sdk.data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info_of
 from bridge.dialects.aip.sdk.node import Node
+from bridge.grpc.server.guard import Guard
 from bridge.server.access import Key, Keys
-from bridge.server.guard import Guard
 from bridge.server.identity import Identity
 
 
@@ -67,7 +67,7 @@ def _guard(keys: Mapping[str, str]) -> Guard:
 
 
 class _Nobody:
-    """See `bridge.server.grpc.Host`: a gateway has no agents and tools of its own."""
+    """See `bridge.grpc.server.service.Host`: a gateway has no agents and tools of its own."""
 
     async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
         raise NotImplementedError

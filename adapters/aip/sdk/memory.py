@@ -21,7 +21,7 @@ from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatu
 from bridge.dialects.aip.sdk.data import ToolRequest
 from bridge.errors import BridgeError
 from bridge.model import Media, Message, Part, Text, ToolCall, ToolResult
-from bridge.stores.sqlite_talks import SQLiteTalks
+from bridge.stores.sqlite_conversations import SQLiteTalks
 
 Kept = AgentMessage | ToolRequest | ToolResponse
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
-from bridge.codec.session import Channel, Hub
+from bridge.codec.sessions import Channel, Hub
 from bridge.dialects.aip.codec import dialect
 from bridge.dialects.aip.member import Membership
 from bridge.dialects.aip.messages import AgentInfo, ToolInfo
 from bridge.dialects.aip.options import MAX_MESSAGE, FrontOptions, Tls
-from bridge.server.grpc import GrpcServer, Host
-from bridge.server.guard import Guard
-from bridge.transports.channels import Metadata, metadata_of, open_channel
+from bridge.grpc.channels import Metadata, metadata_of, open_channel
+from bridge.grpc.server.guard import Guard
+from bridge.grpc.server.service import GrpcServer, Host
 
 if TYPE_CHECKING:
     import grpc.aio

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
-from bridge.codec.session import Handle, Refuse, Respond, Serve
+from bridge.codec.sessions import Handle, Refuse, Respond, Serve
 from bridge.dialects.aip.gateway import ToolNode
 from bridge.dialects.aip.sdk.apis import ApiCall
 from bridge.dialects.aip.sdk.content import new_id
@@ -204,7 +204,7 @@ class Tool(Node):
 
 
 class _Host:
-    """See `bridge.server.grpc.Host`."""
+    """See `bridge.grpc.server.service.Host`."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool

@@ -195,7 +195,7 @@ async def test_a_busy_server_is_asked_again_when_it_says_when(status: int) -> No
 
 
 async def test_a_start_without_an_answer_is_repeated_as_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.transports.queued._ASK_AGAIN", (0.0,))
+    monkeypatch.setattr("bridge.runs.backend._ASK_AGAIN", (0.0,))
     async with upstream() as server, calling(server.url, timeouts=Timeouts(first_event=0.4)) as backend:
         server.starts = [silent, server.queues]
         assert fold(await events_of(backend)).text == SAID

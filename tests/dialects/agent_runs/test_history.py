@@ -15,8 +15,8 @@ import pytest
 
 from bridge.model import Message, Reasoning, Text, ToolCall, ToolResult
 from bridge.pipeline import memory
-from bridge.pipeline.kept import Kept
-from bridge.server.talks import visible
+from bridge.pipeline.queued_runs import Kept
+from bridge.runs.server.history import visible
 from bridge.stores import Conversation
 from tests.server.harness import FakeBackend, fake_backend, serving
 from tests.stores.conftest import Engine

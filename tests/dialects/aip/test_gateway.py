@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.codec import Endpoint
-from bridge.codec.session import Dial, Dialed, Forward, OwnAgent, Refuse, Respond, Serve, Visitor, Watch
+from bridge.codec.sessions import Dial, Dialed, Forward, OwnAgent, Refuse, Respond, Serve, Visitor, Watch
 from bridge.dialects.aip import dialect
 from bridge.dialects.aip.gateway import Gateway
 from bridge.dialects.aip.proto import text_field

@@ -16,8 +16,8 @@ import pytest
 from bridge import Bridge, ToolCall
 from bridge.codec import SCOPES, Operation, Scope
 from bridge.dialects.aip import Agent, AgentServiceStub, Gateway, Tool, dialect
+from bridge.grpc.server.guard import visit_of
 from bridge.server import running
-from bridge.server.guard import visit_of
 from bridge.testing import fake_backend, free_port
 
 from . import peers, schema

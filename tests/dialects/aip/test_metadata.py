@@ -13,8 +13,8 @@ import pytest
 from bridge import Bridge, BridgeError, ConfigError
 from bridge.config import parse
 from bridge.engine import Caller
+from bridge.grpc.duplex import Duplex
 from bridge.testing import free_port
-from bridge.transports.duplex import Duplex
 from tests.server.harness import serving
 from tests.server.test_traces import CONTEXT, TRACE, receiver
 

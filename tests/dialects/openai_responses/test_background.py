@@ -19,7 +19,7 @@ from openai.types.responses import Response
 from bridge.codec import StoredAnswer
 from bridge.framing import sse
 from bridge.model import Message, Text
-from bridge.pipeline.answers import Answers
+from bridge.pipeline.stored_responses import Answers
 from bridge.runs import RunKey
 from bridge.stores import open_history
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use

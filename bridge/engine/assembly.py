@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from bridge import config as cfg
-from bridge.codec import ModesDialect, Operation, SessionDialect, registry
+from bridge.codec import KeptDialect, ModesDialect, Operation, SessionDialect, registry
 from bridge.codec.naming import ModelNames
-from bridge.engine import Route
+from bridge.engine.route import Route
 from bridge.errors import ConfigError
 from bridge.pipeline import Backend, Breaker, Group, Retry, StageFactory, Timeouts
 from bridge.pipeline.backend import Fetches
@@ -74,7 +75,7 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
     dialect = registry.get(section.dialect)
     retry = Retry(section.retry.attempts, section.retry.backoff, section.retry.max_backoff, section.retry.budget)
     if isinstance(dialect, SessionDialect):
-        from bridge.transports.grpc import GrpcBackend
+        from bridge.grpc.backend import GrpcBackend
 
         return GrpcBackend(
             name,
@@ -91,7 +92,12 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
         )
     from bridge.transports.http import HttpBackend
 
-    return HttpBackend(
+    open_backend: Callable[..., HttpBackend] = HttpBackend
+    if isinstance(dialect, KeptDialect):
+        from bridge.runs.backend import QueuedRunsBackend
+
+        open_backend = QueuedRunsBackend
+    return open_backend(
         name,
         dialect,
         section.url or "",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Protocol
 
-from bridge.codec.card import Card
+from bridge.codec.capabilities import Card
 from bridge.codec.context import Context
 from bridge.codec.dialect import Dialect, Encoder, Framing, Options
 from bridge.codec.surface import Endpoint

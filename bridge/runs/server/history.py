@@ -13,9 +13,9 @@ from bridge.engine import Bridge, Route
 from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Media, Message, Text, ToolResult, json_text, result_text
 from bridge.model.parts import url_of
-from bridge.pipeline.kept import SHOWN, Kept, own_metadata
+from bridge.pipeline.queued_runs import SHOWN, Kept, own_metadata
+from bridge.runs.server.queued import own_thread
 from bridge.server.attachments import AttachmentService
-from bridge.server.queued import own_thread
 from bridge.server.wire import USER, read_request, response_of
 from bridge.stores import Conversation
 

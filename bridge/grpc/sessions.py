@@ -9,15 +9,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.codec.session import CallerSession, ClientTools
+from bridge.codec.sessions import CallerSession, ClientTools
 from bridge.errors import ErrorCode, Failure
+from bridge.grpc.channels import Metadata
+from bridge.grpc.client_tools import Desk
+from bridge.grpc.duplex import Duplex
 from bridge.model import Request, ToolResult
-from bridge.transports.channels import Metadata
-from bridge.transports.client_tools import Desk
-from bridge.transports.duplex import Duplex
 
 if TYPE_CHECKING:
-    from bridge.transports.grpc import GrpcBackend
+    from bridge.grpc.backend import GrpcBackend
 
 log = logging.getLogger("bridge.grpc")
 

@@ -1,7 +1,7 @@
-"""The gRPC server of one address: agents, tools, or a gateway to them. A handler per operation, none per dialect.
+"""The gRPC server of one address: agents, tools, or a gateway to them. One handler per operation, none per dialect.
 
-Whom a message is for is the dialect's to say (`bridge.codec.session.Hub`), who answers it the `Host`'s; what is moved,
-dialed and waited for is here. Messages stay bytes. What routes of a bridge are served so is in `bridge.server.agents`.
+The dialect routes each message (`bridge.codec.sessions.Hub`) and the `Host` answers it; this module moves bytes, opens
+connections and waits. `bridge.grpc.server.agents` decides which routes of a bridge are served this way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import grpc.aio
 
 from bridge.codec import Dialect, Endpoint, Operation
 from bridge.codec.redact import printable
-from bridge.codec.session import (
+from bridge.codec.sessions import (
     Channel,
     Dial,
     Dialed,
@@ -35,11 +35,7 @@ from bridge.codec.session import (
     Watch,
 )
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
-from bridge.pipeline.tools import Ask
-from bridge.server.guard import Guard, peer_address
-from bridge.server.nodes import Nodes
-from bridge.server.relay import Relays, trace_of
-from bridge.transports.channels import (
+from bridge.grpc.channels import (
     asked,
     channel_options,
     failure_of,
@@ -47,7 +43,11 @@ from bridge.transports.channels import (
     open_channel,
     server_credentials,
 )
-from bridge.transports.membership import stay
+from bridge.grpc.registration import stay
+from bridge.grpc.server.guard import Guard, peer_address
+from bridge.grpc.server.nodes import Nodes
+from bridge.grpc.server.relay import Relays, trace_of
+from bridge.pipeline.tools import Ask
 
 log = logging.getLogger("bridge.grpc")
 

@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from bridge.codec import Context, Losses, WireRequest
-from bridge.codec.session import CalleeSession
+from bridge.codec.sessions import CalleeSession
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, RunFailed, RunStarted

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from bridge.codec.context import Context
 from bridge.codec.dialect import Dialect, Options
-from bridge.codec.queued import QueuedRun
+from bridge.codec.queued_run import QueuedRun
 from bridge.codec.wire import WireRequest, WireResponse
 from bridge.model.request import Request
 

@@ -1,6 +1,6 @@
 """The operations on answers that their client names by id, and `run` where such an answer may be made without him.
 
-A run in the background is one of the run store (`bridge.runs.answers`): it goes on whoever reads it, and any process
+A run in the background is one of the run store (`bridge.runs.responses`): it goes on whoever reads it, and any process
 that shares the stores may be asked for it.
 """
 
@@ -16,9 +16,9 @@ from bridge.codec import Context, Shelf, StoredAnswer, StoredAnswersDialect, Wir
 from bridge.engine import Caller
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.model import Request
-from bridge.pipeline.answers import Answers
+from bridge.pipeline.stored_responses import Answers
 from bridge.runs import RunKey, RunPlan, run_of
-from bridge.server.durable import LogHandler
+from bridge.runs.server.durable import LogHandler
 from bridge.server.report import Report
 from bridge.server.wire import USER, read_request, response_of
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bridge.codec import Dialect, SessionDialect, ToolHostDialect, require
-from bridge.codec.session import Handle, Member, OwnAgent, Refuse, Respond, Serve
+from bridge.codec.sessions import Handle, Member, OwnAgent, Refuse, Respond, Serve
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
+from bridge.grpc.server.conversation import Conversation, Turns
+from bridge.grpc.server.guard import Guard
+from bridge.grpc.server.service import GrpcServer
 from bridge.pipeline.tools import Tools, ToolSource
 from bridge.server.audit import Audit
-from bridge.server.conversation import Conversation, Turns
-from bridge.server.grpc import GrpcServer
-from bridge.server.guard import Guard
 from bridge.server.identity import Identity
 from bridge.server.limits import Limits
 
@@ -76,7 +76,7 @@ def _traced(tools: ToolSource, tracing: Tracing) -> Tools:
 
 
 class Agents:
-    """See `bridge.server.grpc.Host`: sessions become runs of routes."""
+    """See `bridge.grpc.server.service.Host`: sessions become runs of routes."""
 
     def __init__(self, routes: dict[str, Route], turns: Turns, idle: float) -> None:
         self._routes = routes

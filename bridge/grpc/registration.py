@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 
 from bridge.codec import Dialect
-from bridge.codec.session import Channel, Member
-from bridge.transports.channels import Metadata, metadata_of, open_channel
+from bridge.codec.sessions import Channel, Member
+from bridge.grpc.channels import Metadata, metadata_of, open_channel
 
 _SECONDS = 10.0
 """For what a registry is told."""

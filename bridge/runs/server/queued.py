@@ -16,7 +16,7 @@ from bridge.engine import Bridge, Route
 from bridge.errors import ErrorCode, RequestError
 from bridge.framing import sse
 from bridge.runs import Cursor, Ownership, RunKey, Subscription, fingerprint
-from bridge.server.durable import LogHandler, cursor_of
+from bridge.runs.server.durable import LogHandler, cursor_of
 from bridge.server.limits import Door, Rules
 from bridge.server.report import Report
 from bridge.server.wire import USER, WHERE, read_request, response_of

@@ -26,8 +26,8 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
+from bridge.pipeline.conversation import behind, no_results, only_results, open_calls, said, unknown
 from bridge.pipeline.memory import Expand
-from bridge.pipeline.talk import behind, no_results, only_results, open_calls, said, unknown
 from bridge.stores.base import Conversation, History, StoreConflict
 
 SHOWN = "ui.history"

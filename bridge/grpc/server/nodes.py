@@ -16,8 +16,8 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from bridge.codec.session import Channel, Dial, Dialed
-from bridge.transports.channels import channel_options
+from bridge.codec.sessions import Channel, Dial, Dialed
+from bridge.grpc.channels import channel_options
 
 _LOOKUPS = 2
 """Host names that are looked up at a time. A slow name server must not take the threads that stores work in."""

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 
 from bridge.codec import Dialect, WireResponse
-from bridge.codec.session import Channel
+from bridge.codec.sessions import Channel
 from bridge.errors import BackendError, ConfigError, Failure
 
 _STATUS = "grpc-status"

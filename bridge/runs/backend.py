@@ -1,7 +1,7 @@
-"""Runs at backends that queue them: asked for by one request, read by others, which go on where one broke off.
+"""Backends that queue runs: one request starts a run, others read it and resume where a stream broke off.
 
-What is asked and what came already is told by the dialect's `QueuedRun`; here is what takes time: trying again, waiting
-before it, and giving up. Rules: agent-runs protocol page, section 9.
+The dialect's `QueuedRun` builds the requests and keeps the position; this module repeats, waits and gives up. Rules:
+docs/dialects/agent-runs.md.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from typing import Any
 
 import aiohttp
 
-from bridge.codec import Context, FrameLike, QueuedRun, WireRequest, WireResponse
+from bridge.codec import Context, FrameLike, KeptDialect, Losses, QueuedRun, WireRequest, WireResponse
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
-from bridge.model import Event, RunFailed
+from bridge.model import Event, Request, RunFailed
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo
-from bridge.pipeline.tries import asked_pause
+from bridge.pipeline.backend import Call, CallInfo
+from bridge.pipeline.retries import asked_pause
 from bridge.transports.answers import AT_ONCE, drain, failure_of, unread
 from bridge.transports.http import HttpBackend
 
@@ -34,8 +35,21 @@ _MOST_EMPTY = 2
 """Event streams without a byte, one after another, by which a backend says that nothing more will come."""
 
 
+class QueuedRunsBackend(HttpBackend):
+    """An HTTP backend whose runs are started by one request and read by others."""
+
+    def __init__(self, name: str, dialect: KeptDialect, url: str, **settings: Any) -> None:
+        """Accept the settings of `HttpBackend`."""
+        super().__init__(name, dialect, url, **settings)
+        self._queued = dialect.queued
+
+    def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
+        context = self.context(request, info, lost)
+        return QueuedCall(self, self._queued(request, context), info, context)
+
+
 class QueuedCall:
-    """One try. See `bridge.pipeline.backend.Call` for what each method promises."""
+    """One attempt. See `bridge.pipeline.backend.Call` for what each method promises."""
 
     def __init__(self, backend: HttpBackend, run: QueuedRun, info: CallInfo, context: Context) -> None:
         self.context = context

@@ -14,11 +14,11 @@ import grpc
 import grpc.aio
 
 from bridge.codec import Dialect
-from bridge.codec.session import Channel, ClientTools, Member, Refuse, Respond
+from bridge.codec.sessions import Channel, ClientTools, Member, Refuse, Respond
 from bridge.errors import BackendError, ErrorCode
+from bridge.grpc.channels import channel_options, server_credentials
+from bridge.grpc.registration import stay
 from bridge.model import Text, ToolCall, ToolResult
-from bridge.transports.channels import channel_options, server_credentials
-from bridge.transports.membership import stay
 
 _GOODBYE = 5.0
 """Seconds for telling the registry that they are gone."""

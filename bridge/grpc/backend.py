@@ -32,17 +32,17 @@ from bridge.codec import (
 )
 from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
-from bridge.codec.session import ClientTools
+from bridge.codec.sessions import ClientTools
 from bridge.errors import BackendError, ErrorCode, Failure, Unsupported
+from bridge.grpc.channels import Metadata, asked, failure_of, metadata_of, open_channel
+from bridge.grpc.client_tools import Desk
+from bridge.grpc.sessions import Held, Session, results_in
 from bridge.model import Event, Request, RunFailed, ToolCall, ToolResult
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
+from bridge.pipeline.retries import Budget, Retry
 from bridge.pipeline.tools import ToolSource
-from bridge.pipeline.tries import Budget, Retry
-from bridge.transports.channels import Metadata, asked, failure_of, metadata_of, open_channel
-from bridge.transports.client_tools import Desk
-from bridge.transports.sessions import Held, Session, results_in
 
 log = logging.getLogger("bridge.grpc")
 

@@ -28,8 +28,8 @@ from bridge.errors import ErrorCode, RequestError
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.pipeline import Run
 from bridge.runs import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, RunRecord, ThreadBusy
+from bridge.runs.server.durable import DurableHandler, cursor_of
 from bridge.server.browsers import check_kept
-from bridge.server.durable import DurableHandler, cursor_of
 from bridge.server.report import Report
 from bridge.server.runs import RunHandler
 from bridge.server.wire import STREAM_HEADERS, USER, read_request, response_of

@@ -16,10 +16,10 @@ import grpc
 import grpc.aio
 
 from bridge.codec.redact import printable
-from bridge.codec.session import Forward, Relay
+from bridge.codec.sessions import Forward, Relay
+from bridge.grpc.channels import Metadata
+from bridge.grpc.duplex import Duplex
 from bridge.telemetry import TRACE_CONTEXT
-from bridge.transports.channels import Metadata
-from bridge.transports.duplex import Duplex
 
 log = logging.getLogger("bridge.grpc")
 

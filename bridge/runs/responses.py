@@ -1,8 +1,8 @@
-"""Answers that are made in the background: how far one is by the log of its run, its end, its stream once more.
+"""Background responses: progress from the log of the run, the final response, and replay of the stream.
 
-What was asked is kept before the run is queued (`bridge.pipeline.answers`), so that whose an answer is, and whether it
-was deleted, is known without its run. The end is kept there too, by whoever comes first: the process that ends the run,
-or a reader who finds it ended, where that process died in between.
+The request is stored before the run is queued (`bridge.pipeline.stored_responses`), so that the owner of a response, and
+whether it was deleted, is known without its run. The final response is stored there as well: by the process that ends
+the run, or by a reader that finds the run ended where that process died in between.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bridge.codec import Dialect, Frame, FrameLike, StoredAnswer, StoredAnswersDialect, require
 from bridge.model import Event
-from bridge.pipeline.answers import Answers
+from bridge.pipeline.stored_responses import Answers
 from bridge.runs.log import expired
 from bridge.runs.subscription import Subscription
 from bridge.stores import RunKey, RunState, RunStore

@@ -1,0 +1,1 @@
+"""Agents and tools that the bridge serves over gRPC."""

@@ -1,0 +1,1 @@
+"""HTTP handlers of durable runs, queued runs, tasks, stored responses and single-run sessions."""
