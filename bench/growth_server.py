@@ -87,8 +87,10 @@ def chat(mock: str, **more: Any) -> dict[str, Any]:
 
 def body(messages: int = 1, stream: bool = True) -> str:
     roles = ("user", "assistant")
-    talk = [{"role": roles[n % 2], "content": f"Words number {n} of a talk."} for n in range(messages - 1)]
-    return json.dumps({"model": "m", "stream": stream, "messages": [*talk, {"role": "user", "content": "And?"}]})
+    conversation = [{"role": roles[n % 2], "content": f"Words number {n} of a talk."} for n in range(messages - 1)]
+    return json.dumps(
+        {"model": "m", "stream": stream, "messages": [*conversation, {"role": "user", "content": "And?"}]}
+    )
 
 
 def streams(mock: Mock) -> list[dict[str, Any]]:

@@ -87,8 +87,8 @@ def conversations(store: Any, count: int) -> dict[str, Callable[[int], Awaitable
 
     async def commit(_: int) -> None:
         owner, scope, thread = one()
-        talk = await store.load(owner, scope, thread)
-        await store.commit(owner, scope, talk, [Message("user", [Text("x")])])
+        conversation = await store.load(owner, scope, thread)
+        await store.commit(owner, scope, conversation, [Message("user", [Text("x")])])
 
     async def digest(_: int) -> None:
         n = pick.randrange(count)

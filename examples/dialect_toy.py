@@ -11,7 +11,7 @@ by `{"say": "text", "end": "stop"}`; a failure is `{"wrong": "why"}`. A test cla
 """
 
 from bridge import ErrorCode, Failure, decode, pretty, translate
-from bridge.codec import Card, Endpoint, Feature, ObjectDialect, Operation, body_of, json_request
+from bridge.codec import Capabilities, Endpoint, Feature, ObjectDialect, Operation, body_of, json_request
 from bridge.codec.jsontext import dumps
 from bridge.model import FinishReason, Message, PartKind, Request, RunFailed, RunFinished, Text, TextDelta, result_text
 
@@ -20,7 +20,7 @@ NO_PLACE = "this wire has text and an end, nothing else"
 
 class Toy(ObjectDialect):
     name = "toy"
-    card = Card.only({Feature.TEXT, Feature.FINISH_LENGTH}, NO_PLACE, text={Feature.REFUSAL})
+    capabilities = Capabilities.only({Feature.TEXT, Feature.FINISH_LENGTH}, NO_PLACE, text={Feature.REFUSAL})
     surface = (Endpoint("POST", "/ask", Operation.RUN), Endpoint("GET", "/alive", Operation.HEALTH))
 
     def decode_request(self, wire, context):

@@ -32,12 +32,12 @@ def main() -> None:
         print()
 
         # A tool call, its result, and the answer that follows.
-        talk = [{"role": "user", "content": "tool"}]
-        asked = client.chat.completions.create(model="demo", messages=talk, tools=[WEATHER]).choices[0].message
+        conversation = [{"role": "user", "content": "tool"}]
+        asked = client.chat.completions.create(model="demo", messages=conversation, tools=[WEATHER]).choices[0].message
         call = asked.tool_calls[0]
         print("calls:", call.function.name, call.function.arguments)
-        talk += [asked, {"role": "tool", "tool_call_id": call.id, "content": "sunny, 21 C"}]
-        answer = client.chat.completions.create(model="demo", messages=talk, tools=[WEATHER])
+        conversation += [asked, {"role": "tool", "tool_call_id": call.id, "content": "sunny, 21 C"}]
+        answer = client.chat.completions.create(model="demo", messages=conversation, tools=[WEATHER])
         print("says:", answer.choices[0].message.content)
 
 

@@ -1,8 +1,8 @@
-"""The house keeps its walls: who imports whom, what a codec may not touch, what stands where.
+"""The architecture: which package imports which, that nothing imports in a circle, and what a codec may not use.
 
-Read from the source with `ast`, imports inside functions included. Imports for type checking only (`if TYPE_CHECKING:`)
-count like all others in `adapters/`; inside `bridge/` they may also point upwards, since they name a type and bring in
-nothing at run time.
+Read from the source with `ast`, imports inside functions included. Imports for type checking only
+(`if TYPE_CHECKING:`) count like all others in `adapters/`; inside `bridge/` they may also point upwards, since they
+import nothing at run time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# Each room and what it may import. `bridge` is the package's own front door, `bridge/__init__.py`. A new room fails
-# the tests until it has a row here.
+# Each package or module below `bridge/` and what it may import. `bridge` is `bridge/__init__.py` itself. A new package
+# fails the tests until it has a row here. The packages named `server` hold the handlers of their parent: they stand
+# beside `bridge/server`, above everything else.
 _BASE = {"errors", "model", "codec"}
 _WHOLE = {*_BASE, "framing", "config", "pipeline", "translation", "transports", "telemetry", "engine", "bridge"}
+_SERVERS = {"server", "grpc.server", "runs.server"}
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "model": {"errors"},
@@ -34,16 +36,18 @@ ROOMS: dict[str, set[str]] = {
     "stores": {"errors", "model"},
     "translation": {*_BASE, "framing"},
     "pipeline": {*_BASE, "stores", "translation"},
-    "runs": {*_BASE, "pipeline", "stores", "translation"},
+    "runs": {*_BASE, "framing", "pipeline", "stores", "translation", "transports"},
+    "runs.server": {*_BASE, "engine", "framing", "pipeline", "runs", "server", "stores", "translation"},
+    "grpc": {*_BASE, "pipeline"},
+    "grpc.server": {*_BASE, "engine", "grpc", "pipeline", "server", "telemetry"},
     "transports": {*_BASE, "framing", "pipeline", "translation"},
     "speech": {"errors"},
     "library": {*_BASE, "pipeline", "translation"},
-    "assembly": {*_BASE, "config", "stores", "speech", "pipeline", "transports", "engine", "telemetry"},
     "telemetry": {*_BASE, "pipeline"},
-    "engine": {*_BASE, "config", "pipeline", "runs", "assembly", "telemetry"},
+    "engine": {*_BASE, "config", "grpc", "pipeline", "runs", "speech", "stores", "telemetry", "transports"},
     "testing": {*_BASE, "framing", "config", "pipeline", "transports", "library", "engine", "translation"},
-    "server": {*_WHOLE, "stores", "speech", "runs"},
-    "cli": {*_WHOLE, "library", "assembly", "server"},
+    "server": {*_WHOLE, "grpc", "runs", *_SERVERS, "stores", "speech"},
+    "cli": {*_WHOLE, "grpc", "library", "server"},
     "bridge": {"errors", "model", "engine", "library"},
 }
 
@@ -126,13 +130,16 @@ def room_of(module: str) -> str | None:
     pieces = module.split(".")
     if pieces[0] != "bridge":
         return None
-    return pieces[1] if len(pieces) > 1 else "bridge"
+    if len(pieces) == 1:
+        return "bridge"
+    return ".".join(pieces[1:3]) if ".".join(pieces[1:3]) in ROOMS else pieces[1]
 
 
 def standing_rooms() -> set[str]:
     folder = ROOT / "bridge"
     files = {p.stem for p in folder.glob("*.py") if p.stem != "__init__"}
     rooms = {p.name for p in folder.iterdir() if p.is_dir() and any(p.glob("*.py"))}
+    rooms |= {f"{p.parent.name}.server" for p in folder.glob("*/server") if any(p.glob("*.py"))}
     return {"bridge"} | files | rooms - {"dialects"}
 
 
@@ -146,8 +153,8 @@ def test_every_room_has_a_row_and_every_row_a_room() -> None:
 
 def test_the_lower_rooms_have_no_way_back() -> None:
     """Nothing below the engine can reach itself by way of other rooms."""
-    upper = {"engine", "assembly", "bridge"}
-    for start in set(ROOMS) - upper - {"server", "cli", "testing"}:
+    upper = {"engine", "bridge", *_SERVERS}
+    for start in set(ROOMS) - upper - {"cli", "testing"}:
         reached: set[str] = set()
         ahead = set(ROOMS[start])
         while ahead:
@@ -179,8 +186,35 @@ def test_rows_promise_no_more_than_is_used() -> None:
         own = room_of(name_of(path)) or ""
         used[own] |= {room for i in imports(path) if (room := room_of(i.module)) and room != own}
     loose = {room: sorted(ROOMS[room] - used[room] - _BASE) for room in ROOMS}
-    # The command line and the server stand on top: the whole house below is theirs.
+    # The command line and the server stand on top and may import everything below.
     assert {room: extra for room, extra in loose.items() if extra and room not in ("cli", "server")} == {}
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Return the groups of modules that reach each other."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        seen, ahead = set[str](), set(graph[start])
+        while ahead:
+            module = ahead.pop()
+            seen.add(module)
+            ahead |= graph[module] - seen
+        reached[start] = seen
+    return [{start, *(m for m in reached[start] if start in reached[m])} for start in graph if start in reached[start]]
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports inside functions count: a circle that works by its order of imports breaks with the next one."""
+    modules = {name_of(path): path for path in sources("bridge") if "dialects" not in path.parts}
+    graph = {
+        name: {i.module for i in imports(path) if not i.typing_only and i.module in modules and i.module != name}
+        for name, path in modules.items()
+    }
+    assert circles(graph) == []
+
+
+def test_a_circle_of_imports_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [{"b", "c"}, {"b", "c"}]
 
 
 # ---------------------------------------------------------------------- dialects

@@ -45,7 +45,7 @@ MADE: dict[str, list[Pattern]] = {
     ],
     "adapters/aip/decoder.py": [re.compile(BackOptions.model_fields["error_pattern"].default)],
     "bridge/pipeline/names.py": [
-        re.compile(names) for name in registry.names() if (names := registry.get(name).card.tool_names)
+        re.compile(names) for name in registry.names() if (names := registry.get(name).capabilities.tool_names)
     ],
     "adapters/aip/options.py": [],  # only checks that the one above can be compiled
     "bridge/testing/queue.py": [re.compile(r"/runs/(?P<id>[^/]+)/events/(?P<other>[^/]+)$")],

@@ -19,7 +19,7 @@ from bridge.codec import (
 from bridge.codec.dialect import Decoder as AnyDecoder
 from bridge.codec.jsontext import dumps, need_json, read_body, read_json
 from bridge.dialects.ag_kit import encoder, errors, request, second, writing
-from bridge.dialects.ag_kit.card import CARD
+from bridge.dialects.ag_kit.capabilities import CAPABILITIES
 from bridge.dialects.ag_kit.decoder import Decoder
 from bridge.dialects.ag_kit.generation import generation_in, generation_of
 from bridge.dialects.ag_kit.options import BackOptions, FrontOptions, back
@@ -34,7 +34,7 @@ class AGKit(Dialect):
     """Both sides of `send-message`; a client is answered in the generation in which it asked."""
 
     name = NAME
-    card = CARD
+    capabilities = CAPABILITIES
     surface = (
         Endpoint("POST", "/send-message", Operation.RUN),
         # The hosted platform's path, and the same below a base URL that ends in its `/v1`.

@@ -12,7 +12,7 @@ from typing import Any
 from bridge.codec import Context, FrameLike
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder as AnyDecoder
-from bridge.codec.jsontext import loads, mended
+from bridge.codec.jsontext import loads, repaired
 from bridge.dialects.ag_kit.errors import failure_of
 from bridge.dialects.ag_kit.options import back
 from bridge.dialects.ag_kit.wire import NAME
@@ -34,7 +34,7 @@ class Decoder(JsonDecoder):
         self._is_second = False
         self._needs_end = back(context).generation == 2
         self._told = False
-        self._ragged = False
+        self._unpaired = False
         self._put = self.builder.flow
         self._turn = 0
         self._turned = False
@@ -111,13 +111,13 @@ class Decoder(JsonDecoder):
     def read_unpaired(self, event: _Wire, name: str | None) -> None:
         # Halves of a pair may come in two pieces, so these two are left to the builder.
         halves = {k: event[k] for k in ("content", "delta") if isinstance(event.get(k), str)}
-        self._ragged, self._put = True, self.builder.ragged_flow
-        self.read({**mended(event), **halves}, name)
-        self._ragged, self._put = False, self.builder.flow
+        self._unpaired, self._put = True, self.builder.unpaired_flow
+        self.read({**repaired(event), **halves}, name)
+        self._unpaired, self._put = False, self.builder.flow
 
     def _unknown(self, event: _Wire) -> None:
         """Means nothing to us (rules 5 and 6); a client of this dialect gets it as it came."""
-        self.builder.emit(Raw(NAME, mended(event) if self._ragged else event))
+        self.builder.emit(Raw(NAME, repaired(event) if self._unpaired else event))
 
     # ------------------------------------------------------------------ text and calls
 
@@ -150,7 +150,7 @@ class Decoder(JsonDecoder):
         if delta is not None and delta != "":
             piece = delta if isinstance(delta, str) else json_text(delta)
             pieces.append(piece)
-            (self.builder.ragged if self._ragged else self.builder.delta)(key, piece)
+            (self.builder.unpaired if self._unpaired else self.builder.delta)(key, piece)
 
     def _end(self, event: _Wire) -> None:
         key = _call_of(event)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.tools import sayable
+from bridge.codec.tools import supported
 from bridge.dialects.ag_kit.history import Writer
 from bridge.dialects.ag_kit.options import BackOptions, back
 from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, own, unknown
@@ -82,7 +82,7 @@ def _tools(request: Request, context: Context) -> list[dict[str, Any]] | None:
     """Absent, empty and filled lists mean three things: keep the last list, offer none, offer these."""
     if request.tools is None or (request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE):
         return None
-    return [_tool(t) for t in sayable(request, NAME, context.lost)]
+    return [_tool(t) for t in supported(request, NAME, context.lost)]
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.tools import sayable
+from bridge.codec.tools import supported
 from bridge.dialects.ag_ui.history import MessageWriter
 from bridge.dialects.ag_ui.options import BackOptions
 from bridge.dialects.ag_ui.props import write_props
@@ -26,7 +26,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         "runId": request.run_id or context.run_id,
         "state": {} if request.state is None else request.state,
         "messages": MessageWriter(context, options).write(request),
-        "tools": [_tool(tool, options) for tool in sayable(request, NAME, context.lost)],
+        "tools": [_tool(tool, options) for tool in supported(request, NAME, context.lost)],
         "context": [_entry(entry) for entry in request.context],
         "forwardedProps": _props(request, context, options),
     }

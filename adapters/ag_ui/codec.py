@@ -20,7 +20,7 @@ from bridge.codec import (
 )
 from bridge.codec.jsontext import dumps, read_json
 from bridge.dialects.ag_ui import body, errors, request
-from bridge.dialects.ag_ui.card import CARD
+from bridge.dialects.ag_ui.capabilities import CAPABILITIES
 from bridge.dialects.ag_ui.decoder import AGUIDecoder
 from bridge.dialects.ag_ui.encoder import AGUIEncoder
 from bridge.dialects.ag_ui.options import BackOptions, FrontOptions, back, front
@@ -33,7 +33,7 @@ class AGUI(Dialect):
     """Both sides of AG-UI."""
 
     name = NAME
-    card = CARD
+    capabilities = CAPABILITIES
     surface = (Endpoint("POST", "", Operation.RUN),)
     front_options = FrontOptions
     back_options = BackOptions

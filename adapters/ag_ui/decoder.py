@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import loads, mended
+from bridge.codec.jsontext import loads, repaired
 from bridge.dialects.ag_ui.errors import error_in, failure_of
 from bridge.dialects.ag_ui.reports import read_interrupt, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
@@ -51,9 +51,9 @@ class AGUIDecoder(JsonDecoder):
         self._event(event)
 
     def read_unpaired(self, event: _Event, name: str | None) -> None:
-        self._streams.ragged = True
-        self._event(mended(event, _PIECES))
-        self._streams.ragged = False
+        self._streams.unpaired = True
+        self._event(repaired(event, _PIECES))
+        self._streams.unpaired = False
 
     def flush(self) -> None:
         self._streams.settle()

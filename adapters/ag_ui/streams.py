@@ -22,7 +22,7 @@ class Streams:
 
     `live` tells for the events that carry pieces where their id stands and which parts are open; `unsettled` is set
     while a chunk or an ended reasoning waits for what follows; `texted` and `thought` say whether any text and
-    reasoning came, `called` which calls did; `ragged` whether the event at hand may hold halves of surrogate pairs.
+    reasoning came, `called` which calls did; `unpaired` whether the event at hand may hold halves of surrogate pairs.
     """
 
     def __init__(self, builder: Builder) -> None:
@@ -44,7 +44,7 @@ class Streams:
         self.unsettled = False
         self.texted = False
         self.thought = False
-        self.ragged = False
+        self.unpaired = False
         self.thinking = "thinking-1"
         self._announced: dict[str, _Event] = {}
         self._foreign: set[str] = set()
@@ -90,7 +90,7 @@ class Streams:
 
     def _put(self, key: Hashable, delta: Any) -> None:
         text = arguments_text(delta)
-        (self._builder.ragged if self.ragged else self._builder.delta)(key, text)
+        (self._builder.unpaired if self.unpaired else self._builder.delta)(key, text)
 
     # -------------------------------------------------------------- texts
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.codec import DayShown, RunNamed, ShownMessage, StoredFile, WireResponse, json_response
+from bridge.codec import HistoryMessage, HistoryPage, RunRef, StoredFile, WireResponse, json_response
 from bridge.codec.jsontext import dumps
 
 
-def encode_started(run: RunNamed, task_id: str, created: bool) -> WireResponse:
+def encode_started(run: RunRef, task_id: str, created: bool) -> WireResponse:
     body = {"taskId": task_id, "threadId": run.thread_id, "runId": run.run_id, "created": created}
     return json_response(dumps(body), 202)
 
 
-def encode_canceled(run: RunNamed) -> WireResponse:
+def encode_canceled(run: RunRef) -> WireResponse:
     return json_response(dumps({"threadId": run.thread_id, "runId": run.run_id, "accepted": True}), 202)
 
 
-def encode_history(day: DayShown) -> WireResponse:
+def encode_history(day: HistoryPage) -> WireResponse:
     body = {
         "scope": "history_day",
         "threadId": day.thread_id,
@@ -29,7 +29,7 @@ def encode_history(day: DayShown) -> WireResponse:
     return json_response(dumps(body))
 
 
-def _message(message: ShownMessage) -> dict[str, Any]:
+def _message(message: HistoryMessage) -> dict[str, Any]:
     out: dict[str, Any] = {
         "id": message.id,
         "seq": message.seq,

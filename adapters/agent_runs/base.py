@@ -15,7 +15,7 @@ MODES = ("chat", "automation")
 AGUI: Dialect = registry.get(BASE)
 # Messages are compared by id: the whole talk and what is new alone are both legal (section 2). A backend keeps the talk
 # by its thread, and is sent the whole of it all the same (section 9).
-CARD = replace(AGUI.card, history=HistoryMode.DELTA, keeps_history=True, wants_whole=True)
+CAPABILITIES = replace(AGUI.capabilities, history=HistoryMode.DELTA, keeps_history=True, wants_whole=True)
 
 
 def inner(context: Context) -> Context:

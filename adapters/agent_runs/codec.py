@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 
 from bridge.codec import (
     Context,
-    DayAsked,
-    DayShown,
     Decoder,
     Endpoint,
     Frame,
-    KeptDialect,
+    HistoryPage,
+    HistoryQuery,
     ModesDialect,
     Operation,
     QueuedRun,
-    ReadAsked,
-    RunNamed,
+    QueuedRunsDialect,
+    RunRef,
     StoredFile,
+    SubscribeRequest,
     WireRequest,
     WireResponse,
 )
 from bridge.codec.dialect import Encoder as AnyEncoder
 from bridge.dialects.agent_runs import answers, errors, request
-from bridge.dialects.agent_runs.base import AGUI, CARD, MODES, NAME, outer
+from bridge.dialects.agent_runs.base import AGUI, CAPABILITIES, MODES, NAME, outer
 from bridge.dialects.agent_runs.calling import Calling
 from bridge.dialects.agent_runs.encoder import Encoder
 from bridge.dialects.agent_runs.options import BackOptions, FrontOptions, back
@@ -31,11 +31,11 @@ from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
 
 
-class AgentRuns(KeptDialect, ModesDialect):
+class AgentRuns(QueuedRunsDialect, ModesDialect):
     """Queue a run, read its events as often as one likes."""
 
     name = NAME
-    card = CARD
+    capabilities = CAPABILITIES
     surface = (
         Endpoint("POST", "/runs", Operation.START),
         Endpoint("GET", "/runs/{thread_id}/events", Operation.SUBSCRIBE, query_token="access_token"),
@@ -78,22 +78,22 @@ class AgentRuns(KeptDialect, ModesDialect):
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         return request.with_mode(AGUI.example_request(text, stream), None)
 
-    def encode_started(self, run: RunNamed, task_id: str, created: bool) -> WireResponse:
+    def encode_started(self, run: RunRef, task_id: str, created: bool) -> WireResponse:
         return answers.encode_started(run, task_id, created)
 
-    def decode_subscribe(self, wire: WireRequest) -> ReadAsked:
+    def decode_subscribe(self, wire: WireRequest) -> SubscribeRequest:
         return request.decode_subscribe(wire)
 
-    def decode_cancel(self, wire: WireRequest) -> RunNamed:
+    def decode_cancel(self, wire: WireRequest) -> RunRef:
         return request.decode_cancel(wire)
 
-    def encode_canceled(self, run: RunNamed) -> WireResponse:
+    def encode_canceled(self, run: RunRef) -> WireResponse:
         return answers.encode_canceled(run)
 
-    def decode_history(self, wire: WireRequest) -> DayAsked:
+    def decode_history(self, wire: WireRequest) -> HistoryQuery:
         return request.decode_history(wire)
 
-    def encode_history(self, day: DayShown) -> WireResponse:
+    def encode_history(self, day: HistoryPage) -> WireResponse:
         return answers.encode_history(day)
 
     def decode_attach(self, fields: Mapping[str, str], has_file: bool) -> str:

@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from bridge.codec import Context, KeptOptions, Options
+from bridge.codec import Context, Options, QueuedRunsOptions
 from bridge.codec.units import Seconds
 
 
-class FrontOptions(KeptOptions):
+class FrontOptions(QueuedRunsOptions):
     """Options of a route."""
 
     sse_event_name: bool = Field(

@@ -11,7 +11,7 @@ from datetime import date
 from hashlib import sha256
 from typing import Any
 
-from bridge.codec import Context, DayAsked, ReadAsked, RunNamed, WireRequest
+from bridge.codec import Context, HistoryQuery, RunRef, SubscribeRequest, WireRequest
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.agent_runs.base import AGUI, BASE, MODES, inner, outer
 from bridge.dialects.agent_runs.options import back
@@ -50,11 +50,11 @@ def mode_of(request: Request) -> str | None:
     return mode if isinstance(mode, str) else None
 
 
-def decode_cancel(wire: WireRequest) -> RunNamed:
-    return RunNamed(thread_in(wire), checked_id(wire.query.get("runId"), "runId"))
+def decode_cancel(wire: WireRequest) -> RunRef:
+    return RunRef(thread_in(wire), checked_id(wire.query.get("runId"), "runId"))
 
 
-def decode_subscribe(wire: WireRequest) -> ReadAsked:
+def decode_subscribe(wire: WireRequest) -> SubscribeRequest:
     run = decode_cancel(wire)
     text = wire.query.get("idle_limit", str(_IDLE_LIMIT))
     limit = int(text) if _DIGITS.fullmatch(text) else 0
@@ -62,12 +62,14 @@ def decode_subscribe(wire: WireRequest) -> ReadAsked:
         raise RequestError(
             f"idle_limit: expected a whole number from 1 to {_MOST_POLLS}, got {shortened(text)!r}.", param="idle_limit"
         )
-    return ReadAsked(run.thread_id, run.run_id, limit)
+    return SubscribeRequest(run.thread_id, run.run_id, limit)
 
 
-def decode_history(wire: WireRequest) -> DayAsked:
+def decode_history(wire: WireRequest) -> HistoryQuery:
     thread, text = wire.query.get("threadId"), wire.query.get("before")
-    return DayAsked(None if thread is None else checked_id(thread, "threadId"), None if text is None else _day(text))
+    return HistoryQuery(
+        None if thread is None else checked_id(thread, "threadId"), None if text is None else _day(text)
+    )
 
 
 def _day(text: str) -> date:

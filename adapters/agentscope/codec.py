@@ -12,18 +12,18 @@ from bridge.codec import (
     Context,
     Endpoint,
     Operation,
-    SessionNamed,
+    SessionRef,
     SingleRunDialect,
-    TaskAsked,
     TaskDialect,
-    TaskSeen,
+    TaskRequest,
+    TaskStatus,
     WireRequest,
     WireResponse,
     json_response,
 )
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, dumps, may_nest
 from bridge.dialects.agentscope import errors, services
-from bridge.dialects.agentscope.card import CARD, JAVA_CARD
+from bridge.dialects.agentscope.capabilities import CAPABILITIES, JAVA_CAPABILITIES
 from bridge.dialects.agentscope.decoder import Decoder
 from bridge.dialects.agentscope.encoder import Encoder
 from bridge.dialects.agentscope.fields import read_any
@@ -42,7 +42,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
     """Both sides of the agent API. Another written form is a subclass with another `form`."""
 
     name = "agentscope"
-    card = CARD
+    capabilities = CAPABILITIES
     form: Form = PYTHON
     surface = (
         Endpoint("POST", "/process", Operation.RUN),
@@ -60,25 +60,25 @@ class AgentScope(SingleRunDialect, TaskDialect):
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return decode_request(wire, context)
 
-    def decode_task(self, wire: WireRequest, context: Context) -> TaskAsked:
+    def decode_task(self, wire: WireRequest, context: Context) -> TaskRequest:
         return services.decode_task(wire, context)
 
     def encode_submitted(self, task_id: str) -> WireResponse:
         return services.encode_submitted(task_id)
 
-    def encode_task(self, task_id: str, seen: TaskSeen | None) -> WireResponse:
+    def encode_task(self, task_id: str, seen: TaskStatus | None) -> WireResponse:
         return services.encode_task(task_id, seen, self)
 
-    def busy(self, session: SessionNamed) -> str:
+    def busy(self, session: SessionRef) -> str:
         return services.busy(session)
 
-    def decode_stop(self, wire: WireRequest) -> SessionNamed:
+    def decode_stop(self, wire: WireRequest) -> SessionRef:
         return services.decode_stop(wire)
 
     def encode_stopped(self, wire: WireRequest, stopped: bool) -> WireResponse:
         return services.encode_stopped(wire, stopped)
 
-    def decode_reconnect(self, wire: WireRequest) -> SessionNamed | None:
+    def decode_reconnect(self, wire: WireRequest) -> SessionRef | None:
         return services.decode_reconnect(wire)
 
     def encoder(self, context: Context) -> Encoder:
@@ -149,7 +149,7 @@ class AgentScopeJava(AgentScope):
     """The documented Java form: camelCase, upper-case message types, milliseconds (section 14)."""
 
     name = "agentscope-java"
-    card = JAVA_CARD
+    capabilities = JAVA_CAPABILITIES
     form = JAVA
     front_options = JavaFrontOptions
     back_options = JavaBackOptions

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import mended
+from bridge.codec.jsontext import repaired
 from bridge.dialects.agentscope.approvals import interrupted
 from bridge.dialects.agentscope.errors import failure_of
 from bridge.dialects.agentscope.fields import bare_failure, is_error, kind_of, object_of, role_of
@@ -73,7 +73,7 @@ class Decoder(JsonDecoder):
 
     def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
         text = event.get("text")
-        self._event(mended(event), text if isinstance(text, str) else None)
+        self._event(repaired(event), text if isinstance(text, str) else None)
 
     def end_mark(self) -> None:
         """The end mark of other protocols; an AgentScope stream ends with its response."""
@@ -87,13 +87,13 @@ class Decoder(JsonDecoder):
     def malformed(self, data: bytes) -> None:
         self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's stream holds an event that is not JSON."))
 
-    def _event(self, event: dict[str, Any], ragged: str | None = None) -> None:
+    def _event(self, event: dict[str, Any], unpaired: str | None = None) -> None:
         self._last = None
         key = "msgId" if "msgId" in event else "msg_id"
         event = plain(event)
         match object_of(event):
             case "content":
-                self._on_content(event, ragged, key)
+                self._on_content(event, unpaired, key)
             case "message":
                 self._on_message(event)
             case "response":
@@ -106,15 +106,15 @@ class Decoder(JsonDecoder):
 
     # ------------------------------------------------------------------ contents
 
-    def _on_content(self, event: dict[str, Any], ragged: str | None, key: str) -> None:
+    def _on_content(self, event: dict[str, Any], unpaired: str | None, key: str) -> None:
         message = self._owner(event)
         if message.done:
             return
         content = message.content(event)
         if content is None:
             return
-        self._writer.tell(message, content, event, ragged)
-        if content.streams and ragged is None and event.get("msg_id"):
+        self._writer.tell(message, content, event, unpaired)
+        if content.streams and unpaired is None and event.get("msg_id"):
             self._last = (content, key, event.get("msg_id"), event.get("index"))
 
     def _owner(self, event: dict[str, Any]) -> Message:

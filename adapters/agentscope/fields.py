@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.jsontext import loads, loads_ragged
+from bridge.codec.jsontext import loads, loads_unpaired
 from bridge.dialects.agentscope.errors import failure_of
 from bridge.dialects.agentscope.messages import Message
 from bridge.dialects.agentscope.spelling import message_type
@@ -61,7 +61,7 @@ def is_error(message: Message, event: dict[str, Any]) -> bool:
 
 def read_any(body: bytes) -> Any:
     """The JSON of a whole answer, half surrogates allowed; None when it is none."""
-    for reader in (loads, loads_ragged):
+    for reader in (loads, loads_unpaired):
         try:
             return reader(body)
         except ValueError:

@@ -31,13 +31,13 @@ class Writer:
         self._given: deque[str] = deque()  # ids that we had to make, of calls that nothing answered yet
         self._loose: set[tuple[str, str]] = set()
 
-    def tell(self, message: Message, content: Content, event: dict[str, Any], ragged: str | None) -> None:
+    def tell(self, message: Message, content: Content, event: dict[str, Any], unpaired: str | None) -> None:
         """One content event: a delta, a snapshot, or the final value."""
         if content.done:
             return
         final = event.get("status") == "completed" and event.get("delta") is not True
         if content.kind in PART_KINDS:
-            self._text(message, content, event, final, ragged)
+            self._text(message, content, event, final, unpaired)
         else:
             self._accumulate(content, event)
             if content.kind == "call":
@@ -67,11 +67,13 @@ class Writer:
 
     # ------------------------------------------------------------------ text
 
-    def _text(self, message: Message, content: Content, event: dict[str, Any], final: bool, ragged: str | None) -> None:
+    def _text(
+        self, message: Message, content: Content, event: dict[str, Any], final: bool, unpaired: str | None
+    ) -> None:
         text = event.get(content.type)
         text = text if isinstance(text, str) else ""
         if event.get("delta") is True:
-            self._pass(message, content, text, ragged)
+            self._pass(message, content, text, unpaired)
             return
         # A snapshot or the final value replaces what came before: only what it adds can still be told.
         self._rest(message, content, text)
@@ -97,16 +99,16 @@ class Writer:
         if text.startswith(sent):
             self._pass(message, content, text[len(sent) :], None)
 
-    def _pass(self, message: Message, content: Content, text: str, ragged: str | None) -> None:
+    def _pass(self, message: Message, content: Content, text: str, unpaired: str | None) -> None:
         if not text:
             return
         self._open_text(message, content)
         self.spoken += content.kind != "reasoning"
-        content.pieces.append(text if ragged is None else ragged)
-        if ragged is None:
+        content.pieces.append(text if unpaired is None else unpaired)
+        if unpaired is None:
             self._builder.delta(content, text)
         else:
-            self._builder.ragged(content, ragged)
+            self._builder.unpaired(content, unpaired)
 
     def _open_text(self, message: Message, content: Content) -> None:
         if not content.opened:

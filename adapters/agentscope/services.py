@@ -7,10 +7,10 @@ from typing import Any
 from bridge.codec import (
     Context,
     Dialect,
-    SessionNamed,
-    TaskAsked,
-    TaskSeen,
+    SessionRef,
+    TaskRequest,
     TaskState,
+    TaskStatus,
     WireRequest,
     WireResponse,
     json_response,
@@ -31,7 +31,7 @@ _LONGEST = 80
 # ------------------------------------------------------------------ tasks
 
 
-def decode_task(wire: WireRequest, context: Context) -> TaskAsked:
+def decode_task(wire: WireRequest, context: Context) -> TaskRequest:
     """The body of `/process` with `timeout` in seconds beside it, which is not the agent's."""
     said = body_of(wire)
     limit = said.number("timeout", convert=True)
@@ -40,7 +40,7 @@ def decode_task(wire: WireRequest, context: Context) -> TaskAsked:
     request = decode_request(wire, context)
     beside = {name: value for name, value in request.extra(NAME).items() if name != "timeout"}
     request.extras = {NAME: beside} if beside else None
-    return TaskAsked(request, None if limit is None else float(limit))
+    return TaskRequest(request, None if limit is None else float(limit))
 
 
 def encode_submitted(task_id: str) -> WireResponse:
@@ -48,7 +48,7 @@ def encode_submitted(task_id: str) -> WireResponse:
     return json_response(dumps({"task_id": task_id, "status": "submitted", "queue": _QUEUE, "message": text}))
 
 
-def encode_task(task_id: str, seen: TaskSeen | None, dialect: Dialect) -> WireResponse:
+def encode_task(task_id: str, seen: TaskStatus | None, dialect: Dialect) -> WireResponse:
     """`result` is the last event of the stream. An unknown task is told with status 200, as the real server does."""
     body: dict[str, Any]
     if seen is None:
@@ -62,7 +62,7 @@ def encode_task(task_id: str, seen: TaskSeen | None, dialect: Dialect) -> WireRe
     return json_response(dumps(body))
 
 
-def _ended(seen: TaskSeen, dialect: Dialect) -> WireResponse:
+def _ended(seen: TaskStatus, dialect: Dialect) -> WireResponse:
     last = seen.events[-1]
     if isinstance(last, RunFailed) and last.error.code in _OURS:
         return json_response(dumps({"status": "error", "result": last.error.message}))
@@ -74,17 +74,17 @@ def _ended(seen: TaskSeen, dialect: Dialect) -> WireResponse:
 # ------------------------------------------------------------------ sessions
 
 
-def busy(session: SessionNamed) -> str:
+def busy(session: SessionRef) -> str:
     """The real server's own words. It says them in a stream with status 200, which its own client drops unread."""
     user = str(session.user_id)[:_LONGEST]
     return f"Task {user}:{session.session_id[:_LONGEST]} is already in RUNNING state."
 
 
-def decode_stop(wire: WireRequest) -> SessionNamed:
+def decode_stop(wire: WireRequest) -> SessionRef:
     """`session_id` and perhaps `user_id`, as they stood in the request that runs; or `chat_id` in the query."""
     chat = wire.query.get("chat_id")
     if chat:
-        return SessionNamed(chat, wire.query.get("user_id"))
+        return SessionRef(chat, wire.query.get("user_id"))
     return _session(body_of(wire).value)
 
 
@@ -95,13 +95,13 @@ def encode_stopped(wire: WireRequest, stopped: bool) -> WireResponse:
     return json_response(dumps({"status": "success", "message": "Interrupt signal broadcasted."}))
 
 
-def decode_reconnect(wire: WireRequest) -> SessionNamed | None:
+def decode_reconnect(wire: WireRequest) -> SessionRef | None:
     if b'"reconnect"' not in wire.body:
         return None
     body = read_json(wire.body)
     return _session(body) if isinstance(body, dict) and body.get("reconnect") is True else None
 
 
-def _session(body: dict[str, Any]) -> SessionNamed:
+def _session(body: dict[str, Any]) -> SessionRef:
     said = Node(plain(body))
-    return SessionNamed(said.need_string("session_id"), said.string("user_id"))
+    return SessionRef(said.need_string("session_id"), said.string("user_id"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, Losses, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.tools import sayable
+from bridge.codec.tools import supported
 from bridge.dialects.agentscope.approvals import answer_data
 from bridge.dialects.agentscope.calls import call_data, call_type, origin_note, output_data, output_of
 from bridge.dialects.agentscope.contents import content_of
@@ -122,9 +122,9 @@ def _extra(request: Request) -> dict[str, Any]:
 def _tools(request: Request, form: Form, context: Context) -> list[dict[str, Any]] | None:
     if form.exact:
         barred = request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE
-        return [_tool(t, strict=False) for t in sayable(request, NAME, context.lost)] or None if not barred else None
+        return [_tool(t, strict=False) for t in supported(request, NAME, context.lost)] or None if not barred else None
     others = own(request.extras).get("tools")
-    tools = [_tool(t) for t in sayable(request, NAME, context.lost)] + (others if isinstance(others, list) else [])
+    tools = [_tool(t) for t in supported(request, NAME, context.lost)] + (others if isinstance(others, list) else [])
     return tools or None
 
 

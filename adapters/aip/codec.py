@@ -20,16 +20,16 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.dialect import Decoder as AnyDecoder
-from bridge.codec.sessions import CallerSession, Channel, Hub, Member, OwnAgent
+from bridge.codec.sessions import AgentRegistry, CallerSession, Channel, OwnAgent, Registration
 from bridge.codec.tools import OfferedTool
 from bridge.dialects.aip import encoder, errors, request, tools, writing
 from bridge.dialects.aip.caller import Caller
-from bridge.dialects.aip.card import CARD
+from bridge.dialects.aip.capabilities import CAPABILITIES
 from bridge.dialects.aip.decoder import Decoder
 from bridge.dialects.aip.gateway import Gateway, info_of, options_of
-from bridge.dialects.aip.member import Membership
 from bridge.dialects.aip.messages import AgentMessage, ContentItem, NodeHead, Peers, SessionStatus, TaskInfo
 from bridge.dialects.aip.options import CANCEL_GRACE, MAX_MESSAGE, BackOptions, FrontOptions, Tls, back
+from bridge.dialects.aip.registration import Membership
 from bridge.dialects.aip.request import CONTENT_TYPE, NAME
 from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.model import Event, Part, Request
@@ -42,7 +42,7 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     """Both sides of an agent session; one turn of it is one run."""
 
     name = NAME
-    card = CARD
+    capabilities = CAPABILITIES
     framing = Framing.MESSAGES
     content_type = CONTENT_TYPE
     surface = (
@@ -80,10 +80,10 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     def caller(self, context: Context) -> CallerSession:
         return Caller(context)
 
-    def hub(self, address: str, agents: Mapping[str, OwnAgent]) -> Hub:
+    def agent_registry(self, address: str, agents: Mapping[str, OwnAgent]) -> AgentRegistry:
         return Gateway(address, agents)
 
-    def member(self, address: str, agent_id: str, agent: OwnAgent) -> Member | None:
+    def registration(self, address: str, agent_id: str, agent: OwnAgent) -> Registration | None:
         options = options_of(agent)
         if options.mode == "gateway":
             return None

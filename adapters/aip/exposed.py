@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from bridge.codec import Context
 from bridge.codec.jsontext import dumps
-from bridge.codec.sessions import ClientTools, Member, Refuse, Respond
-from bridge.codec.tools import sayable
+from bridge.codec.sessions import ClientTools, Refuse, Registration, Respond
+from bridge.codec.tools import supported
 from bridge.dialects.aip.described import texts_of, typed
 from bridge.dialects.aip.gateway import CALL_TOOL
 from bridge.dialects.aip.generation import arguments_of
-from bridge.dialects.aip.member import Membership
 from bridge.dialects.aip.messages import BoxedTool, ContentItem, Mode, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
 from bridge.dialects.aip.options import back
+from bridge.dialects.aip.registration import Membership
 from bridge.dialects.aip.request import NAME
 from bridge.model import Request, Tool, ToolCall, ToolMode, ToolResult, result_text
 
@@ -33,7 +33,7 @@ def exposed(request: Request, context: Context, session_id: str) -> Exposed | No
     choice = request.tool_choice
     if not back(context).expose_client_tools or (choice is not None and choice.mode is ToolMode.NONE):
         return None
-    tools = sayable(request, NAME, context.lost)
+    tools = supported(request, NAME, context.lost)
     return Exposed(tools, context, session_id) if tools else None
 
 
@@ -57,7 +57,7 @@ class Exposed(ClientTools):
     def same(self, other: ClientTools) -> bool:
         return isinstance(other, Exposed) and other._tools == self._tools
 
-    def members(self, registry: str, addresses: Sequence[str], key: str) -> list[Member]:
+    def registrations(self, registry: str, addresses: Sequence[str], key: str) -> list[Registration]:
         if self._box is not None:
             boxed = [BoxedTool(t.name, t.description or "", repr(self._described[t.name])) for t in self._tools]
             box = ToolBoxInfo(self._box, addresses[0], self._box, self._session_id, "tools of a client", boxed)

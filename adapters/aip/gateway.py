@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from bridge.codec import Endpoint, Fate, Feature
+from bridge.codec import Endpoint, Feature, Support
 from bridge.codec.redact import printable
 from bridge.codec.sessions import (
+    AgentRegistry,
+    Decision,
     Dial,
     Dialed,
     Forward,
     Handle,
-    Hub,
     OwnAgent,
     Refuse,
-    Reply,
     Respond,
     Serve,
+    Subscribe,
     Visitor,
-    Watch,
 )
 from bridge.dialects.aip.addresses import AddressRule, not_allowed, plain_address
 from bridge.dialects.aip.callee import Callee, Relayed
@@ -108,8 +108,8 @@ class _Subscriber:
     waiting: list[bytes]
 
 
-class Gateway(Hub):
-    """See `bridge.codec.sessions.Hub`. Ids and texts of answers are those of the reference gateway."""
+class Gateway(AgentRegistry):
+    """See `bridge.codec.sessions.AgentRegistry`. Ids and texts of answers are those of the reference gateway."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Gateway(Hub):
         self._joining: dict[str, _Joining] = {}
         self._live: set[str] = set()
         self._watching: dict[str, _Subscriber] = {}
-        self._methods: dict[str, Callable[[bytes, float, Visitor], Reply]] = {
+        self._methods: dict[str, Callable[[bytes, float, Visitor], Decision]] = {
             "RegisterAgent": lambda body, now, by: self._register(body, now, by, is_agent=True),
             "RegisterTool": lambda body, now, by: self._register(body, now, by, is_agent=False),
             "DeregisterNode": self._deregister,
@@ -154,16 +154,16 @@ class Gateway(Hub):
 
     # ------------------------------------------------------------------ subscribers
 
-    def _subscribe(self, body: bytes, now: float, by: Visitor) -> Reply:
+    def _subscribe(self, body: bytes, now: float, by: Visitor) -> Decision:
         asked = Subscription.from_bytes(body)
         if not asked.subscriber_id:
             return Refuse("INVALID_ARGUMENT", "subscriber_id: required, expected the id of the one who subscribes.")
         if asked.subscriber_id in self._watching:
             return Refuse("ALREADY_EXISTS", f"Subscriber [{printable(asked.subscriber_id)}] already subscribed.")
         self._watching[asked.subscriber_id] = _Subscriber(by.user, set(asked.node_ids), [])
-        return Watch(asked.subscriber_id)
+        return Subscribe(asked.subscriber_id)
 
-    def _unsubscribe(self, body: bytes, now: float, by: Visitor) -> Reply:
+    def _unsubscribe(self, body: bytes, now: float, by: Visitor) -> Decision:
         """From some nodes, or from all; who has none left is no subscriber any more."""
         asked = Subscription.from_bytes(body)
         found = self._watching.get(asked.subscriber_id)
@@ -176,7 +176,7 @@ class Gateway(Hub):
             del self._watching[asked.subscriber_id]
         return Respond(Done(True, "Unsubscribed").to_bytes())
 
-    def news(self, subscriber: str) -> list[bytes] | None:
+    def events(self, subscriber: str) -> list[bytes] | None:
         found = self._watching.get(subscriber)
         if found is None:
             return None
@@ -208,7 +208,7 @@ class Gateway(Hub):
 
     # ------------------------------------------------------------------ single messages
 
-    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Reply:
+    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Decision:
         method = endpoint.path.rpartition("/")[2]
         if not self._is_gateway:
             return _NO_GATEWAY
@@ -217,7 +217,7 @@ class Gateway(Hub):
         except ValueError as error:
             return Refuse("INVALID_ARGUMENT", f"{method}: the request is no message of this method ({error}).")
 
-    def _register(self, body: bytes, now: float, by: Visitor, *, is_agent: bool) -> Reply:
+    def _register(self, body: bytes, now: float, by: Visitor, *, is_agent: bool) -> Decision:
         """A node that crashed and comes back takes its place; anybody else finds the id taken."""
         head = NodeHead.from_bytes(body)
         what = "Agent" if is_agent else "Tool"
@@ -232,7 +232,7 @@ class Gateway(Hub):
             return Refuse("ALREADY_EXISTS", f"{what} [{printable(node.node_id)}] already registered.")
         return self._dial(_Joining(node, is_update=False), by)
 
-    def _dial(self, joining: _Joining, by: Visitor) -> Reply:
+    def _dial(self, joining: _Joining, by: Visitor) -> Decision:
         node = joining.node
         others = (
             n.address
@@ -246,7 +246,7 @@ class Gateway(Hub):
             self._joining[node.node_id] = joining
         return reply
 
-    def dialed(self, node: str, outcome: Dialed, now: float) -> Reply:
+    def dialed(self, node: str, outcome: Dialed, now: float) -> Decision:
         joining = self._joining.pop(node)
         address = joining.node.address
         if outcome is Dialed.NOT_ADMITTED:
@@ -265,14 +265,14 @@ class Gateway(Hub):
         self.nodes[node.node_id] = node
         self._tell(what, node)
 
-    def _deregister(self, body: bytes, now: float, by: Visitor) -> Reply:
+    def _deregister(self, body: bytes, now: float, by: Visitor) -> Decision:
         name = Named.from_bytes(body).id
         node = self.nodes.get(name)
         if node is not None and node.owner != by.user:
             return _foreign("Node", name)
         return Respond(Done(self._drop(name)).to_bytes())
 
-    def _list(self, body: bytes, now: float, by: Visitor) -> Reply:
+    def _list(self, body: bytes, now: float, by: Visitor) -> Decision:
         return Respond(Peers(self._peers(GetNodesRequest.from_bytes(body).domain)).to_bytes())
 
     def _peers(self, domain: str) -> list[Peer]:
@@ -281,7 +281,7 @@ class Gateway(Hub):
         others = [n.peer for n in self.nodes.values() if domain in (EVERY_DOMAIN, n.domain)]
         return [*own, *others] if domain else []
 
-    def _beat(self, body: bytes, now: float, by: Visitor) -> Reply:
+    def _beat(self, body: bytes, now: float, by: Visitor) -> Decision:
         name = Named.from_bytes(body).id
         node = self.nodes.get(name)
         if node is not None and node.owner != by.user:
@@ -297,7 +297,7 @@ class Gateway(Hub):
         if node is not None and node.owner == by.user:
             node.beat = now
 
-    def _update(self, body: bytes, now: float, by: Visitor) -> Reply:
+    def _update(self, body: bytes, now: float, by: Visitor) -> Decision:
         """At once, or, for a new address, when the node is reached there."""
         peer = _peer_of_update(body)
         raw = peer.agent or peer.tool
@@ -320,13 +320,13 @@ class Gateway(Hub):
             return self._dial(_Joining(node, is_update=True), by)
         return self._updated(node, now)
 
-    def _updated(self, node: Node, now: float) -> Reply:
+    def _updated(self, node: Node, now: float) -> Decision:
         if node.node_id not in self.nodes:
             return Refuse("NOT_FOUND", f"Agent [{printable(node.node_id)}] not registered.")
         self._place(node, now)
         return Respond(Done(True, f"Node [{printable(node.node_id)}] updated successfully.").to_bytes())
 
-    def _route_tool(self, body: bytes, now: float, by: Visitor) -> Reply:
+    def _route_tool(self, body: bytes, now: float, by: Visitor) -> Decision:
         request = ToolRequest.from_bytes(body)
         self._heard(request.sender_id, now, by)
         node = self.nodes.get(request.receiver_id)
@@ -336,7 +336,7 @@ class Gateway(Hub):
 
     # ------------------------------------------------------------------ sessions
 
-    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Reply:
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Decision:
         if first is None:
             return Refuse("ABORTED", "Empty request stream")
         try:
@@ -357,7 +357,7 @@ class Gateway(Hub):
             self._live.add(message.session_id)
         return reply
 
-    def _route(self, endpoint: Endpoint, message: AgentMessage) -> Reply:
+    def _route(self, endpoint: Endpoint, message: AgentMessage) -> Decision:
         own = self._own.get(message.receiver_id)
         if own is not None:
             return Serve(message.receiver_id, Callee(message.receiver_id, own[0], message))
@@ -371,12 +371,12 @@ class Gateway(Hub):
 
     # ------------------------------------------------------------------ own agents
 
-    def taken(self, other: Hub) -> list[str]:
+    def taken(self, other: AgentRegistry) -> list[str]:
         return (
             sorted((self.nodes.keys() | self._joining.keys()) & other._own.keys()) if isinstance(other, Gateway) else []
         )
 
-    def replace(self, other: Hub) -> None:
+    def replace(self, other: AgentRegistry) -> None:
         assert isinstance(other, Gateway)
         self._own, self._is_gateway, self._rule = other._own, other._is_gateway, other._rule
 
@@ -399,7 +399,7 @@ class ToolNode(Gateway):
         super().__init__(address, {})
         self._tool_id = tool_id
 
-    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Reply:
+    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Decision:
         if endpoint.path != CALL_TOOL:
             return Refuse("UNIMPLEMENTED", "This is the address of a tool, not of a gateway.")
         try:
@@ -410,7 +410,7 @@ class ToolNode(Gateway):
             return Refuse("INTERNAL", f"Handling request failure: this is not the tool {receiver[:80]!r}")
         return Handle(self._tool_id)
 
-    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Reply:
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Decision:
         return Refuse("UNIMPLEMENTED", "This is the address of a tool, which has no sessions.")
 
 
@@ -438,8 +438,8 @@ def info_of(name: str, address: str, agent: OwnAgent) -> AgentInfo:
         address,
         options.name or name,
         options.domain,
-        [Mode.TEXT, *(m for m, f in _TAKES.items() if all(c.request(f) is Fate.EXACT for c in agent.cards))],
-        [Mode.TEXT, *(m for m, f in _GIVES.items() if all(c.answer(f) is Fate.EXACT for c in agent.cards))],
+        [Mode.TEXT, *(m for m, f in _TAKES.items() if all(c.request(f) is Support.EXACT for c in agent.cards))],
+        [Mode.TEXT, *(m for m, f in _GIVES.items() if all(c.answer(f) is Support.EXACT for c in agent.cards))],
         options.description,
         [AgentSkill(skill.skill_id, skill.capability) for skill in options.skills],
         options.version,

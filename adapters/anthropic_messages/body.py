@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.tools import FUNCTION, sayable
+from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES
 from bridge.dialects.anthropic_messages.history import MessageWriter, shortest
 from bridge.dialects.anthropic_messages.options import BackOptions, back
@@ -55,7 +55,7 @@ def _body(request: Request, context: Context, options: BackOptions) -> dict[str,
     """The fields that the request says something about; only the limit is made up, since the wire demands one."""
     sampling = request.sampling
     system, messages = MessageWriter(context, options).write(request.messages)
-    tools = [_tool(t) for t in sayable(request, NAME, context.lost)]
+    tools = [_tool(t) for t in supported(request, NAME, context.lost)]
     fields = {
         "model": context.model or request.model or "",
         "max_tokens": options.max_tokens if sampling.max_tokens is None else sampling.max_tokens,

@@ -21,7 +21,7 @@ from bridge.codec import (
 )
 from bridge.codec.jsontext import dumps
 from bridge.dialects.anthropic_messages import answer, body, errors, models, request
-from bridge.dialects.anthropic_messages.card import CARD
+from bridge.dialects.anthropic_messages.capabilities import CAPABILITIES
 from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
 from bridge.dialects.anthropic_messages.encoder import MessagesEncoder
 from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
@@ -35,7 +35,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
 
     name = NAME
     provider = "anthropic"
-    card = CARD
+    capabilities = CAPABILITIES
     surface = (
         Endpoint("POST", "/messages", Operation.RUN),
         Endpoint("POST", "/messages/count_tokens", Operation.COUNT),

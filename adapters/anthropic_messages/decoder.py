@@ -14,7 +14,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import mended
+from bridge.codec.jsontext import repaired
 from bridge.dialects.anthropic_messages.errors import error_in, failure_of
 from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
@@ -107,8 +107,8 @@ class MessagesDecoder(JsonDecoder):
             self.builder.emit(Raw(NAME, {"event": {**event, "type": kind}}))
 
     def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
-        self._put = self.builder.ragged
-        self.read(mended(event, _FIELDS), name)
+        self._put = self.builder.unpaired
+        self.read(repaired(event, _FIELDS), name)
         self._put = self.builder.delta
 
     def read_error(self, value: Any) -> bool:
@@ -172,7 +172,7 @@ class MessagesDecoder(JsonDecoder):
             block.citations += start["citations"]
         block.signature = text_of(start.get("signature")) or None
         if text := text_of(start.get("text" if block.kind is PartKind.TEXT else "thinking")):
-            self.builder.ragged(index, text)
+            self.builder.unpaired(index, text)
 
     def _delta(self, event: dict[str, Any], delta: dict[str, Any]) -> None:
         kind, index = delta.get("type"), event.get("index")
@@ -214,7 +214,7 @@ class MessagesDecoder(JsonDecoder):
             self._whole_block(block)
             return
         if block.kind is PartKind.TOOL_CALL and not block.filled and block.input:
-            self.builder.ragged(index, arguments_of(block.input))
+            self.builder.unpaired(index, arguments_of(block.input))
         extras: dict[str, Any] = {}
         if block.citations:
             extras[CITATIONS] = block.citations

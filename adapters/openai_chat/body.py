@@ -8,7 +8,7 @@ from typing import Any
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import SHARED, fits_metadata, shared_fields, user_of
-from bridge.codec.tools import sayable
+from bridge.codec.tools import supported
 from bridge.dialects.openai_chat.history import MessageWriter
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import NAME, own
@@ -51,7 +51,7 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
         said = zip((*_SAMPLING, options.max_tokens_field), sampling, strict=True)
         body.update({name: value for name, value in said if value is not None})
     # An empty list is refused by OpenAI, and so are the two fields about tools without any.
-    if tools := sayable(request, NAME, context.lost):
+    if tools := supported(request, NAME, context.lost):
         body["tools"] = [_tool(t) for t in tools]
         if request.tool_choice is not None:
             body["tool_choice"] = _tool_choice(request.tool_choice, tools)

@@ -116,7 +116,7 @@ class Calls:
             return  # an object that is repeated grows nothing
         call.pieces.append(arguments)
         if call.opened:
-            write = self._builder.delta if arguments.isascii() else self._builder.ragged
+            write = self._builder.delta if arguments.isascii() else self._builder.unpaired
             write(call.key, arguments)
 
     def _find(self, index: Any, call_id: str, name: str, arguments: str, place: int) -> _Call | None:
@@ -172,7 +172,7 @@ class Calls:
             extras=noted(dict(call.extras)),
         )
         for piece in call.pieces:
-            self._builder.ragged(call.key, piece)
+            self._builder.unpaired(call.key, piece)
 
     def _end(self, call: _Call) -> None:
         self.open.remove(call)

@@ -22,7 +22,7 @@ from bridge.codec import (
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import MODELS, OpenAIDialect
 from bridge.dialects.openai_chat import answer, body, request
-from bridge.dialects.openai_chat.card import CARD
+from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.encoder import ChatEncoder
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
@@ -37,7 +37,7 @@ class OpenAIChat(OpenAIDialect):
 
     name = NAME
     provider = "openai"
-    card = CARD
+    capabilities = CAPABILITIES
     surface = (
         Endpoint("POST", "/chat/completions", Operation.RUN),
         *MODELS,

@@ -10,7 +10,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import is_number, mended
+from bridge.codec.jsontext import is_number, repaired
 from bridge.codec.openai import error_in, failure_of
 from bridge.dialects.openai_chat.audio import audio_from
 from bridge.dialects.openai_chat.calls import Calls
@@ -110,8 +110,8 @@ class ChatDecoder(JsonDecoder):
             self.repeat.learn(chunk, ("choices", 0, place, name), part, padding="obfuscation")
 
     def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
-        self._put = self.builder.ragged_flow
-        self.read(mended(event, HALVES), name)
+        self._put = self.builder.unpaired_flow
+        self.read(repaired(event, HALVES), name)
         self._put = self.builder.flow
 
     def read_error(self, value: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import SHARED, fits_metadata, shared_fields, user_of
-from bridge.codec.tools import sayable
+from bridge.codec.tools import supported
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.history import ItemWriter
 from bridge.dialects.openai_responses.options import BackOptions, back
@@ -67,7 +67,7 @@ def _instructions(messages: list[Message], options: BackOptions, ours: bool) -> 
 
 def _set(body: dict[str, Any], request: Request, ours: bool, context: Context) -> None:
     """The fields that the request says something about; nothing is invented for the others."""
-    sampling, tools = request.sampling, sayable(request, NAME, context.lost)
+    sampling, tools = request.sampling, supported(request, NAME, context.lost)
     written = write_format(request.response_format)
     fields = {
         "temperature": sampling.temperature,

@@ -21,7 +21,7 @@ from bridge.codec import (
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import MODELS, OpenAIDialect
 from bridge.dialects.openai_responses import answer, background, body, counting, input_items, request, stored
-from bridge.dialects.openai_responses.card import CARD
+from bridge.dialects.openai_responses.capabilities import CAPABILITIES
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder
 from bridge.dialects.openai_responses.encoder import ResponsesEncoder
 from bridge.dialects.openai_responses.options import BackOptions, FrontOptions
@@ -34,7 +34,7 @@ class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
 
     name = NAME
     provider = "openai"
-    card = CARD
+    capabilities = CAPABILITIES
     surface = (
         Endpoint("POST", "/responses", Operation.RUN),
         Endpoint("POST", "/responses/input_tokens", Operation.COUNT),

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import is_number, mended
+from bridge.codec.jsontext import is_number, repaired
 from bridge.codec.openai import error_in, failure_of
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.reading import KINDS, Items, Key, Wire, is_known, response_in
@@ -66,9 +66,9 @@ class ResponsesDecoder(JsonDecoder):
         _HANDLERS.get(kind, ResponsesDecoder._unknown)(self, event)
 
     def read_unpaired(self, event: Wire, name: str | None) -> None:
-        self._items.ragged = True
-        self.read(mended(event, HALVES), name)
-        self._items.ragged = False
+        self._items.unpaired = True
+        self.read(repaired(event, HALVES), name)
+        self._items.unpaired = False
 
     def read_error(self, value: Any) -> bool:
         self.fail(failure_in(value))

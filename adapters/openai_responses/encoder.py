@@ -173,8 +173,8 @@ class ResponsesEncoder:
             return item
         notes = own(self._messages[owner].extras)
         # Of a stored response the items' ids tell whose they are; only what this dialect brought keeps its own.
-        shelf = self._context.shelf
-        borrowed = owner.startswith("msg_") and not (shelf is not None and shelf.wanted)
+        stored_responses = self._context.stored_responses
+        borrowed = owner.startswith("msg_") and not (stored_responses is not None and stored_responses.wanted)
         wanted = notes.get("id") or (owner if borrowed else None)
         return self._open(message_item(self._new_id("msg", wanted), notes.get("item", {})), owner)
 
@@ -414,7 +414,7 @@ class ResponsesEncoder:
         self.final = {
             **self._response,
             **more,
-            **facts(self._context.shelf),
+            **facts(self._context.stored_responses),
             "status": status,
             "error": None if failure is None else stream_error(failure),
             "output": [self._output[index] for index in sorted(self._output)],

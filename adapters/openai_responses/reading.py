@@ -74,7 +74,7 @@ class Items:
         self._all: list[Item] = []
         self._by_id: dict[str, Item] = {}
         self._by_index: dict[int, Item] = {}
-        self.ragged = False
+        self.unpaired = False
 
     # ------------------------------------------------------------------ which one
 
@@ -142,7 +142,7 @@ class Items:
     # ------------------------------------------------------------------ pieces
 
     def _put(self, key: Key, text: str, extras: Extras | None = None) -> None:
-        write = self._builder.ragged if self.ragged else self._builder.delta
+        write = self._builder.unpaired if self.unpaired else self._builder.delta
         write(key, text, extras)
 
     def open_text(self, item: Item, place: Any, kind: PartKind) -> Key:

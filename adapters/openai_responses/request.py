@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from bridge.codec import Context, Feature, Shelf, WireRequest
+from bridge.codec import Context, Feature, StoredResponses, WireRequest
 from bridge.codec.check import Node
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import SHARED
@@ -50,7 +50,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     body = Node(read_body(wire.body))
     options = front(context)
     extras = body.rest(KNOWN)
-    before, refer = _stored(body, extras, options, context.shelf)
+    before, refer = _stored(body, extras, options, context.stored_responses)
     reader = ItemReader(before, refer)
     messages = reader.read(body)
     tools, choice = _tools(body, reader, extras, options), read_tool_choice(body, extras)
@@ -111,7 +111,7 @@ def _functions(
 
 
 def _stored(
-    body: Node, extras: dict[str, Any], options: FrontOptions, shelf: Shelf | None
+    body: Node, extras: dict[str, Any], options: FrontOptions, stored_responses: StoredResponses | None
 ) -> tuple[list[Message], Refer | None]:
     """The talk that a request goes on from, and how items are found that it points at.
 
@@ -121,11 +121,11 @@ def _stored(
     previous, store, background = body.string("previous_response_id"), body.boolean("store"), body.boolean("background")
     if not store:
         extras.pop("store", None)  # backends are told so anyway
-    if background and (options.stored == "backend" or shelf is None):
+    if background and (options.stored == "backend" or stored_responses is None):
         _refuse("background", "this route keeps no responses that could be asked for later")
     if options.stored == "backend":
         return [], None
-    if shelf is None:
+    if stored_responses is None:
         for name in ("previous_response_id", "conversation", "store"):
             if body.get(name):
                 _refuse(name, "this route keeps no responses; send the whole conversation as input")
@@ -136,14 +136,18 @@ def _stored(
         raise RequestError("store: expected true, or nothing, beside background: true; got false.", param="store")
     for name in ("previous_response_id", "store"):
         extras.pop(name, None)
-    shelf.wanted, shelf.previous, shelf.background = store is not False, previous, background is True
-    return _said_by(previous, shelf), partial(_referred, shelf)
+    stored_responses.wanted, stored_responses.previous, stored_responses.background = (
+        store is not False,
+        previous,
+        background is True,
+    )
+    return _said_by(previous, stored_responses), partial(_referred, stored_responses)
 
 
-def _said_by(previous: str | None, shelf: Shelf) -> list[Message]:
+def _said_by(previous: str | None, stored_responses: StoredResponses) -> list[Message]:
     if previous is None:
         return []
-    if (found := shelf.found.get(previous)) is None:
+    if (found := stored_responses.found.get(previous)) is None:
         raise RequestError(
             f"Previous response with id {shortened(previous)!r} not found.",
             param="previous_response_id",
@@ -157,9 +161,9 @@ def _said_by(previous: str | None, shelf: Shelf) -> list[Message]:
     return found.messages
 
 
-def _referred(shelf: Shelf, node: Node) -> Message:
+def _referred(stored_responses: StoredResponses, node: Node) -> Message:
     item_id = node.need_string("id")
-    found = shelf.found.get(response_of(item_id) or "")
+    found = stored_responses.found.get(response_of(item_id) or "")
     for message in found.messages if found else ():
         if id_of(message) == item_id:
             return message

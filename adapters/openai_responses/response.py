@@ -35,7 +35,7 @@ def new_response(started: RunStarted, context: Context, status: str = "in_progre
     notes = own(started.extras)
     # Where the response is kept here, its id must be nobody else's; else the backend's, so that its operators find the
     # answer again.
-    known = None if context.shelf is not None and context.shelf.wanted else notes.get("id")
+    known = None if context.stored_responses is not None and context.stored_responses.wanted else notes.get("id")
     asked = context.request.model if context.request else None
     return {
         "id": known if isinstance(known, str) and known else f"resp_{started.run_id}",
@@ -51,13 +51,13 @@ def new_response(started: RunStarted, context: Context, status: str = "in_progre
         **_echo(context.request or Request([])),
         "usage": None,
         **dict_of(notes.get("response")),
-        **facts(context.shelf),
+        **facts(context.stored_responses),
     }
 
 
 def is_background(context: Context) -> bool:
     """Whether the run goes on without the client."""
-    return context.shelf is not None and context.shelf.background
+    return context.stored_responses is not None and context.stored_responses.background
 
 
 def _echo(request: Request) -> dict[str, Any]:

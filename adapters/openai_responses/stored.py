@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridge.codec import Context, Shelf, StoredAnswer, WireRequest, WireResponse, json_response
+from bridge.codec import Context, StoredAnswer, StoredResponses, WireRequest, WireResponse, json_response
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, read_json
 from bridge.dialects.openai_responses.items import ItemReader
@@ -40,18 +40,22 @@ def stored_ids(wire: WireRequest) -> list[str]:
     return [i for i in named if i]
 
 
-def facts(shelf: Shelf | None) -> dict[str, Any]:
+def facts(stored_responses: StoredResponses | None) -> dict[str, Any]:
     """What a response says of being stored, where that is done here; a backend knows nothing of it."""
-    if shelf is None:
+    if stored_responses is None:
         return {}
-    return {"store": shelf.wanted, "previous_response_id": shelf.previous, "background": shelf.background}
+    return {
+        "store": stored_responses.wanted,
+        "previous_response_id": stored_responses.previous,
+        "background": stored_responses.background,
+    }
 
 
 def keep(final: dict[str, Any], context: Context) -> None:
     """Leaves the finished response to whoever keeps it, where the client wants that."""
-    shelf = context.shelf
-    if shelf is not None and shelf.wanted:
-        shelf.answer = StoredAnswer(final["id"], final, [*said_before(context), *_said(final)])
+    stored_responses = context.stored_responses
+    if stored_responses is not None and stored_responses.wanted:
+        stored_responses.answer = StoredAnswer(final["id"], final, [*said_before(context), *_said(final)])
 
 
 def in_background(body: dict[str, Any], context: Context, ended: bool) -> StoredAnswer:

@@ -89,11 +89,11 @@ class _Conversation:
         self.backend = backend
         self._model = model
         self._thread = uuid.uuid4().hex
-        self._talk: list[Message] = []
+        self._conversation: list[Message] = []
 
     async def turn(self, text: str) -> int:
         asked = Message("user", [Text(text)])
-        messages = [asked] if self.backend.card.takes_news else [*self._talk, asked]
+        messages = [asked] if self.backend.capabilities.takes_news else [*self._conversation, asked]
         request = Request(messages, model=self._model, thread_id=self._thread)
         run = Run(BackendAttempt(request, self.backend, LIBRARY, CallInfo(uuid.uuid4().hex, self._thread, 0.0)))
         folder, shown = Folder(), _Screen()
@@ -108,7 +108,7 @@ class _Conversation:
         shown.end(folder.answer)
         if folder.answer.failure is not None:
             return 1
-        self._talk += [asked, *folder.answer.messages]
+        self._conversation += [asked, *folder.answer.messages]
         return 0
 
 

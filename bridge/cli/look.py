@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from bridge.cli.progress import Progress, amount
-from bridge.codec import Card, Fate, registry
+from bridge.codec import Capabilities, Support, registry
 
 _PIECE = 2**16
 """Bytes read from stdin at once, at most."""
@@ -34,34 +34,36 @@ def check(args: argparse.Namespace) -> int:
 
 def dialects(args: argparse.Namespace) -> int:
     """Prints what each dialect can carry, from the cards."""
-    cards = {name: registry.get(name).card for name in registry.names()}
+    cards = {name: registry.get(name).capabilities for name in registry.names()}
     if args.json:
-        print(json.dumps({name: _card_json(card) for name, card in cards.items()}, indent=2))
+        print(json.dumps({name: _capabilities_json(capabilities) for name, capabilities in cards.items()}, indent=2))
         return 0
     for title, role in (("answers to its clients", "answers"), ("requests to its backends", "requests")):
         print(f"\n{title}")
         features = list(getattr(next(iter(cards.values())), role))
-        widths = [max(len(name), *(len(fate) for fate in Fate)) for name in cards]
+        widths = [max(len(name), *(len(support) for support in Support)) for name in cards]
         first = max(len(feature) for feature in features)
         print("  ".join(["", " " * first, *map(str.ljust, cards, widths)]).rstrip())
         for feature in features:
-            fates = [str(getattr(card, role)[feature].fate) for card in cards.values()]
-            print("  ".join(["", feature.ljust(first), *map(str.ljust, fates, widths)]).rstrip())
+            supports = [str(getattr(capabilities, role)[feature].support) for capabilities in cards.values()]
+            print("  ".join(["", feature.ljust(first), *map(str.ljust, supports, widths)]).rstrip())
     return 0
 
 
-def _card_json(card: Card) -> dict[str, Any]:
+def _capabilities_json(capabilities: Capabilities) -> dict[str, Any]:
     def role(entries: Any) -> dict[str, Any]:
-        return {str(f): {"fate": str(e.fate), **({"reason": e.reason} if e.reason else {})} for f, e in entries.items()}
+        return {
+            str(f): {"fate": str(e.support), **({"reason": e.reason} if e.reason else {})} for f, e in entries.items()
+        }
 
     return {
-        "answers": role(card.answers),
-        "requests": role(card.requests),
-        "history": str(card.history),
-        "keeps_history": card.keeps_history,
-        "wants_whole": card.wants_whole,
-        "runs_tools": str(card.runs_tools),
-        "inline_media_only": card.inline_media_only,
+        "answers": role(capabilities.answers),
+        "requests": role(capabilities.requests),
+        "history": str(capabilities.history),
+        "keeps_history": capabilities.keeps_history,
+        "wants_whole": capabilities.wants_whole,
+        "runs_tools": str(capabilities.runs_tools),
+        "inline_media_only": capabilities.inline_media_only,
     }
 
 

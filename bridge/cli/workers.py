@@ -33,7 +33,7 @@ Load = Callable[[], tuple[str, Config]]
 """Reads and checks the configuration: its text and what it says. Raises `ConfigError`."""
 
 
-class Worker:
+class WorkerProcess:
     """One place among the workers of one configuration: a process, and the next one when it died."""
 
     def __init__(self, number: int, command: Sequence[str], sockets: list[socket.socket], config: int) -> None:
@@ -126,7 +126,7 @@ class Crew:
         while len(known) < count:
             known.append(listening.bind(server.host, server.port, shared=True))
         self._text = kept(text)
-        self.workers: list[Worker] = [Worker(n + 1, command, known[n], self._text) for n in range(count)]
+        self.workers: list[WorkerProcess] = [WorkerProcess(n + 1, command, known[n], self._text) for n in range(count)]
         self.tasks: list[asyncio.Task[int]] = []
 
     def is_at(self, config: Config) -> bool:

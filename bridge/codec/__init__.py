@@ -3,15 +3,15 @@
 from bridge.codec.capabilities import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
-    Card,
-    Entry,
-    Fate,
+    Capabilities,
     Feature,
+    FeatureSupport,
     RunsTools,
+    Support,
     entries,
 )
 from bridge.codec.check import body_of
-from bridge.codec.context import Context, Losses, Shelf, StoredAnswer
+from bridge.codec.context import Context, Losses, StoredAnswer, StoredResponses
 from bridge.codec.counting import CountingDialect
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, Options, require
@@ -22,22 +22,22 @@ from bridge.codec.outline import Outline, outline, project
 from bridge.codec.queued_run import QueuedRun
 from bridge.codec.queued_runs import (
     CONNECTIONS,
-    DayAsked,
-    DayShown,
-    KeptDialect,
-    KeptOptions,
-    ReadAsked,
-    RunNamed,
-    ShownFile,
-    ShownMessage,
+    HistoryFile,
+    HistoryMessage,
+    HistoryPage,
+    HistoryQuery,
+    QueuedRunsDialect,
+    QueuedRunsOptions,
+    RunRef,
     StoredFile,
+    SubscribeRequest,
 )
 from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.sessions import SessionDialect
-from bridge.codec.single_run import SessionNamed, SingleRunDialect, SingleRunOptions
+from bridge.codec.single_run import SessionRef, SingleRunDialect, SingleRunOptions
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, Surface, offers, served
-from bridge.codec.tasks import TaskAsked, TaskDialect, TaskSeen, TaskState
+from bridge.codec.tasks import TaskDialect, TaskRequest, TaskState, TaskStatus
 from bridge.codec.tools import OfferedTool, ToolHostDialect
 from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_request, json_response
 
@@ -47,24 +47,23 @@ __all__ = [
     "KEEPALIVE",
     "REQUEST_FEATURES",
     "SCOPES",
-    "Card",
+    "Capabilities",
     "Context",
     "CountingDialect",
-    "DayAsked",
-    "DayShown",
     "Decoder",
     "Dialect",
     "Encoder",
     "Endpoint",
-    "Entry",
-    "Fate",
     "Feature",
+    "FeatureSupport",
     "Frame",
     "FrameLike",
     "Framing",
+    "HistoryFile",
+    "HistoryMessage",
+    "HistoryPage",
+    "HistoryQuery",
     "JsonDecoder",
-    "KeptDialect",
-    "KeptOptions",
     "Losses",
     "ModelInfo",
     "ModelsDialect",
@@ -75,25 +74,26 @@ __all__ = [
     "Options",
     "Outline",
     "QueuedRun",
-    "ReadAsked",
-    "RunNamed",
+    "QueuedRunsDialect",
+    "QueuedRunsOptions",
+    "RunRef",
     "RunsTools",
     "Scope",
     "SessionDialect",
-    "SessionNamed",
-    "Shelf",
-    "ShownFile",
-    "ShownMessage",
+    "SessionRef",
     "SingleRunDialect",
     "SingleRunOptions",
     "StoredAnswer",
     "StoredAnswersDialect",
     "StoredFile",
+    "StoredResponses",
+    "SubscribeRequest",
+    "Support",
     "Surface",
-    "TaskAsked",
     "TaskDialect",
-    "TaskSeen",
+    "TaskRequest",
     "TaskState",
+    "TaskStatus",
     "ToolHostDialect",
     "WireRequest",
     "WireResponse",

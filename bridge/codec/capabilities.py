@@ -1,8 +1,8 @@
 """The card: what a dialect can carry, and what becomes of the rest.
 
 Dialects cannot all say everything. A loss that stands on a card is a fact that users can read and tests check;
-a loss that stands nowhere is a bug. `Card.answers` speaks of the frontend role (what the encoder can tell a
-client), `Card.requests` of the backend role (what `encode_request` can tell a backend). Every feature of both
+a loss that stands nowhere is a bug. `Capabilities.answers` speaks of the frontend role (what the encoder can tell a
+client), `Capabilities.requests` of the backend role (what `encode_request` can tell a backend). Every feature of both
 lists must be named on every card.
 """
 
@@ -100,7 +100,7 @@ ANSWER_FEATURES: tuple[Feature, ...] = (
     Feature.PART_BORDERS,
     Feature.MODEL,
 )
-"""What an answer may hold; the keys of `Card.answers`."""
+"""What an answer may hold; the keys of `Capabilities.answers`."""
 
 REQUEST_FEATURES: tuple[Feature, ...] = (
     Feature.SYSTEM,
@@ -133,10 +133,10 @@ REQUEST_FEATURES: tuple[Feature, ...] = (
     Feature.RESUME,
     Feature.EXTRAS,
 )
-"""What a request may hold; the keys of `Card.requests`."""
+"""What a request may hold; the keys of `Capabilities.requests`."""
 
 
-class Fate(StrEnum):
+class Support(StrEnum):
     """What becomes of a feature."""
 
     EXACT = "exact"
@@ -147,10 +147,10 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FeatureSupport:
     """What becomes of one feature, and why where it is not exact."""
 
-    fate: Fate
+    support: Support
     reason: str = ""
 
 
@@ -167,7 +167,7 @@ class RunsTools(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class Capabilities:
     """The promise of one dialect.
 
     `history`: what its clients send. `keeps_history`: its backends remember the talk by thread id.
@@ -180,8 +180,8 @@ class Card:
     A finish that it refuses is told as an error with the code of that finish.
     """
 
-    answers: Mapping[Feature, Entry]
-    requests: Mapping[Feature, Entry]
+    answers: Mapping[Feature, FeatureSupport]
+    requests: Mapping[Feature, FeatureSupport]
     history: HistoryMode = HistoryMode.FULL
     keeps_history: bool = False
     wants_whole: bool = False
@@ -209,23 +209,23 @@ class Card:
         return self.keeps_history and not self.wants_whole
 
     @classmethod
-    def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Card:
+    def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Capabilities:
         """The card of a wire that carries these features, those of `text` as text, and no others: `why`."""
 
-        def role(wanted: tuple[Feature, ...]) -> dict[Feature, Entry]:
+        def role(wanted: tuple[Feature, ...]) -> dict[Feature, FeatureSupport]:
             as_text = {feature: why for feature in wanted if feature in text}
             lost = {feature: why for feature in wanted if feature not in exact and feature not in text}
             return entries(wanted, text=as_text, drop=lost)
 
         return cls(role(ANSWER_FEATURES), role(REQUEST_FEATURES))
 
-    def answer(self, feature: Feature) -> Fate:
+    def answer(self, feature: Feature) -> Support:
         """What becomes of a feature of an answer."""
-        return self.answers[feature].fate
+        return self.answers[feature].support
 
-    def request(self, feature: Feature) -> Fate:
+    def request(self, feature: Feature) -> Support:
         """What becomes of a feature of a request."""
-        return self.requests[feature].fate
+        return self.requests[feature].support
 
 
 def entries(
@@ -235,12 +235,17 @@ def entries(
     custom: Mapping[Feature, str] | None = None,
     drop: Mapping[Feature, str] | None = None,
     refuse: Mapping[Feature, str] | None = None,
-) -> dict[Feature, Entry]:
+) -> dict[Feature, FeatureSupport]:
     """The entries of one role: each exception with its reason, all else exact."""
-    named: dict[Feature, Entry] = {}
-    for fate, group in ((Fate.TEXT, text), (Fate.CUSTOM, custom), (Fate.DROP, drop), (Fate.REFUSE, refuse)):
+    named: dict[Feature, FeatureSupport] = {}
+    for support, group in (
+        (Support.TEXT, text),
+        (Support.CUSTOM, custom),
+        (Support.DROP, drop),
+        (Support.REFUSE, refuse),
+    ):
         for feature, reason in (group or {}).items():
             if feature in named or feature not in wanted:
                 raise ValueError(f"{feature} is named twice or does not belong to this role")
-            named[feature] = Entry(fate, reason)
-    return {feature: named.get(feature, Entry(Fate.EXACT)) for feature in wanted}
+            named[feature] = FeatureSupport(support, reason)
+    return {feature: named.get(feature, FeatureSupport(Support.EXACT)) for feature in wanted}

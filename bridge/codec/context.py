@@ -64,7 +64,7 @@ class StoredAnswer:
 
 
 @dataclass(slots=True)
-class Shelf:
+class StoredResponses:
     """The stored answers that one run has to do with.
 
     `found` are those of the ones its request names that are there, by id. `decode_request` says by `wanted` whether
@@ -86,7 +86,7 @@ class Context:
     `model` is the name to send to a backend, or to show a client when the backend does not name one.
     `request` is None when a stream is translated without its request. `error_details` is what `decode_request` leaves
     for `encode_error`, where the shape of an error depends on the request: they join the details of any failure that
-    answers it before the stream began. `shelf` is None where no answers are kept.
+    answers it before the stream began. `stored_responses` is None where no answers are kept.
     """
 
     run_id: str
@@ -97,7 +97,7 @@ class Context:
     request: Request | None = None
     lost: Losses = field(default_factory=Losses)
     error_details: dict[str, Any] = field(default_factory=dict)
-    shelf: Shelf | None = None
+    stored_responses: StoredResponses | None = None
     _made: int = 0
 
     def make_id(self, prefix: str) -> str:

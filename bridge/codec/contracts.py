@@ -8,7 +8,7 @@ from types import MappingProxyType
 from bridge.codec.counting import CountingDialect
 from bridge.codec.dialect import Dialect, require
 from bridge.codec.models import ModelsDialect
-from bridge.codec.queued_runs import KeptDialect
+from bridge.codec.queued_runs import QueuedRunsDialect
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SingleRunDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
@@ -16,19 +16,19 @@ from bridge.codec.surface import Operation
 from bridge.codec.tasks import TaskDialect
 
 CONTRACTS: Mapping[Operation, type[Dialect]] = MappingProxyType({
-    Operation.ATTACH: KeptDialect,
+    Operation.ATTACH: QueuedRunsDialect,
     Operation.COUNT: CountingDialect,
     Operation.DELETE: StoredAnswersDialect,
-    Operation.FETCH: KeptDialect,
-    Operation.HISTORY: KeptDialect,
+    Operation.FETCH: QueuedRunsDialect,
+    Operation.HISTORY: QueuedRunsDialect,
     Operation.ITEMS: StoredAnswersDialect,
     Operation.MODELS: ModelsDialect,
     Operation.RETRIEVE: StoredAnswersDialect,
     Operation.SESSION: SessionDialect,
-    Operation.SIGN: KeptDialect,
+    Operation.SIGN: QueuedRunsDialect,
     Operation.STATUS: TaskDialect,
     Operation.STOP: SingleRunDialect,
-    Operation.TRANSCRIBE: KeptDialect,
+    Operation.TRANSCRIBE: QueuedRunsDialect,
 })  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.codec.context import Context
-from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_ragged, may_nest, mended
+from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, loads_unpaired, may_nest, repaired
 from bridge.codec.repeat import Repeat
 from bridge.codec.wire import FrameLike
 from bridge.errors import ErrorCode, Failure
@@ -66,9 +66,9 @@ class JsonDecoder:
         """Read an object whose strings contain unpaired surrogates, which cannot be encoded as UTF-8.
 
         Some servers split a character between two pieces of a text. Override this to pass such pieces to
-        `Builder.ragged` or `Builder.ragged_flow`, which join the halves; by default, they are replaced.
+        `Builder.unpaired` or `Builder.unpaired_flow`, which join the halves; by default, they are replaced.
         """
-        self.read(mended(event), name)
+        self.read(repaired(event), name)
 
     def read_value(self, value: Any, name: str | None) -> None:
         """Read a JSON value that is not an object. Ignored by default."""
@@ -123,7 +123,7 @@ class JsonDecoder:
         if not text:
             return
         try:
-            value = loads_ragged(text)
+            value = loads_unpaired(text)
         except ValueError:
             if name != "error" or not self.read_error(text.decode("utf-8", "replace")):
                 self.malformed(text)
@@ -133,7 +133,7 @@ class JsonDecoder:
         elif isinstance(value, dict):
             self.read_unpaired(value, name)
         else:
-            self._no_object(mended(value), name)
+            self._no_object(repaired(value), name)
 
     def _no_object(self, value: Any, name: str | None) -> None:
         if name != "error" or not self.read_error(value):

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from bridge.codec.capabilities import Card
+from bridge.codec.capabilities import Capabilities
 from bridge.codec.context import Context
 from bridge.codec.surface import Surface
 from bridge.codec.wire import FrameLike, WireRequest, WireResponse
@@ -66,12 +66,12 @@ class Dialect:
 
     Subclasses set the constants and implement the methods of the roles they play: as the front, towards clients, or as
     the back, towards backends. What only some protocols can do are contracts of their own, which a dialect inherits
-    when it has that ability: `CountingDialect`, `ModelsDialect`, `ModesDialect`, `KeptDialect`, `SessionDialect`,
+    when it has that ability: `CountingDialect`, `ModelsDialect`, `ModesDialect`, `QueuedRunsDialect`, `SessionDialect`,
     `SingleRunDialect`, `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`.
     """
 
     name: ClassVar[str]
-    card: ClassVar[Card]
+    capabilities: ClassVar[Capabilities]
     provider: ClassVar[str] = ""
     """The vendor whose API it is, as OpenTelemetry spells it (`gen_ai.provider.name`); empty = the dialect's name."""
     surface: ClassVar[Surface]

@@ -24,7 +24,7 @@ MAX_DEPTH = 200
 """Deeper values are refused: orjson writes 254 levels, the standard library a few hundred before it gives up."""
 
 
-def loads_ragged(data: bytes) -> Any:
+def loads_unpaired(data: bytes) -> Any:
     """Reads JSON that orjson refused because of lone surrogates; strings may then hold them.
 
     Raises `ValueError` for what is not JSON, NaN and Infinity included.
@@ -35,17 +35,17 @@ def loads_ragged(data: bytes) -> Any:
         raise _TooDeep("nested too deep") from None
 
 
-def mended(value: Any, pieces: Collection[str] = ()) -> Any:
-    """The value of `loads_ragged` with lone surrogates replaced, so that it can be written again.
+def repaired(value: Any, pieces: Collection[str] = ()) -> Any:
+    """The value of `loads_unpaired` with lone surrogates replaced, so that it can be written again.
 
     `pieces`: members that are left as they are, being pieces of a text whose halves the builder joins.
     """
     if isinstance(value, str):
         return mend(value)
     if isinstance(value, list):
-        return [mended(v, pieces) for v in value]
+        return [repaired(v, pieces) for v in value]
     if isinstance(value, dict):
-        return {mend(k): v if k in pieces and isinstance(v, str) else mended(v, pieces) for k, v in value.items()}
+        return {mend(k): v if k in pieces and isinstance(v, str) else repaired(v, pieces) for k, v in value.items()}
     return value
 
 
@@ -64,12 +64,12 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def loads_mended(data: bytes, halves: Collection[str] = ()) -> Any:
-    """As `loads_ragged`, made fit to be handed on: see `mended`. Raises `ValueError`, also for what is too deep."""
-    value = loads_ragged(data)
+def loads_repaired(data: bytes, halves: Collection[str] = ()) -> Any:
+    """As `loads_unpaired`, made fit to be handed on: see `repaired`. Raises `ValueError`, also for what is too deep."""
+    value = loads_unpaired(data)
     if deeper_than(value, MAX_DEPTH):
         raise ValueError("nested too deep")
-    return mended(value, halves)
+    return repaired(value, halves)
 
 
 def read_json(body: bytes) -> Any:
@@ -78,7 +78,7 @@ def read_json(body: bytes) -> Any:
         value = loads(body)
     except ValueError:
         try:
-            return loads_mended(body)
+            return loads_repaired(body)
         except ValueError:
             return None
     return None if may_nest(body) and deeper_than(value, MAX_DEPTH) else value
@@ -138,7 +138,7 @@ def need_json(wire: WireRequest, status: int | None = None) -> None:
 
 def _read_slowly(body: bytes, error: ValueError) -> Any:
     try:
-        return loads_ragged(body)
+        return loads_unpaired(body)
     except _TooDeep:
         raise RequestError(f"The request body is nested deeper than {MAX_DEPTH} levels.") from None
     except UnicodeDecodeError:

@@ -2,7 +2,7 @@
 
 Message borders, ids and the places where deltas were cut differ between wires and mean nothing; the parts in
 order do. `outline` gives that form, `project` applies a card to it, and tests hold
-`outline(decode(encode(stream))) == project(outline(stream), card)`.
+`outline(decode(encode(stream))) == project(outline(stream), capabilities)`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.codec.capabilities import Card, Fate, Feature
+from bridge.codec.capabilities import Capabilities, Feature, Support
 from bridge.model.events import Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
 from bridge.model.fold import Answer
 from bridge.model.parts import (
@@ -128,61 +128,61 @@ def _feature(part: Part) -> Feature:
             return Feature.DATA
 
 
-def project(answer: Answer, card: Card, choice: int = 0) -> Outline:
+def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outline:
     """What must come out of a client of this dialect when this answer goes in."""
     out = outline(answer, choice)
-    out.items = _project_items(answer, card, choice)
-    if card.answer(Feature.INTERRUPT) is not Fate.EXACT:
+    out.items = _project_items(answer, capabilities, choice)
+    if capabilities.answer(Feature.INTERRUPT) is not Support.EXACT:
         out.interrupts = []
         if choice == 0 and answer.reason not in (None, FinishReason.CANCELED):
-            _tell_interrupts(out.items, answer, card)
+            _tell_interrupts(out.items, answer, capabilities)
     # A run ends as its first choice does.
-    _project_end(out, card, out.items if choice == 0 else _project_items(answer, card, 0))
-    if card.answer(Feature.USAGE) is not Fate.EXACT or (out.error and not card.usage_on_failure):
+    _project_end(out, capabilities, out.items if choice == 0 else _project_items(answer, capabilities, 0))
+    if capabilities.answer(Feature.USAGE) is not Support.EXACT or (out.error and not capabilities.usage_on_failure):
         out.usage = out.details = None
-    if card.answer(Feature.USAGE_DETAILS) is not Fate.EXACT:
+    if capabilities.answer(Feature.USAGE_DETAILS) is not Support.EXACT:
         out.details = None
     kept = {"state": Feature.STATE, "step": Feature.STEP, "custom": Feature.CUSTOM, "raw": Feature.RAW}
-    out.others = [o for o in out.others if card.answer(kept[o[0]]) is Fate.EXACT]
+    out.others = [o for o in out.others if capabilities.answer(kept[o[0]]) is Support.EXACT]
     return out
 
 
-def _project_items(answer: Answer, card: Card, choice: int) -> list[Item]:
+def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> list[Item]:
     items: list[Item] = []
     for message in answer.messages:
         if message.role != "tool" and answer.choice_of(message) != choice:
             continue
         for part in message.parts:
-            fate = _fate(part, card)
-            if fate is Fate.TEXT:
+            support = _support(part, capabilities)
+            if support is Support.TEXT:
                 _append(items, ("text", as_text(part)))
-            elif fate is Fate.EXACT:
-                if isinstance(part, Media) and not card.media_types:
+            elif support is Support.EXACT:
+                if isinstance(part, Media) and not capabilities.media_types:
                     part = Media(part.kind, part.source, mime_of(Media(part.kind, part.source)))
-                _append(items, _without(_item(part), card))
+                _append(items, _without(_item(part), capabilities))
     return items
 
 
-def _tell_interrupts(items: list[Item], answer: Answer, card: Card) -> None:
+def _tell_interrupts(items: list[Item], answer: Answer, capabilities: Capabilities) -> None:
     """Questions as text; one that is bound to a call is told by that call."""
     called = {call.call_id for call in answer.calls}
-    if card.answer(Feature.INTERRUPT) is Fate.TEXT:
+    if capabilities.answer(Feature.INTERRUPT) is Support.TEXT:
         for asked in answer.interrupts:
-            if asked.call_id not in called or card.answer(Feature.TOOL_CALL) is not Fate.EXACT:
+            if asked.call_id not in called or capabilities.answer(Feature.TOOL_CALL) is not Support.EXACT:
                 _append(items, ("text", interrupt_text(asked)))
 
 
-def _fate(part: Part, card: Card) -> Fate:
-    fate = card.answer(_feature(part))
-    if card.inline_media_only and fate is Fate.EXACT and isinstance(part, Media):
-        return Fate.EXACT if isinstance(part.source, Inline) else Fate.TEXT
-    return fate
+def _support(part: Part, capabilities: Capabilities) -> Support:
+    support = capabilities.answer(_feature(part))
+    if capabilities.inline_media_only and support is Support.EXACT and isinstance(part, Media):
+        return Support.EXACT if isinstance(part.source, Inline) else Support.TEXT
+    return support
 
 
-def _without(item: Item, card: Card) -> Item:
-    if item[0] == "reasoning" and card.answer(Feature.REASONING_SIGNATURE) is not Fate.EXACT:
+def _without(item: Item, capabilities: Capabilities) -> Item:
+    if item[0] == "reasoning" and capabilities.answer(Feature.REASONING_SIGNATURE) is not Support.EXACT:
         return (item[0], item[1], None)
-    if item[0] == "tool_call" and card.answer(Feature.TOOL_ORIGIN) is not Fate.EXACT:
+    if item[0] == "tool_call" and capabilities.answer(Feature.TOOL_ORIGIN) is not Support.EXACT:
         return (*item[:4], "function")
     return item
 
@@ -195,15 +195,15 @@ _ENDS: dict[str, Feature] = {
 }
 
 
-def _project_end(out: Outline, card: Card, items: list[Item]) -> None:
+def _project_end(out: Outline, capabilities: Capabilities, items: list[Item]) -> None:
     """The finish word, by what of the answer is left; a refused one becomes an error."""
     if out.reason is None:
         return
     feature = _ENDS.get(out.reason)
-    fate = Fate.EXACT if feature is None else card.answer(feature)
-    if fate is Fate.REFUSE:
+    support = Support.EXACT if feature is None else capabilities.answer(feature)
+    if support is Support.REFUSE:
         out.reason, out.error = None, out.reason
-    elif fate is not Fate.EXACT or feature is None:
+    elif support is not Support.EXACT or feature is None:
         out.reason = str(FinishReason.INTERRUPTED) if out.interrupts else _plain_end(items)
 
 

@@ -23,7 +23,7 @@ CONNECTIONS = "connections"
 """The `reason` in the details of a failure: its user has too many open streams."""
 
 
-class KeptOptions(Options):
+class QueuedRunsOptions(Options):
     """What the server wants to know of a route of such a dialect; dialects add their own."""
 
     one_run_per_thread: bool = Field(False, description="A thread's runs wait for each other instead of going at once.")
@@ -36,7 +36,7 @@ class KeptOptions(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class RunNamed:
+class RunRef:
     """Which run of which thread."""
 
     thread_id: str
@@ -44,14 +44,14 @@ class RunNamed:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAsked(RunNamed):
+class SubscribeRequest(RunRef):
     """The events of a run, until `idle_limit` polls in a row brought none."""
 
     idle_limit: int
 
 
 @dataclass(frozen=True, slots=True)
-class DayAsked:
+class HistoryQuery:
     """The messages of the last day before `before`. `thread_id` None = the user's most recent thread."""
 
     thread_id: str | None
@@ -59,7 +59,7 @@ class DayAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownFile:
+class HistoryFile:
     """A picture or file in a message; `url` is signed where it is our own."""
 
     mime: str
@@ -67,7 +67,7 @@ class ShownFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownMessage:
+class HistoryMessage:
     """One message as people may see it. `seq` grows over the thread; `metadata` is what its backend said of it."""
 
     id: str
@@ -75,18 +75,18 @@ class ShownMessage:
     role: str
     content: str
     at: datetime
-    files: tuple[ShownFile, ...] = ()
+    files: tuple[HistoryFile, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class DayShown:
+class HistoryPage:
     """One day of a thread; all empty when there is no such day. `more`: there is an earlier one."""
 
     thread_id: str | None = None
     day: date | None = None
     more: bool = False
-    messages: tuple[ShownMessage, ...] = ()
+    messages: tuple[HistoryMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,14 @@ class StoredFile:
     url: str
 
 
-class KeptDialect(Dialect):
-    """A dialect with these operations. Its `front_options` are `KeptOptions`.
+class QueuedRunsDialect(Dialect):
+    """A dialect with these operations. Its `front_options` are `QueuedRunsOptions`.
 
     What `decode_...` refuses is a `RequestError`. `encode_error` finds in a failure's details the `operation` that
     failed and the `path` that was asked for.
     """
 
-    front_options: ClassVar[type[Options]] = KeptOptions
+    front_options: ClassVar[type[Options]] = QueuedRunsOptions
     file_field: ClassVar[str] = "file"
     """The form's field with the image; `audio_field` that with the recording."""
     thread_field: ClassVar[str] = "threadId"
@@ -116,27 +116,27 @@ class KeptDialect(Dialect):
         """Return how a backend, which queues its runs too, is asked. Raises `Unsupported` as `encode_request` does."""
         raise NotImplementedError
 
-    def encode_started(self, run: RunNamed, task_id: str, created: bool) -> WireResponse:
+    def encode_started(self, run: RunRef, task_id: str, created: bool) -> WireResponse:
         """The run is queued. `created`: it is the first one of its thread."""
         raise NotImplementedError
 
-    def decode_subscribe(self, wire: WireRequest) -> ReadAsked:
+    def decode_subscribe(self, wire: WireRequest) -> SubscribeRequest:
         """Whose events are to be read, and for how long at most they are waited for."""
         raise NotImplementedError
 
-    def decode_cancel(self, wire: WireRequest) -> RunNamed:
+    def decode_cancel(self, wire: WireRequest) -> RunRef:
         """Which run shall end."""
         raise NotImplementedError
 
-    def encode_canceled(self, run: RunNamed) -> WireResponse:
+    def encode_canceled(self, run: RunRef) -> WireResponse:
         """The wish was taken, whatever the state of the run."""
         raise NotImplementedError
 
-    def decode_history(self, wire: WireRequest) -> DayAsked:
+    def decode_history(self, wire: WireRequest) -> HistoryQuery:
         """Which day of which thread is to be shown."""
         raise NotImplementedError
 
-    def encode_history(self, day: DayShown) -> WireResponse:
+    def encode_history(self, day: HistoryPage) -> WireResponse:
         """What was said on that day."""
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Protocol
 
-from bridge.codec.capabilities import Card
+from bridge.codec.capabilities import Capabilities
 from bridge.codec.context import Context
 from bridge.codec.dialect import Dialect, Encoder, Framing, Options
 from bridge.codec.surface import Endpoint
@@ -110,7 +110,7 @@ class ClientTools(Protocol):
         """Whether the other ones are called in the same way."""
         ...
 
-    def members(self, registry: str, addresses: Sequence[str], key: str) -> list[Member]:
+    def registrations(self, registry: str, addresses: Sequence[str], key: str) -> list[Registration]:
         """How they stay known at the registry, which knows us by `key`."""
         ...
 
@@ -170,7 +170,7 @@ class OwnAgent:
     """One of our routes as an agent: its options, and the cards of the backends that answer."""
 
     options: Options
-    cards: tuple[Card, ...]
+    cards: tuple[Capabilities, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,8 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """Answer with what becomes of the nodes, as `Hub.news` tells it, until this subscriber is gone."""
+class Subscribe:
+    """Answer with what becomes of the nodes, as `AgentRegistry.events` tells it, until this subscriber is gone."""
 
     subscriber: str
 
@@ -199,7 +199,7 @@ class Relay(Protocol):
     """A session between a caller and a foreign node, as far as one must know it to end it well."""
 
     name: str
-    """The session's id, for `Hub.closed`."""
+    """The session's id, for `AgentRegistry.closed`."""
 
     def onwards(self, frame: bytes) -> bytes | None:
         """What of the caller's message goes on to the node; None = nothing."""
@@ -240,7 +240,7 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Connect to this node first: then `Hub.dialed` says what to answer.
+    """Connect to this node first: then `AgentRegistry.dialed` says what to answer.
 
     `host` and `port` are resolved once, and only IP addresses that `admits` accepts are connected to, then and later.
     Without a host, `address` is a gRPC target that the configuration allows by its scheme.
@@ -276,10 +276,10 @@ class Handle:
     node: str
 
 
-Reply = Respond | Refuse | Forward | Dial | Serve | Handle | Watch
+Decision = Respond | Refuse | Forward | Dial | Serve | Handle | Subscribe
 
 
-class Member(Protocol):
+class Registration(Protocol):
     """How one of our agents stays known at a foreign registry."""
 
     gateway: str
@@ -304,7 +304,7 @@ class Member(Protocol):
         ...
 
 
-class Hub(Protocol):
+class AgentRegistry(Protocol):
     """Who is reachable here, and by whom what is answered: the registry and the routing of one address."""
 
     check_every: float
@@ -318,11 +318,11 @@ class Hub(Protocol):
         """Where the nodes are that are known now."""
         ...
 
-    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Reply:
+    def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Decision:
         """Who answers a single message."""
         ...
 
-    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Reply:
+    def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Decision:
         """Who answers a session, by its first message; None when it ended without one."""
         ...
 
@@ -330,7 +330,7 @@ class Hub(Protocol):
         """A session that `open` let in is over."""
         ...
 
-    def dialed(self, node: str, outcome: Dialed, now: float) -> Reply:
+    def dialed(self, node: str, outcome: Dialed, now: float) -> Decision:
         """What to answer the node that was dialed. Called exactly once for each `Dial`."""
         ...
 
@@ -338,7 +338,7 @@ class Hub(Protocol):
         """The node cannot be reached any more."""
         ...
 
-    def news(self, subscriber: str) -> list[bytes] | None:
+    def events(self, subscriber: str) -> list[bytes] | None:
         """The messages for a subscriber since the last call; None when it is none any more."""
         ...
 
@@ -346,11 +346,11 @@ class Hub(Protocol):
         """The call of this subscriber is over."""
         ...
 
-    def taken(self, other: Hub) -> list[str]:
+    def taken(self, other: AgentRegistry) -> list[str]:
         """Which ids of the other one's own agents belong to nodes that are registered here."""
         ...
 
-    def replace(self, other: Hub) -> None:
+    def replace(self, other: AgentRegistry) -> None:
         """Has the other one's own agents from now on, and none of its own. Nodes, sessions and subscribers stay."""
         ...
 
@@ -379,10 +379,10 @@ class SessionDialect(Dialect):
         """Return a new session towards a backend."""
         raise NotImplementedError
 
-    def hub(self, address: str, agents: Mapping[str, OwnAgent]) -> Hub:
+    def agent_registry(self, address: str, agents: Mapping[str, OwnAgent]) -> AgentRegistry:
         """Return the registry at the address `host:port`, with our own agents, by their ids, in it."""
         raise NotImplementedError
 
-    def member(self, address: str, agent_id: str, agent: OwnAgent) -> Member | None:
+    def registration(self, address: str, agent_id: str, agent: OwnAgent) -> Registration | None:
         """Return how this agent, served at `address`, registers elsewhere; None when its options do not want that."""
         return None

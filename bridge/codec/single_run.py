@@ -26,7 +26,7 @@ class SingleRunOptions(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionNamed:
+class SessionRef:
     """A session as requests name it. Two users' sessions of the same id are two."""
 
     session_id: str
@@ -43,15 +43,15 @@ class SingleRunDialect(Dialect):
 
     front_options: ClassVar[type[Options]] = SingleRunOptions
 
-    def session_of(self, request: Request) -> SessionNamed | None:
+    def session_of(self, request: Request) -> SessionRef | None:
         """The session that a request names; None: it has one of its own, which no other can be in."""
-        return SessionNamed(request.thread_id, request.user_id) if request.thread_id else None
+        return SessionRef(request.thread_id, request.user_id) if request.thread_id else None
 
-    def busy(self, session: SessionNamed) -> str:
+    def busy(self, session: SessionRef) -> str:
         """What a client is told whose session has a run already."""
         raise NotImplementedError
 
-    def decode_stop(self, wire: WireRequest) -> SessionNamed:
+    def decode_stop(self, wire: WireRequest) -> SessionRef:
         """The session whose run shall end. Raises `RequestError`."""
         raise NotImplementedError
 
@@ -63,7 +63,7 @@ class SingleRunDialect(Dialect):
         """Return the request that tells a backend to end the run of `request`; None where hanging up is enough."""
         return None
 
-    def decode_reconnect(self, wire: WireRequest) -> SessionNamed | None:
+    def decode_reconnect(self, wire: WireRequest) -> SessionRef | None:
         """The session to whose run the client wants to come back; None for a request for a new run.
 
         Raises `RequestError` for one that wants to come back and does not say to what.

@@ -22,7 +22,7 @@ class TaskState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskAsked:
+class TaskRequest:
     """A run to be done. `limit`: seconds after which it is given up; None = the backend's timeouts alone."""
 
     request: Request
@@ -30,7 +30,7 @@ class TaskAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskSeen:
+class TaskStatus:
     """How a task stands. `since` is when it was handed over, in Unix seconds; `events` is the whole run when ended."""
 
     state: TaskState
@@ -42,14 +42,14 @@ class TaskSeen:
 class TaskDialect(Dialect):
     """A dialect whose surface has `START` and `STATUS`, the latter with the piece `{task_id}` in its path."""
 
-    def decode_task(self, wire: WireRequest, context: Context) -> TaskAsked:
+    def decode_task(self, wire: WireRequest, context: Context) -> TaskRequest:
         """Raises `RequestError`."""
-        return TaskAsked(self.decode_request(wire, context))
+        return TaskRequest(self.decode_request(wire, context))
 
     def encode_submitted(self, task_id: str) -> WireResponse:
         """The task was taken."""
         raise NotImplementedError
 
-    def encode_task(self, task_id: str, seen: TaskSeen | None) -> WireResponse:
+    def encode_task(self, task_id: str, seen: TaskStatus | None) -> WireResponse:
         """How a task stands. None: there is no such task, not any more, or not of this user."""
         raise NotImplementedError

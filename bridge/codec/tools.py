@@ -1,6 +1,6 @@
 """Tools that others run for us, and the optional contract of dialects with such tools.
 
-`sayable` tells every codec that writes a request which tools its dialect can say.
+`supported` tells every codec that writes a request which tools its dialect can say.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OfferedTool:
     place: Any
 
 
-def sayable(request: Request, dialect: str, lost: Losses) -> list[Tool]:
+def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
     """The tools of a request that `dialect` can say; an empty list for None.
 
     A tool of another kind than a function (a search that its provider runs) that a client of another dialect named is

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from bridge import config as cfg
-from bridge.codec import KeptDialect, ModesDialect, Operation, SessionDialect, registry
+from bridge.codec import ModesDialect, Operation, QueuedRunsDialect, SessionDialect, registry
 from bridge.codec.naming import ModelNames
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
@@ -93,7 +93,7 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
     from bridge.transports.http import HttpBackend
 
     open_backend: Callable[..., HttpBackend] = HttpBackend
-    if isinstance(dialect, KeptDialect):
+    if isinstance(dialect, QueuedRunsDialect):
         from bridge.runs.backend import QueuedRunsBackend
 
         open_backend = QueuedRunsBackend
@@ -164,8 +164,8 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     if config.stores.history is None or not any(
         route.keeps_answers
         or route.serves(Operation.HISTORY)
-        or any(wants_memory(route.dialect.card, backend.card) for backend in route.backends)
-        or any(group.shares_talks for group in route.groups)
+        or any(wants_memory(route.dialect.capabilities, backend.capabilities) for backend in route.backends)
+        or any(group.shares_conversations for group in route.groups)
         for route in routes
     ):
         return None

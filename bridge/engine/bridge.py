@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.codec import Card, KeptOptions, Losses, Operation, StoredAnswer
+from bridge.codec import Capabilities, Losses, Operation, QueuedRunsOptions, StoredAnswer
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
@@ -28,7 +28,7 @@ from bridge.pipeline.tools import with_tools
 
 if TYPE_CHECKING:
     from bridge.config import Config
-    from bridge.runs import Places, RunKey, RunPlan, Runs
+    from bridge.runs import RunKey, RunPlan, Runs, RunSlots
     from bridge.speech import Speech
     from bridge.stores import Attachments, RunStore
     from bridge.telemetry.metrics import Metrics
@@ -60,7 +60,7 @@ class Bridge:
         """What is put around the backend of a run, by the run's id, for whoever watches it."""
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
-        self.places: Places | None = None
+        self.places: RunSlots | None = None
         """Set by a server whose limits hold for the runs that are kept, too."""
         self.tracing: Tracing | None = None
         self._runs: Runs | None = None
@@ -145,11 +145,11 @@ class Bridge:
         return self._runs is not None
 
     @property
-    def talks(self) -> queued_runs.Talks:
+    def conversations(self) -> queued_runs.Conversations:
         """The talks that clients read back. Raises `RuntimeError` when no route keeps any."""
         if self._memory is None:
             raise RuntimeError("no route of this bridge keeps talks")
-        return queued_runs.Talks(self._memory.history)
+        return queued_runs.Conversations(self._memory.history)
 
     @property
     def attachments(self) -> Attachments:
@@ -197,7 +197,7 @@ class Bridge:
         route: Route,
         request: Request,
         *,
-        card: Card | None = None,
+        capabilities: Capabilities | None = None,
         caller: Caller | None = None,
         lost: Losses | None = None,
         run_id: str | None = None,
@@ -210,7 +210,7 @@ class Bridge:
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
         caller, lost, run_id = caller or Caller(), lost if lost is not None else Losses(), run_id or uuid.uuid4().hex
-        asked = _Asked(route, request, card or LIBRARY, caller, run_id, created_at or time.time(), lost)
+        asked = _Asked(route, request, capabilities or LIBRARY, caller, run_id, created_at or time.time(), lost)
         group = route.group_for(request)
         first, *others = asked.order(group)
         before = lost.copy() if others else lost
@@ -240,7 +240,7 @@ class Bridge:
         request = turn.request if turn is not None else asked.request
         info = asked.info(backend, request)
         request = self._with_own_thread(route, backend, request, info)
-        if continued and (route.mid_stream_fallback != "continue" or backend.card.keeps_history):
+        if continued and (route.mid_stream_fallback != "continue" or backend.capabilities.keeps_history):
             # One that remembers by itself cannot be told what another one said.
             continued = ""
         if continued:
@@ -251,11 +251,11 @@ class Bridge:
                 request = await files.request(request)
             fetcher = self._fetchers.get(backend.name)
             if fetcher is not None and not route.passthrough:
-                request = await fetcher.request(request, backend.card)
+                request = await fetcher.request(request, backend.capabilities)
             return BackendAttempt(
                 request,
                 backend,
-                asked.card,
+                asked.capabilities,
                 info,
                 options=route.options,
                 stages=route.stages,
@@ -276,16 +276,18 @@ class Bridge:
             return None
         history, owner = self._memory.history, asked.caller.owner
         if route.serves(Operation.HISTORY):
-            alone = isinstance(route.options, KeptOptions) and route.options.one_run_per_thread
+            alone = isinstance(route.options, QueuedRunsOptions) and route.options.one_run_per_thread
             return await queued_runs.begin(
-                history, owner, route.path, request, asked.card, backend.card, run_id, alone=alone
+                history, owner, route.path, request, asked.capabilities, backend.capabilities, run_id, alone=alone
             )
-        keeper = backend.name if group.shares_talks else None
-        return await self._memory.begin(owner, route.path, request, asked.card, backend.card, run_id, keeper=keeper)
+        keeper = backend.name if group.shares_conversations else None
+        return await self._memory.begin(
+            owner, route.path, request, asked.capabilities, backend.capabilities, run_id, keeper=keeper
+        )
 
     def _with_own_thread(self, route: Route, backend: Backend, request: Request, info: CallInfo) -> Request:
         """The request with a thread at the backend that is its owner's alone. Passed through it stays as it came."""
-        if not info.owner or route.passthrough or not threads.travels(backend.card):
+        if not info.owner or route.passthrough or not threads.travels(backend.capabilities):
             return request
         secret = self.config.server.secret
         info.shown_thread = request.thread_id or info.run_id
@@ -298,7 +300,7 @@ class Bridge:
     def _files_base(self, route: Route) -> str | None:
         """The public URL of the route where backends can fetch its images there; None = they get the bytes."""
         public = self.config.server.public_url
-        chosen = route.options.inline_attachments if isinstance(route.options, KeptOptions) else None
+        chosen = route.options.inline_attachments if isinstance(route.options, QueuedRunsOptions) else None
         if public is None or chosen or (chosen is None and self.config.server.is_local):
             return None
         return public.rstrip("/") + route.path.rstrip("/")
@@ -358,7 +360,7 @@ class Bridge:
             created_at,
             request,
             request.model or backends[0].model_for(request.model),
-            route.dialect.card.eager_start,
+            route.dialect.capabilities.eager_start,
             caller.request_id,
             forwarded,
         )
@@ -372,7 +374,7 @@ class Bridge:
         return await self.run(
             route,
             plan.request,
-            card=route.dialect.card,
+            capabilities=route.dialect.capabilities,
             caller=Caller(key.owner, plan.request_id, plan.forwarded),
             lost=lost,
             run_id=plan.run_id,
@@ -423,7 +425,7 @@ class _Asked:
 
     route: Route
     request: Request
-    card: Card
+    capabilities: Capabilities
     caller: Caller
     run_id: str
     created_at: float

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from bridge.codec import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
-    Card,
+    Capabilities,
     Dialect,
     ModelInfo,
     ModesDialect,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
 """A pattern's set of characters, of which the first one is a guess."""
 
-LIBRARY = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), client_runs_calls=False)
+LIBRARY = Capabilities(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), client_runs_calls=False)
 """The card of a caller who takes our events as they are."""
 
 

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from bridge.codec import (
-    Card,
+    Capabilities,
     Context,
     Dialect,
     FrameLike,
@@ -35,8 +35,8 @@ from bridge.codec.redact import Secrets
 from bridge.codec.sessions import ClientTools
 from bridge.errors import BackendError, ErrorCode, Failure, Unsupported
 from bridge.grpc.channels import Metadata, asked, failure_of, metadata_of, open_channel
-from bridge.grpc.client_tools import Desk
-from bridge.grpc.sessions import Held, Session, results_in
+from bridge.grpc.client_tools import ClientToolBroker
+from bridge.grpc.sessions import Session, WaitingSession, results_in
 from bridge.model import Event, Request, RunFailed, ToolCall, ToolResult
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import CallInfo, Timeouts
@@ -69,7 +69,7 @@ class GrpcBackend:
     ) -> None:
         self.name = name
         self.dialect = dialect
-        self.card: Card = dialect.card
+        self.capabilities: Capabilities = dialect.capabilities
         self.names = names or ModelNames()
         self.timeouts = timeouts or Timeouts()
         self.retry = retry or Retry()
@@ -85,7 +85,7 @@ class GrpcBackend:
         self._api_key = api_key or ""
         self._channel: grpc.aio.Channel | None = None
         self._kept: dict[str, Session] = {}
-        self._holding: dict[str, Held] = {}
+        self._holding: dict[str, WaitingSession] = {}
         self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -155,12 +155,12 @@ class GrpcBackend:
 
     def hold(self, session: Session, calls: Sequence[ToolCall], owner: str, key: str | None) -> None:
         """Keeps a session whose agent waits for what the client says to these calls, as long as it does."""
-        assert session.desk is not None
-        held = Held(session, tuple(call.call_id for call in calls), owner, key)
+        assert session.broker is not None
+        held = WaitingSession(session, tuple(call.call_id for call in calls), owner, key)
         self._holding.update(dict.fromkeys(held.names, held))
-        session.timer = asyncio.get_running_loop().call_later(session.desk.tools.wait, self._let_go, held)
+        session.timer = asyncio.get_running_loop().call_later(session.broker.tools.wait, self._let_go, held)
 
-    def _held_for(self, request: Request, info: CallInfo) -> Held | None:
+    def _held_for(self, request: Request, info: CallInfo) -> WaitingSession | None:
         """The session that waits for results which the request brings. Raises `Unsupported` for more than results."""
         found = (self._holding.get(f"{info.owner}\0{call_id}") for call_id in results_in(request))
         held = next((each for each in found if each is not None), None)
@@ -172,13 +172,13 @@ class GrpcBackend:
             )
         return held
 
-    def _forget(self, held: Held) -> None:
+    def _forget(self, held: WaitingSession) -> None:
         for name in held.names:
             self._holding.pop(name, None)
         if held.session.timer is not None:
             held.session.timer.cancel()
 
-    def _let_go(self, held: Held) -> None:
+    def _let_go(self, held: WaitingSession) -> None:
         """The client brought nothing: the agent is told so, and nobody reads what it says to that."""
         self._forget(held)
         self.stop(held.session)
@@ -234,9 +234,9 @@ class GrpcBackend:
         except BackendError as error:
             raise BackendError.of(self.secrets.hide(error.failure)) from None
 
-    def desk(self, tools: ClientTools) -> Desk:
+    def broker(self, tools: ClientTools) -> ClientToolBroker:
         """Where these tools of a client are served, and registered at its address."""
-        return Desk(tools, self._address, self._api_key, self.dialect, self.settings)
+        return ClientToolBroker(tools, self._address, self._api_key, self.dialect, self.settings)
 
     @property
     def tools(self) -> ToolSource:
@@ -289,8 +289,8 @@ class GrpcCall:
             log.warning("run %s: late messages of the turn before come with this one", self.context.run_id)
         try:
             async with asyncio.timeout(self._backend.timeouts.connect):
-                if self._answers is not None and session.desk is not None:
-                    session.desk.answer(*self._answers)
+                if self._answers is not None and session.broker is not None:
+                    session.broker.answer(*self._answers)
                     return
                 # Before it is asked anything: the agent looks for them then.
                 await session.offer(self._tools)
@@ -314,17 +314,17 @@ class GrpcCall:
             events = self._machine.feed(messages, time.monotonic())
         else:
             events = self._machine.wake(time.monotonic())
-        if session.desk is not None and (not events or type(events[-1]) not in TERMINAL):
-            events = [*events, *self._called(session, session.desk)]
+        if session.broker is not None and (not events or type(events[-1]) not in TERMINAL):
+            events = [*events, *self._called(session, session.broker)]
         if events and type(events[-1]) in TERMINAL:
             self._over = self.wire_ended = True
             if isinstance(events[-1], RunFailed):
                 self._backend.secrets.hide(events[-1].error)
         return events
 
-    def _called(self, session: Session, desk: Desk) -> list[Event]:
+    def _called(self, session: Session, broker: ClientToolBroker) -> list[Event]:
         """What the agent calls of the client's tools ends the turn, and the session is held until the client comes."""
-        calls = desk.take()
+        calls = broker.take()
         if not calls:
             return []
         # Before the client knows of them: he may be back before this call is closed.

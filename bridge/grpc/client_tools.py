@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from bridge.codec import Dialect
-from bridge.codec.sessions import Channel, ClientTools, Member, Refuse, Respond
+from bridge.codec.sessions import Channel, ClientTools, Refuse, Registration, Respond
 from bridge.errors import BackendError, ErrorCode
 from bridge.grpc.channels import channel_options, server_credentials
 from bridge.grpc.registration import stay
@@ -24,7 +24,7 @@ _GOODBYE = 5.0
 """Seconds for telling the registry that they are gone."""
 
 
-class Desk:
+class ClientToolBroker:
     """The tools of one session. `open` it inside the running loop, and `close` it in any case."""
 
     def __init__(self, tools: ClientTools, registry: str, key: str, dialect: Dialect, settings: Channel) -> None:
@@ -57,12 +57,14 @@ class Desk:
             raise BackendError(text, code=ErrorCode.BACKEND_UNAVAILABLE) from None
         await server.start()
         self._server = server
-        members = self.tools.members(self._registry, [f"{self.tools.host}:{port}" for port in ports], self._key)
-        for failed in await asyncio.gather(*map(self._register, members), return_exceptions=True):
+        registrations = self.tools.registrations(
+            self._registry, [f"{self.tools.host}:{port}" for port in ports], self._key
+        )
+        for failed in await asyncio.gather(*map(self._register, registrations), return_exceptions=True):
             if failed is not None:
                 raise failed
 
-    async def _register(self, member: Member) -> None:
+    async def _register(self, registration: Registration) -> None:
         """Returns when it is known for the first time; it stays so beside the runs."""
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -75,7 +77,9 @@ class Desk:
                 text = f"The client's tools could not be registered where the agent finds them: {why}."
                 first.set_exception(BackendError(text, code=ErrorCode.BACKEND_UNAVAILABLE))
 
-        self._chores.append(asyncio.get_running_loop().create_task(stay(member, self._dialect, self._settings, told)))
+        self._chores.append(
+            asyncio.get_running_loop().create_task(stay(registration, self._dialect, self._settings, told))
+        )
         await first
 
     def take(self) -> list[ToolCall]:
@@ -139,9 +143,9 @@ def _silence(call_id: str) -> ToolResult:
 class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Nothing is served here but the tools."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, broker: ClientToolBroker) -> None:
+        self._broker = broker
 
     def service(self, details: Any) -> Any:
-        known = details.method == self._desk.tools.path
-        return grpc.unary_unary_rpc_method_handler(self._desk.call) if known else None
+        known = details.method == self._broker.tools.path
+        return grpc.unary_unary_rpc_method_handler(self._broker.call) if known else None

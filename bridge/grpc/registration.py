@@ -10,30 +10,32 @@ import grpc
 import grpc.aio
 
 from bridge.codec import Dialect
-from bridge.codec.sessions import Channel, Member
+from bridge.codec.sessions import Channel, Registration
 from bridge.grpc.channels import Metadata, metadata_of, open_channel
 
 _SECONDS = 10.0
 """For what a registry is told."""
 
 
-async def stay(member: Member, dialect: Dialect, settings: Channel, told: Callable[[bool, str], None]) -> None:
+async def stay(
+    registration: Registration, dialect: Dialect, settings: Channel, told: Callable[[bool, str], None]
+) -> None:
     """Registers and beats until it is canceled, and then says goodbye.
 
     `told` hears after each answer whether the node is known now, and why not.
     """
-    shown = metadata_of(dialect, member.key)
-    async with open_channel(member.gateway, settings) as channel:
+    shown = metadata_of(dialect, registration.key)
+    async with open_channel(registration.gateway, settings) as channel:
         try:
             while True:
-                todo = member.next(time.monotonic())
+                todo = registration.next(time.monotonic())
                 if isinstance(todo, float):
                     await asyncio.sleep(todo - time.monotonic())
                     continue
                 body, why = await _said(channel, todo, shown)
-                told(member.answered(body, time.monotonic()), why)
+                told(registration.answered(body, time.monotonic()), why)
         finally:
-            farewell = member.leave()
+            farewell = registration.leave()
             if farewell is not None:
                 await _said(channel, farewell, shown)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bridge.codec.sessions import CallerSession, ClientTools
 from bridge.errors import ErrorCode, Failure
 from bridge.grpc.channels import Metadata
-from bridge.grpc.client_tools import Desk
+from bridge.grpc.client_tools import ClientToolBroker
 from bridge.grpc.duplex import Duplex
 from bridge.model import Request, ToolResult
 
@@ -36,7 +36,7 @@ def results_in(request: Request) -> dict[str, ToolResult]:
 
 
 @dataclass(eq=False, slots=True)
-class Held:
+class WaitingSession:
     """A session whose agent waits for what a client says to some calls. `key`: under which it is kept afterwards."""
 
     session: Session
@@ -59,7 +59,7 @@ class Session:
         self.machine = machine
         self._metadata = metadata
         self.timer: asyncio.TimerHandle | None = None
-        self.desk: Desk | None = None
+        self.broker: ClientToolBroker | None = None
         """Where the client's tools are."""
         self._backend = backend
         self._call: Duplex | None = None
@@ -106,24 +106,24 @@ class Session:
 
     async def offer(self, tools: ClientTools | None) -> None:
         """Offers these from now on, and no others. Raises `BackendError`."""
-        if self.desk is not None and tools is not None and self.desk.tools.same(tools):
+        if self.broker is not None and tools is not None and self.broker.tools.same(tools):
             return
         await self._clear()
         if tools is not None:
-            self.desk = self._backend.desk(tools)
-            await self.desk.open()
+            self.broker = self._backend.broker(tools)
+            await self.broker.open()
 
     async def _clear(self) -> None:
-        desk, self.desk = self.desk, None
-        if desk is not None:
-            await desk.close()
+        broker, self.broker = self.broker, None
+        if broker is not None:
+            await broker.close()
 
     async def batch(self, seconds: float | None) -> list[bytes] | None:
         """See `Duplex.batch`; none also when the client's tools are called."""
-        if self._call is None or self.desk is None:
+        if self._call is None or self.broker is None:
             return await self._call.batch(seconds) if self._call is not None else None
         loop = asyncio.get_running_loop()
-        reading, called = loop.create_task(self._call.batch(seconds)), loop.create_task(self.desk.came.wait())
+        reading, called = loop.create_task(self._call.batch(seconds)), loop.create_task(self.broker.came.wait())
         try:
             await asyncio.wait({reading, called}, return_when=asyncio.FIRST_COMPLETED)
             return reading.result() if reading.done() else []
@@ -139,9 +139,9 @@ class Session:
         if self._call is None:
             await self._clear()
             return
-        if self.desk is not None:
+        if self.broker is not None:
             # Who waits for a client that is gone does not get around to the end.
-            self.desk.give_up()
+            self.broker.give_up()
         try:
             async with asyncio.timeout(grace):
                 if self._sending is not None:

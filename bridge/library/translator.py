@@ -209,10 +209,12 @@ class Translator:
         if self._sides is None:
             front = _options(self._front.front_options, self._client_options, "client_options")
             back = _options(self._back.back_options, self._backend_options, "backend_options")
-            staged = StageContext(self._request or Request([]), self._front.card, self._back.card, front, self._losses)
+            staged = StageContext(
+                self._request or Request([]), self._front.capabilities, self._back.capabilities, front, self._losses
+            )
             # Stages are made before the request is encoded: some change it where the backend cannot take it as it is.
             stages = build(self._factories, staged)
-            names = tool_names(staged.request, self._front.card, self._back.card)
+            names = tool_names(staged.request, self._front.capabilities, self._back.capabilities)
             if names is not None:
                 stages = [names.restore, *stages]
             request = (staged.request if names is None else names.request) if self._request is not None else None

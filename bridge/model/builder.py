@@ -219,10 +219,10 @@ class Builder:
         if part is not None and text:
             self._out.append(part.make(part.id, text, extras))
 
-    def ragged(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
+    def unpaired(self, key: Hashable, text: str, extras: Extras | None = None) -> None:
         """As `delta`, for text that may hold lone surrogates: halves in two pieces are joined, others replaced."""
         part = self._parts.get(key)
-        if part is not None and text and (delta := part.ragged(text, extras)) is not None:
+        if part is not None and text and (delta := part.unpaired(text, extras)) is not None:
             self._out.append(delta)
 
     def end_part(
@@ -245,12 +245,12 @@ class Builder:
             part = self._switch(message, kind)
         self._out.append(part.make(part.id, text, extras))
 
-    def ragged_flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:
+    def unpaired_flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:
         """As `flow`, for text that may hold lone surrogates."""
         part = self._flows.get(message)
         if part is None or part.kind is not kind:
             part = self._switch(message, kind)
-        if (delta := part.ragged(text, extras)) is not None:
+        if (delta := part.unpaired(text, extras)) is not None:
             self._out.append(delta)
 
     def flowing(self, message: Hashable) -> OpenPart | None:

@@ -16,12 +16,12 @@ _BASE64_PER_TOKEN = 12  # base64 characters of a document for one token of what 
 
 def estimate_tokens(request: Request) -> int:
     """The input tokens that messages and tools of this request will about come to."""
-    talk = sum(_PER_MESSAGE + sum(map(_part, message.parts)) for message in request.messages)
+    conversation = sum(_PER_MESSAGE + sum(map(_part, message.parts)) for message in request.messages)
     tools = sum(
         _PER_MESSAGE + _text(tool.name) + _text(tool.description or "") + _text(json_text(tool.parameters or {}))
         for tool in request.tools or ()
     )
-    return talk + tools
+    return conversation + tools
 
 
 def _part(part: Part) -> int:

@@ -47,7 +47,7 @@ class OpenPart:
     def __post_init__(self) -> None:
         self.make = _MAKERS[self.kind]
 
-    def ragged(self, text: str, extras: Extras | None) -> Event | None:
+    def unpaired(self, text: str, extras: Extras | None) -> Event | None:
         """The delta of a piece that may hold lone surrogates: a half that ends it waits for the next piece.
 
         While a half is held, `make` is swapped, so that the ordinary path pays nothing for this.

@@ -40,7 +40,7 @@ _HOMES = {
     "Group": "group",
     "Run": "run",
     **dict.fromkeys(("Stage", "StageContext", "StageFactory"), "stages"),
-    **dict.fromkeys(("Retry", "failed_at_once"), "tries"),
+    **dict.fromkeys(("Retry", "failed_at_once"), "retries"),
     "BackendAttempt": "attempt",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from bridge.codec import Card, Losses
+from bridge.codec import Capabilities, Losses
 from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
 from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
@@ -30,7 +30,7 @@ class BackendAttempt:
         self,
         request: Request,
         backend: Backend,
-        front: Card,
+        front: Capabilities,
         info: CallInfo,
         *,
         options: object = None,
@@ -48,9 +48,9 @@ class BackendAttempt:
         self.lost = lost if lost is not None else Losses()
         self.backend = backend
         self.info = info
-        context = StageContext(request, front, backend.card, options, self.lost)
+        context = StageContext(request, front, backend.capabilities, options, self.lost)
         configured = [] if untouched else build((*AUTOMATIC, *stages), context)
-        names = None if untouched else tool_names(context.request, front, backend.card)
+        names = None if untouched else tool_names(context.request, front, backend.capabilities)
         self.request = context.request if names is None else names.request
         self.turn = turn
         self._recorder = _Recorder(turn) if turn is not None else None

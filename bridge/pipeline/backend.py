@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bridge.codec import Card, Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
+from bridge.codec import Capabilities, Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
 from bridge.codec.naming import ModelNames
 from bridge.errors import Failure
 from bridge.model import Event, Request, RunFailed
@@ -119,7 +119,7 @@ class Fetches(Protocol):
 
     async def start(self) -> None: ...
 
-    async def request(self, request: Request, card: Card) -> Request:
+    async def request(self, request: Request, capabilities: Capabilities) -> Request:
         """The request as a backend of this card can take it. Raises `RequestError` for what cannot be had."""
         ...
 
@@ -130,7 +130,7 @@ class Backend(Protocol):
     """A configured backend."""
 
     name: str
-    card: Card
+    capabilities: Capabilities
     names: ModelNames
     timeouts: Timeouts
     retry: Retry

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from bridge.codec import Card, project
+from bridge.codec import Capabilities, project
 from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import (
@@ -79,7 +79,7 @@ def up_to_last_answer(messages: list[Message]) -> list[Message]:
     return messages[:end]
 
 
-def as_client_sees(answer: Answer, front: Card) -> Message:
+def as_client_sees(answer: Answer, front: Capabilities) -> Message:
     """The answer as a client sends it back: its text, and the calls that it has to run."""
     items = project(answer, front).items
     done = {r.call_id for r in answer.results}

@@ -34,9 +34,9 @@ class Group:
         return ",".join(member.name for member in self.members)
 
     @property
-    def shares_talks(self) -> bool:
+    def shares_conversations(self) -> bool:
         """Whether one conversation may reach several backends of which one keeps it by itself: none of them has all."""
-        return len(self.members) > 1 and any(member.card.keeps_history for member in self.members)
+        return len(self.members) > 1 and any(member.capabilities.keeps_history for member in self.members)
 
 
 def _distance(name: str, key: str) -> float:

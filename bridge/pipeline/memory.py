@@ -14,7 +14,7 @@ import logging
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from bridge.codec import Card, Fate, Feature
+from bridge.codec import Capabilities, Feature, Support
 from bridge.errors import BridgeError
 from bridge.model import Answer, Event, FinishReason, HistoryMode, Interrupted, Message, Request, RunFinished
 from bridge.model.events import CONTENT
@@ -33,7 +33,7 @@ from bridge.pipeline.conversation import (
 )
 from bridge.pipeline.interrupts import Settled, settle
 from bridge.pipeline.stored_responses import Answers, Look
-from bridge.stores.base import Conversation, Held, History
+from bridge.stores.base import Conversation, ConversationStore, HeldConversation
 
 log = logging.getLogger("bridge.memory")
 
@@ -62,11 +62,11 @@ class Turn:
 
     def __init__(
         self,
-        history: History,
+        history: ConversationStore,
         owner: str,
         scope: str,
         request: Request,
-        front: Card,
+        front: Capabilities,
         *,
         whole: bool = False,
         keeper: str | None = None,
@@ -84,9 +84,9 @@ class Turn:
         self._front = front
         self._wants_whole = whole
         self._keeper = keeper
-        self._turn: AbstractAsyncContextManager[Held] | None = None
-        self._held: Held | None = None
-        self._talk: Conversation  # known when it has begun
+        self._turn: AbstractAsyncContextManager[HeldConversation] | None = None
+        self._held: HeldConversation | None = None
+        self._conversation: Conversation  # known when it has begun
 
     async def begin(self, run_id: str) -> None:
         """Loads what is needed and rewrites `request`. Raises `BridgeError`."""
@@ -118,10 +118,10 @@ class Turn:
         """Waits for earlier requests of this conversation, then loads it."""
         turn = self._history.turn(self._owner, self._scope, thread)
         self._held = await turn.__aenter__()
-        self._turn, self._talk = turn, self._held.talk
+        self._turn, self._conversation = turn, self._held.conversation
 
     async def _load(self, thread: str) -> None:
-        self._talk = await self._history.load(self._owner, self._scope, thread) or Conversation(thread)
+        self._conversation = await self._history.load(self._owner, self._scope, thread) or Conversation(thread)
 
     async def _thread_of(self, messages: list[Message]) -> str | None:
         """The conversation whose last state is the talk up to the last answer, for clients that send no id."""
@@ -133,19 +133,19 @@ class Turn:
         if self._held is not None:
             await self._held.commit(new, keep=keep, digest=name)
         else:
-            await self._history.commit(self._owner, self._scope, self._talk, new, keep=keep, digest=name)
+            await self._history.commit(self._owner, self._scope, self._conversation, new, keep=keep, digest=name)
 
     def _settle(self, new: list[Message]) -> Settled:
         """What the client said, apart from its answers to interrupts."""
-        native = self._front.answer(Feature.INTERRUPT) is Fate.EXACT
-        settled = settle(self._talk.open_interrupts, self.request, new, native=native)
+        native = self._front.answer(Feature.INTERRUPT) is Support.EXACT
+        settled = settle(self._conversation.open_interrupts, self.request, new, native=native)
         self._unanswered = settled.unanswered
         return settled
 
     def _note_interrupts(self, answer: Answer) -> None:
         """A run that broke off leaves the questions open that it was to answer: the client may try again."""
         if finished(answer):
-            self._talk.open_interrupts = list(answer.interrupts)
+            self._conversation.open_interrupts = list(answer.interrupts)
 
 
 class Expand(Turn):
@@ -164,22 +164,22 @@ class Expand(Turn):
             self.reply = [RunFinished(FinishReason.TOOL_CALLS)]
         else:
             resumed = {r.interrupt_id for r in settled.resume}
-            asked = {i.call_id for i in self._talk.open_interrupts if i.interrupt_id in resumed}
+            asked = {i.call_id for i in self._conversation.open_interrupts if i.interrupt_id in resumed}
             self._new = [*no_results([c for c in waiting if c.call_id not in asked]), *self._new]
         self.request = request = self.request.copy()
         request.messages, request.resume = [*stored, *self._new], settled.resume
-        request.tools = self._talk.tools if request.tools is None else request.tools
+        request.tools = self._conversation.tools if request.tools is None else request.tools
         request.history = HistoryMode.FULL
 
     async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
         """The talk so far, and what is new."""
         await self._enter(self.request.thread_id or run_id)
-        return self._talk.messages, unknown(self._talk.messages, self.request.messages)
+        return self._conversation.messages, unknown(self._conversation.messages, self.request.messages)
 
     async def keep(self, answer: Answer) -> None:
         """What the client said stays in any case; a broken answer does not, half a cancelled one does."""
-        self._talk.tools = self.request.tools
-        self._talk.backend_thread = self._keeps(answer)
+        self._conversation.tools = self.request.tools
+        self._conversation.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
         await self._commit([*self._new, *said(answer)])
 
@@ -196,17 +196,17 @@ class Follow(Expand):
 
     async def begin(self, run_id: str) -> None:
         await super().begin(run_id)
-        talk = self._talk
+        conversation = self._conversation
         request = self.request
-        if talk.backend_thread is not None and talk.extra.get(_KEEPER) == self._keeper:
+        if conversation.backend_thread is not None and conversation.extra.get(_KEEPER) == self._keeper:
             request.messages = self._new
         else:
-            talk.backend_thread = talk.thread_id if talk.version == 0 else run_id
-        self._thread = request.thread_id = talk.backend_thread
+            conversation.backend_thread = conversation.thread_id if conversation.version == 0 else run_id
+        self._thread = request.thread_id = conversation.backend_thread
         request.history = HistoryMode.DELTA
 
     def _keeps(self, answer: Answer) -> str | None:
-        self._talk.extra[_KEEPER] = self._keeper
+        self._conversation.extra[_KEEPER] = self._keeper
         return self._thread if finished(answer) else None
 
 
@@ -222,41 +222,41 @@ class Trim(Turn):
         self._whole = request.messages
         thread = request.thread_id or await self._thread_of(request.messages) or run_id
         await self._enter(thread)
-        stored = self._talk.messages
-        self._ran = [str(i) for i in self._talk.extra.get(_RAN, ())]
-        here = self._talk.backend_thread is not None and self._talk.extra.get(_KEEPER) == self._keeper
+        stored = self._conversation.messages
+        self._ran = [str(i) for i in self._conversation.extra.get(_RAN, ())]
+        here = self._conversation.backend_thread is not None and self._conversation.extra.get(_KEEPER) == self._keeper
         place = continues(stored, self._whole, self._ran) if here else None
         if place == len(self._whole) and not request.resume:
             place = None  # nothing new: an answer is to be made again
         if place is None:
             # A new talk, an edited or regenerated one, or one whose backend side is not known for sure: it begins anew.
             self._known, place = 0, 0
-            self._talk.backend_thread = thread if self._talk.version == 0 else run_id
-            self._talk.open_interrupts = []
+            self._conversation.backend_thread = thread if self._conversation.version == 0 else run_id
+            self._conversation.open_interrupts = []
         else:
             self._known = len(stored)
         self._new = self._whole[place:]
         settled = self._settle(self._new)
-        told = [str(d) for d in self._talk.extra.get(_TOLD, ())]
+        told = [str(d) for d in self._conversation.extra.get(_TOLD, ())]
         before = [m for m in self._whole[:place] if digest([m]) not in told] if self._wants_whole else []
         self._told = told + [digest([m]) for m in self._new if m not in settled.messages]
         self.request = request = request.copy()
         request.messages, request.resume = [*before, *settled.messages], settled.resume
-        request.thread_id = self._talk.backend_thread
+        request.thread_id = self._conversation.backend_thread
         request.history = HistoryMode.FULL if self._wants_whole else HistoryMode.DELTA
 
     async def keep(self, answer: Answer) -> None:
         """After a failed or cancelled run nobody knows what the backend remembers: the next one begins anew there."""
         if not finished(answer):
-            self._talk.backend_thread = None
+            self._conversation.backend_thread = None
             await self._commit([], keep=self._known)
             return
         self._note_interrupts(answer)
         self._ran += [r.call_id for r in answer.results]
-        self._talk.extra[_RAN] = self._ran[-_MOST_NOTED:]
-        self._talk.extra[_TOLD] = self._told[-_MOST_NOTED:]
+        self._conversation.extra[_RAN] = self._ran[-_MOST_NOTED:]
+        self._conversation.extra[_TOLD] = self._told[-_MOST_NOTED:]
         if self._keeper is not None:
-            self._talk.extra[_KEEPER] = self._keeper
+            self._conversation.extra[_KEEPER] = self._keeper
         spoken = [m for m in self._new if not is_answer(m, self._ran)]
         state = digest([*self._whole, as_client_sees(answer, self._front)])
         await self._commit(spoken, keep=self._known, name=state)
@@ -280,15 +280,15 @@ class Recall(Turn):
         found = bool(before) and self._nameless and await self._find(name)
         if not found:
             await self._load(request.thread_id or run_id)
-            if self._whole and self._talk.digest != name:
-                self._talk.open_interrupts = []  # the talk was edited, so that nothing waits in it
-        self._had = bool(self._talk.open_interrupts)
+            if self._whole and self._conversation.digest != name:
+                self._conversation.open_interrupts = []  # the talk was edited, so that nothing waits in it
+        self._had = bool(self._conversation.open_interrupts)
         settled = self._settle(request.messages[len(before) :])
         self._asked = request.messages
         self.request = request = request.copy()
         request.messages, request.resume = [*before, *settled.messages], settled.resume
         if found:
-            request.thread_id = self._talk.thread_id
+            request.thread_id = self._conversation.thread_id
 
     async def _find(self, name: str) -> bool:
         """Enters the conversation whose last state has this digest; whether there is one."""
@@ -296,7 +296,7 @@ class Recall(Turn):
         if thread is None:
             return False
         await self._enter(thread)
-        if self._talk.digest == name:
+        if self._conversation.digest == name:
             return True
         await self.close()  # another request went on from here in the meantime: this one is a talk of its own
         return False
@@ -306,34 +306,34 @@ class Recall(Turn):
         if not finished(answer):
             return
         self._note_interrupts(answer)
-        if not (self._nameless or self._had or self._talk.open_interrupts):
+        if not (self._nameless or self._had or self._conversation.open_interrupts):
             return
         seen = [*self._asked, as_client_sees(answer, self._front)] if self._whole else None
         await self._commit([], name=digest(seen) if seen else None)
 
 
-def wants_memory(front: Card, back: Card) -> bool:
+def wants_memory(front: Capabilities, back: Capabilities) -> bool:
     """Whether a conversation between these two can be kept together only by the bridge."""
     return _joint(front.history, back) is not None or _recalls(front, back)
 
 
-def _joint(history: HistoryMode, back: Card) -> type[Turn] | None:
+def _joint(history: HistoryMode, back: Capabilities) -> type[Turn] | None:
     """What joins a client that sends this with a backend; None where they agree on who remembers the talk."""
     if history is HistoryMode.FULL:
         return Trim if back.keeps_history else None
     return None if back.takes_news else Expand
 
 
-def _recalls(front: Card, back: Card) -> bool:
+def _recalls(front: Capabilities, back: Capabilities) -> bool:
     """Whether runs of this backend may wait for an answer that this front cannot address."""
-    told = front.answer(Feature.INTERRUPT) is Fate.EXACT and front.names_interrupts
-    return not told and back.request(Feature.RESUME) in (Fate.EXACT, Fate.TEXT)
+    told = front.answer(Feature.INTERRUPT) is Support.EXACT and front.names_interrupts
+    return not told and back.request(Feature.RESUME) in (Support.EXACT, Support.TEXT)
 
 
 class Memory:
     """Makes the turns of a bridge on one history store, and gives the answers kept there."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: ConversationStore) -> None:
         self.history = history
         self._pruning: asyncio.Task[None] | None = None
 
@@ -356,8 +356,8 @@ class Memory:
         owner: str,
         scope: str,
         request: Request,
-        front: Card,
-        back: Card,
+        front: Capabilities,
+        back: Capabilities,
         run_id: str,
         *,
         keeper: str | None = None,

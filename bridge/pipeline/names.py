@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from bridge.codec import Card
+from bridge.codec import Capabilities
 from bridge.model import Event, Message, PartStarted, Request, ToolCall, ToolResult, ToolResulted
 
 _NAMED: frozenset[type] = frozenset({PartStarted, ToolResulted})
@@ -66,7 +66,7 @@ class ToolNames:
         return replace(message, parts=parts, name=name)
 
 
-def tool_names(request: Request, front: Card, back: Card) -> ToolNames | None:
+def tool_names(request: Request, front: Capabilities, back: Capabilities) -> ToolNames | None:
     """The names to change, None when there are none. One dialect on both sides is left alone: its backend decides."""
     if back.tool_names is None or front is back:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridge.codec import Card
+from bridge.codec import Capabilities
 from bridge.model import (
     Answer,
     ContentAdded,
@@ -28,7 +28,7 @@ from bridge.model import (
 )
 from bridge.pipeline.conversation import behind, no_results, only_results, open_calls, said, unknown
 from bridge.pipeline.memory import Expand
-from bridge.stores.base import Conversation, History, StoreConflict
+from bridge.stores.base import Conversation, ConversationStore, StoreConflict
 
 SHOWN = "ui.history"
 """The place where people look back at a talk; a message lists the places in which it may be seen."""
@@ -75,10 +75,10 @@ def _plain(message: Message) -> Message:
     return replace(message, metadata=own_metadata(message))
 
 
-class Talks:
+class Conversations:
     """Kept talks of one history store."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: ConversationStore) -> None:
         self._history = history
 
     async def load(self, owner: str, scope: str, thread: str) -> Conversation | None:
@@ -89,43 +89,43 @@ class Talks:
         return await self._history.latest(owner, scope)
 
     async def say(
-        self, owner: str, scope: str, request: Request, run: str, talk: Conversation | None = None
+        self, owner: str, scope: str, request: Request, run: str, conversation: Conversation | None = None
     ) -> Conversation:
-        """Keeps what is new in a request; `talk` is its talk, when it is loaded already. Gives the talk as it is then.
+        """Store the new messages of a request and return the conversation with them.
 
-        Raises `RequestError` for a result without a call.
+        `conversation` is the stored one, where it is loaded already. Raises `RequestError` for a result without a call.
         """
-        if talk is None:
-            talk = await self._talk(owner, scope, request.thread_id or run)
+        if conversation is None:
+            conversation = await self._conversation(owner, scope, request.thread_id or run)
 
-        def new(talk: Conversation) -> list[Message]:
-            fresh = _news(talk.messages, request.messages)
-            waiting = open_calls(talk.messages, fresh)
+        def new(conversation: Conversation) -> list[Message]:
+            fresh = _news(conversation.messages, request.messages)
+            waiting = open_calls(conversation.messages, fresh)
             missing: list[Message] = []
             if fresh and not only_results(fresh):
                 resumed = {r.interrupt_id for r in request.resume}
-                asked = {i.call_id for i in talk.open_interrupts if i.interrupt_id in resumed}
+                asked = {i.call_id for i in conversation.open_interrupts if i.interrupt_id in resumed}
                 missing = no_results([call for call in waiting if call.call_id not in asked])
             return [
                 *(_stamped(m, run, f"{run}-none-{n}", shown=False) for n, m in enumerate(missing)),
                 *(_stamped(m, run, f"{run}-{n}") for n, m in enumerate(fresh)),
             ]
 
-        return await self.append(owner, scope, talk, new)
+        return await self.append(owner, scope, conversation, new)
 
     async def append(
-        self, owner: str, scope: str, talk: Conversation, new: Callable[[Conversation], list[Message]]
+        self, owner: str, scope: str, conversation: Conversation, new: Callable[[Conversation], list[Message]]
     ) -> Conversation:
         """Appends what `new` says to the talk as it is then; it is asked again when somebody else was faster."""
         while True:
             try:
-                await self._history.commit(owner, scope, talk, new(talk))
+                await self._history.commit(owner, scope, conversation, new(conversation))
             except StoreConflict:
-                talk = await self._talk(owner, scope, talk.thread_id)
+                conversation = await self._conversation(owner, scope, conversation.thread_id)
                 continue
-            return talk
+            return conversation
 
-    async def _talk(self, owner: str, scope: str, thread: str) -> Conversation:
+    async def _conversation(self, owner: str, scope: str, thread: str) -> Conversation:
         return await self.load(owner, scope, thread) or Conversation(thread)
 
 
@@ -136,14 +136,22 @@ def _news(stored: list[Message], messages: list[Message]) -> list[Message]:
     return behind(stored, messages, {message.id for message in stored})
 
 
-class KeptTurn(Expand):
+class QueuedRunTurn(Expand):
     """One run of a kept talk. `remembers`: its backend has the talk itself. `alone`: earlier runs are waited for."""
 
     def __init__(
-        self, history: History, owner: str, scope: str, request: Request, front: Card, *, remembers: bool, alone: bool
+        self,
+        history: ConversationStore,
+        owner: str,
+        scope: str,
+        request: Request,
+        front: Capabilities,
+        *,
+        remembers: bool,
+        alone: bool,
     ) -> None:
         super().__init__(history, owner, scope, request, front)
-        self._talks = Talks(history)
+        self._conversations = Conversations(history)
         self._remembers = remembers
         self._alone = alone
         self._run = ""
@@ -158,9 +166,11 @@ class KeptTurn(Expand):
         self._run = self.request.run_id or run_id
         thread = self.request.thread_id or self._run
         await (self._enter(thread) if self._alone else self._load(thread))
-        self._talk = await self._talks.say(self._owner, self._scope, self.request, self._run, self._talk)
-        self._taken = frozenset(message.id for message in self._talk.messages)
-        return _by_run(self._talk.messages, self._run, self.request)
+        self._conversation = await self._conversations.say(
+            self._owner, self._scope, self.request, self._run, self._conversation
+        )
+        self._taken = frozenset(message.id for message in self._conversation.messages)
+        return _by_run(self._conversation.messages, self._run, self.request)
 
     def amend(self, events: list[Event], answer: Answer) -> list[Event]:
         """Some agents give the same ids in every run; in a thread that is read back each names one message."""
@@ -183,15 +193,15 @@ class KeptTurn(Expand):
             for n, m in enumerate(said(answer))
         ]
 
-        def new(talk: Conversation) -> list[Message]:
-            talk.tools = self.request.tools
-            talk.open_interrupts = list(answer.interrupts)
+        def new(conversation: Conversation) -> list[Message]:
+            conversation.tools = self.request.tools
+            conversation.open_interrupts = list(answer.interrupts)
             return spoken
 
         try:
-            await self._commit(new(self._talk))
+            await self._commit(new(self._conversation))
         except StoreConflict:  # another run of this thread spoke meanwhile
-            await self._talks.append(self._owner, self._scope, self._talk, new)
+            await self._conversations.append(self._owner, self._scope, self._conversation, new)
 
 
 def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list[Message], list[Message]]:
@@ -226,10 +236,18 @@ def _notes(answer: Answer) -> dict[str, dict[str, Any]]:
 
 
 async def begin(
-    history: History, owner: str, scope: str, request: Request, front: Card, back: Card, run_id: str, *, alone: bool
-) -> KeptTurn:
+    history: ConversationStore,
+    owner: str,
+    scope: str,
+    request: Request,
+    front: Capabilities,
+    back: Capabilities,
+    run_id: str,
+    *,
+    alone: bool,
+) -> QueuedRunTurn:
     """The turn of this request, begun. Raises `BridgeError`."""
-    turn = KeptTurn(history, owner, scope, request, front, remembers=back.takes_news, alone=alone)
+    turn = QueuedRunTurn(history, owner, scope, request, front, remembers=back.takes_news, alone=alone)
     try:
         await turn.begin(run_id)
     except BaseException:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from bridge.codec import Card, Fate, Feature, Losses, RunsTools
+from bridge.codec import Capabilities, Feature, Losses, RunsTools, Support
 from bridge.errors import ConfigError
 from bridge.model import (
     ArgsDelta,
@@ -42,8 +42,8 @@ class StageContext:
     """What a stage may know. `front` and `back` are the cards of the two dialects, `options` the route's options."""
 
     request: Request
-    front: Card
-    back: Card
+    front: Capabilities
+    back: Capabilities
     options: Any
     lost: Losses
 
@@ -161,7 +161,7 @@ def context_as_system(context: StageContext) -> None:
     (ag-ui protocol page, section 6.) The stream passes as it is.
     """
     request = context.request
-    if not request.context or context.back.request(Feature.CONTEXT) is not Fate.DROP:
+    if not request.context or context.back.request(Feature.CONTEXT) is not Support.DROP:
         return
     lines = [f"{entry.get('description', '')}: {entry.get('value', '')}" for entry in request.context]
     told = Message("system", [Text("\n".join(lines))])

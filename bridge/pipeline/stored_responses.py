@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from bridge.codec import Shelf, StoredAnswer
-from bridge.stores.base import Conversation, History, StoreConflict
+from bridge.codec import StoredAnswer, StoredResponses
+from bridge.stores.base import Conversation, ConversationStore, StoreConflict
 
 _BODY, _RUN, _ENDED = "body", "run", "ended"
 
@@ -25,15 +25,17 @@ class Answers:
     against those and push them out.
     """
 
-    def __init__(self, history: History, owner: str, scope: str, look: Look | None = None) -> None:
+    def __init__(self, history: ConversationStore, owner: str, scope: str, look: Look | None = None) -> None:
         self._history = history
         self._look = look
         self._owner = f"{owner}\0answers"
         self._scope = scope
 
-    async def shelf(self, ids: Iterable[str]) -> Shelf:
+    async def stored_responses(self, ids: Iterable[str]) -> StoredResponses:
         """What there is of the answers that a request names."""
-        return Shelf({answer.id: answer for i in dict.fromkeys(ids) if (answer := await self.find(i)) is not None})
+        return StoredResponses(
+            {answer.id: answer for i in dict.fromkeys(ids) if (answer := await self.find(i)) is not None}
+        )
 
     async def find(self, answer_id: str) -> StoredAnswer | None:
         """The answer as it is now."""
@@ -42,8 +44,8 @@ class Answers:
 
     async def kept(self, answer_id: str) -> StoredAnswer | None:
         """What the store has of the answer: of one that had not ended, what was asked."""
-        talk = await self._history.load(self._owner, self._scope, answer_id)
-        return None if talk is None else _answer(talk)
+        conversation = await self._history.load(self._owner, self._scope, answer_id)
+        return None if conversation is None else _answer(conversation)
 
     async def now(self, kept: StoredAnswer) -> StoredAnswer:
         """How far an answer has come since it was kept."""
@@ -56,18 +58,18 @@ class Answers:
 
     async def keep(self, answer: StoredAnswer) -> None:
         """Its id must be a new one: raises `StoreConflict` otherwise."""
-        talk = Conversation(answer.id, extra=_beside(answer))
-        await self._history.commit(self._owner, self._scope, talk, answer.messages)
+        conversation = Conversation(answer.id, extra=_beside(answer))
+        await self._history.commit(self._owner, self._scope, conversation, answer.messages)
 
     async def settle(self, answer: StoredAnswer) -> bool:
         """Keeps the end of an answer that was kept before it had one; False when it is forgotten by now."""
-        talk = await self._history.load(self._owner, self._scope, answer.id)
-        if talk is None:
+        conversation = await self._history.load(self._owner, self._scope, answer.id)
+        if conversation is None:
             return False
-        if not _answer(talk).ended:
-            talk.extra = _beside(answer)
+        if not _answer(conversation).ended:
+            conversation.extra = _beside(answer)
             try:
-                await self._history.commit(self._owner, self._scope, talk, answer.messages, keep=0)
+                await self._history.commit(self._owner, self._scope, conversation, answer.messages, keep=0)
             except StoreConflict:
                 # Somebody else has kept the same end in this moment, or forgotten all of it.
                 return await self.kept(answer.id) is not None
@@ -83,6 +85,8 @@ def _beside(answer: StoredAnswer) -> dict[str, Any]:
     return {_BODY: answer.body, **run}
 
 
-def _answer(talk: Conversation) -> StoredAnswer:
-    extra = talk.extra
-    return StoredAnswer(talk.thread_id, extra[_BODY], talk.messages, extra.get(_RUN), extra.get(_ENDED, True))
+def _answer(conversation: Conversation) -> StoredAnswer:
+    extra = conversation.extra
+    return StoredAnswer(
+        conversation.thread_id, extra[_BODY], conversation.messages, extra.get(_RUN), extra.get(_ENDED, True)
+    )

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hmac
 from uuid import UUID
 
-from bridge.codec import Card, Fate, Feature
+from bridge.codec import Capabilities, Feature, Support
 from bridge.codec.jsontext import dumps
 
 
-def travels(back: Card) -> bool:
+def travels(back: Capabilities) -> bool:
     """Whether backends of this dialect are told the thread's id."""
-    return back.request(Feature.THREAD_ID) is Fate.EXACT
+    return back.request(Feature.THREAD_ID) is Support.EXACT
 
 
 def name_at_backend(secret: str, owner: str, thread: str) -> str:

@@ -14,15 +14,15 @@ from types import MappingProxyType
 from typing import Protocol
 
 from bridge.codec import (
-    Card,
+    Capabilities,
     Context,
     Dialect,
-    Fate,
     Feature,
     Losses,
     ModelInfo,
     Options,
     RunsTools,
+    Support,
     ToolHostDialect,
     WireRequest,
 )
@@ -114,7 +114,7 @@ async def with_tools(backend: Backend, source: Tools, rounds: int, lost: Losses)
 
     A source that does not answer is no reason not to answer the client: the loss is told, and logged.
     """
-    if backend.card.request(Feature.TOOLS) in (Fate.DROP, Fate.REFUSE):
+    if backend.capabilities.request(Feature.TOOLS) in (Support.DROP, Support.REFUSE):
         return backend
     try:
         offered = await source.offered()
@@ -138,8 +138,10 @@ class WithTools:
         self.retry = backend.retry
         self.budget = backend.budget
         self.breaker = backend.breaker
-        never = backend.card.runs_tools is RunsTools.NEVER
-        self.card: Card = replace(backend.card, runs_tools=RunsTools.UNLISTED) if never else backend.card
+        never = backend.capabilities.runs_tools is RunsTools.NEVER
+        self.capabilities: Capabilities = (
+            replace(backend.capabilities, runs_tools=RunsTools.UNLISTED) if never else backend.capabilities
+        )
         self._offered = offered
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:

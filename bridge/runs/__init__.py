@@ -3,7 +3,7 @@
 from bridge.runs.log import Batch, LogReader, expired
 from bridge.runs.plan import RunPlan
 from bridge.runs.responses import AnswerStream, look, run_of, settle
-from bridge.runs.service import Places, Runs, fingerprint
+from bridge.runs.service import Runs, RunSlots, fingerprint
 from bridge.runs.subscription import START, Cursor, Subscription
 from bridge.runs.worker import SUPERSEDED, TAKEN_OVER, Drive
 from bridge.stores import Ownership, RunKey, RunRecord, RunState, ThreadBusy
@@ -18,10 +18,10 @@ __all__ = [
     "Drive",
     "LogReader",
     "Ownership",
-    "Places",
     "RunKey",
     "RunPlan",
     "RunRecord",
+    "RunSlots",
     "RunState",
     "Runs",
     "Subscription",

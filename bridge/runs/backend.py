@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from bridge.codec import Context, FrameLike, KeptDialect, Losses, QueuedRun, WireRequest, WireResponse
+from bridge.codec import Context, FrameLike, Losses, QueuedRun, QueuedRunsDialect, WireRequest, WireResponse
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed
@@ -38,7 +38,7 @@ _MOST_EMPTY = 2
 class QueuedRunsBackend(HttpBackend):
     """An HTTP backend whose runs are started by one request and read by others."""
 
-    def __init__(self, name: str, dialect: KeptDialect, url: str, **settings: Any) -> None:
+    def __init__(self, name: str, dialect: QueuedRunsDialect, url: str, **settings: Any) -> None:
         """Accept the settings of `HttpBackend`."""
         super().__init__(name, dialect, url, **settings)
         self._queued = dialect.queued

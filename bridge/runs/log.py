@@ -12,7 +12,7 @@ from bridge.model.events import TERMINAL
 from bridge.runs.plan import RunPlan
 from bridge.stores import RunKey, RunRecord, RunState, RunStore
 from bridge.stores.rows import read, write
-from bridge.stores.runs import Entry
+from bridge.stores.runs import LogEntry
 
 UNREADABLE = "The bridge cannot read what it kept of this run."
 """Another version of us wrote it."""
@@ -102,7 +102,7 @@ class LogReader:
                     raise expired()
         return [self._next(entry) for entry in entries]
 
-    def _next(self, entry: Entry) -> tuple[int, Batch]:
+    def _next(self, entry: LogEntry) -> tuple[int, Batch]:
         batch = from_body(entry.body)
         if batch.position != self._position:
             raise expired()

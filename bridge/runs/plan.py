@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from bridge.codec import Context, Shelf
+from bridge.codec import Context, StoredResponses
 from bridge.model import Request, RunStarted
 from bridge.model.dump import dump_request, load_request
 from bridge.stores.rows import read, write
@@ -36,8 +36,18 @@ class RunPlan:
     def context(self, options: object) -> Context:
         """A context that is the same for each reader, as if he were the first."""
         request = self.request
-        shelf = Shelf(wanted=True, previous=self.previous, background=True) if self.background else None
-        return Context(self.run_id, request.thread_id, self.created_at, options, self.model, request, shelf=shelf)
+        stored_responses = (
+            StoredResponses(wanted=True, previous=self.previous, background=True) if self.background else None
+        )
+        return Context(
+            self.run_id,
+            request.thread_id,
+            self.created_at,
+            options,
+            self.model,
+            request,
+            stored_responses=stored_responses,
+        )
 
     def head(self) -> RunStarted:
         """The first event, for a run that ends before it began."""

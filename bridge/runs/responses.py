@@ -1,8 +1,8 @@
 """Background responses: progress from the log of the run, the final response, and replay of the stream.
 
-The request is stored before the run is queued (`bridge.pipeline.stored_responses`), so that the owner of a response, and
-whether it was deleted, is known without its run. The final response is stored there as well: by the process that ends
-the run, or by a reader that finds the run ended where that process died in between.
+The request is stored before the run is queued (`bridge.pipeline.stored_responses`), so that the owner of a response,
+and whether it was deleted, is known without its run. The final response is stored there as well: by the process that
+ends the run, or by a reader that finds the run ended where that process died in between.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE
 from bridge.runs.responses import AnswerStream
 from bridge.runs.subscription import START, Cursor, Subscription
-from bridge.runs.worker import LOST, LOST_PLAN, Drive, Worker, bury
+from bridge.runs.worker import LOST, LOST_PLAN, Drive, RunWorker, bury
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
 from bridge.stores.runs import NOBODY, Created, Full, Room
 
@@ -37,7 +37,7 @@ Drove = Callable[[RunPlan, Run], None]
 """Is told of a run that this process drove, when it has ended."""
 
 
-class Places(Protocol):
+class RunSlots(Protocol):
     """Where the runs that a process drives, and those that wait for it, have their places."""
 
     freed: asyncio.Event
@@ -101,7 +101,7 @@ class Runs:
         drive: Drive,
         *,
         concurrent: int = 1000,
-        places: Callable[[], Places | None] = lambda: None,
+        places: Callable[[], RunSlots | None] = lambda: None,
         lease: float = LEASE,
         events: float = 86400.0,
         threads: float = 90 * 86400.0,
@@ -122,7 +122,7 @@ class Runs:
         self._patience = patience
         self._max_run = max_run
         self._token = uuid.uuid4().hex
-        self._workers: dict[RunKey, Worker] = {}
+        self._workers: dict[RunKey, RunWorker] = {}
         self._readers: dict[str, tuple[str, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._troubles: set[str] = set()
@@ -254,7 +254,7 @@ class Runs:
     # ------------------------------------------------------------------ the queue
 
     @property
-    def _places(self) -> Places:
+    def _places(self) -> RunSlots:
         return self._given_places() or self._number
 
     async def _take(self) -> None:
@@ -287,7 +287,7 @@ class Runs:
             if record is not None and leave is not None:
                 self._employ(record, leave)
 
-    async def _claim(self, places: Places, full: Full) -> RunRecord | None:
+    async def _claim(self, places: RunSlots, full: Full) -> RunRecord | None:
         """The next run; None when none came, or when who was full may not be any more."""
         claim = self._store.claim(self._token, self._lease, wait=_WAIT, full=full)
         if not full:
@@ -314,7 +314,9 @@ class Runs:
             self._bury(record, LOST)
             return
         try:
-            worker = Worker(self._store, record, self._token, self._drive, patience=self._patience, limit=self._max_run)
+            worker = RunWorker(
+                self._store, record, self._token, self._drive, patience=self._patience, limit=self._max_run
+            )
         except ValueError:
             leave()
             self._bury(record, LOST_PLAN)
@@ -334,7 +336,7 @@ class Runs:
         if self._ended is not None:
             await self._ended(key, plan)
 
-    async def _work(self, worker: Worker, leave: Callable[[], None]) -> None:
+    async def _work(self, worker: RunWorker, leave: Callable[[], None]) -> None:
         try:
             # Somebody may have cancelled before we came.
             with suppress(BridgeError):

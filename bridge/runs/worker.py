@@ -29,7 +29,7 @@ TAKEN_OVER = Failure(ErrorCode.CANCELED, "Another request of this session took t
 LOST_PLAN = Failure(ErrorCode.INTERNAL, UNREADABLE)
 
 
-class Worker:
+class RunWorker:
     """One run in this process, which holds its lease. `work` is awaited once. Raises `ValueError` for no plan."""
 
     def __init__(

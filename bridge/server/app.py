@@ -24,10 +24,10 @@ from bridge.codec import (
     CountingDialect,
     Dialect,
     Endpoint,
-    KeptDialect,
     ModelInfo,
     ModelsDialect,
     Operation,
+    QueuedRunsDialect,
     StoredAnswersDialect,
     require,
 )
@@ -43,7 +43,7 @@ from bridge.runs.server.responses import (
     ItemsHandler,
     RetrieveHandler,
 )
-from bridge.runs.server.single_run import ExclusiveDurableHandler, ExclusiveHandler, Seats, StopHandler
+from bridge.runs.server.single_run import SessionLocks, SingleRunDurableHandler, SingleRunHandler, StopHandler
 from bridge.runs.server.tasks import TaskHandler, TaskStatusHandler
 from bridge.server.audit import Audit
 from bridge.server.bodies import BODIES
@@ -51,7 +51,7 @@ from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
 from bridge.server.heads import HeadWatch
 from bridge.server.identity import Identity, visit_of
 from bridge.server.keyfile import KeyFile
-from bridge.server.limits import Door, Limits, Rules
+from bridge.server.limits import Limits, RouteLimiter, Rules
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.runs import RunHandler
@@ -245,30 +245,30 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Handler]]:
     """What can be served, by operation; each entry makes the handler for this route."""
 
-    def of(kind: Callable[[Bridge, Route, Door, Rules], RunHandler]) -> Callable[[], Handler]:
+    def of(kind: Callable[[Bridge, Route, RouteLimiter, Rules], RunHandler]) -> Callable[[], Handler]:
         def make() -> Handler:
             server = state.bridge.config.server
             rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
-            handler = kind(state.bridge, route, door, rules)
+            handler = kind(state.bridge, route, limiter, rules)
             handler.traces = state.page.traces if state.page is not None else None
             state.handlers.append(handler)
             return handler
 
         return make
 
-    seats, door = Seats(), state.limits.at(route)
+    locks, limiter = SessionLocks(), state.limits.at(route)
 
     def run() -> Callable[[], Handler]:
         if route.serves(Operation.STOP):
-            return of(ExclusiveDurableHandler if route.durable else partial(ExclusiveHandler, seats))
+            return of(SingleRunDurableHandler if route.durable else partial(SingleRunHandler, locks))
         return of(_run_handler(route))
 
     def uploads() -> UploadHandlers:
-        return UploadHandlers(state.bridge, route, files_of(state.bridge, route), door)
+        return UploadHandlers(state.bridge, route, files_of(state.bridge, route), limiter)
 
     async def models(http: web.Request) -> web.StreamResponse:
         dialect = require(route.dialect, ModelsDialect)
-        async with door.place(http[USER]):
+        async with limiter.slot(http[USER]):
             listed = await _models_at(route, state)
         wanted = http.match_info.get("id")
         if wanted is None:
@@ -288,10 +288,12 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
         wire = await read_request(http, route.path, server.max_body, server.body_time)
         context = Context(request_id(http), None, time.time(), route.options)
         if (answers := state.bridge.answers(route, http[USER])) is not None:
-            context.shelf = await answers.shelf(require(route.dialect, StoredAnswersDialect).stored_ids(wire))
+            context.stored_responses = await answers.stored_responses(
+                require(route.dialect, StoredAnswersDialect).stored_ids(wire)
+            )
         request = await decoded(dialect.decode_count_request, wire, context)
         caller = Caller(http[USER], request_id(http), wire.headers, wire.body)
-        async with door.place(http[USER]):
+        async with limiter.slot(http[USER]):
             tokens, estimated = await state.bridge.count(route, request, caller)
         response = response_of(dialect.encode_count(tokens, estimated))
         if estimated:
@@ -303,11 +305,11 @@ def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Hand
 
     return {
         Operation.RUN: run(),
-        Operation.STOP: lambda: StopHandler(state.bridge, route, seats),
+        Operation.STOP: lambda: StopHandler(state.bridge, route, locks),
         Operation.START: of(TaskHandler if route.serves(Operation.STATUS) else StartHandler),
         Operation.STATUS: lambda: TaskStatusHandler(state.bridge, route),
         Operation.SUBSCRIBE: of(SubscribeHandler),
-        Operation.CANCEL: of(CancelHandler if isinstance(route.dialect, KeptDialect) else CancelAnswerHandler),
+        Operation.CANCEL: of(CancelHandler if isinstance(route.dialect, QueuedRunsDialect) else CancelAnswerHandler),
         Operation.HISTORY: lambda: HistoryHandler(state.bridge, route, files_of(state.bridge, route)),
         Operation.ATTACH: lambda: uploads().attach,
         Operation.SIGN: lambda: uploads().sign,

@@ -34,7 +34,7 @@ class Rules:
     slow_reader: float | None
 
 
-class Gate:
+class SlotPool:
     """At most `concurrent` places and `queue` waiting for one; None = no limit. Users who wait take turns."""
 
     def __init__(self, concurrent: int | None, queue: int | None, what: str = "The bridge") -> None:
@@ -43,7 +43,7 @@ class Gate:
         self._queue = queue
         self._what = what
         self._taken = 0
-        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}
         self.waiting = 0
         """How many wait for a place now."""
 
@@ -74,7 +74,7 @@ class Gate:
         if self._queue is not None and self.waiting >= self._queue:
             raise self._refusal()
         turn = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(user, deque()).append(turn)
+        self._queues.setdefault(user, deque()).append(turn)
         self.waiting += 1
         try:
             await turn
@@ -87,14 +87,14 @@ class Gate:
 
     def leave(self) -> bool:
         """Gives a place back, to the one whose turn it is; whether it became free by that."""
-        if not self._lines:
+        if not self._queues:
             self._taken -= 1
             return self._most is not None and self._taken == self._most - 1
-        user = next(iter(self._lines))
-        line = self._lines.pop(user)
-        turn = line.popleft()
-        if line:
-            self._lines[user] = line
+        user = next(iter(self._queues))
+        queue = self._queues.pop(user)
+        turn = queue.popleft()
+        if queue:
+            self._queues[user] = queue
         self.waiting -= 1
         if turn.done():
             return self.leave()  # who waited has gone, and is about to say so
@@ -102,19 +102,19 @@ class Gate:
         return False
 
     def _forget(self, user: str, turn: asyncio.Future[None]) -> None:
-        line = self._lines.get(user)
-        if line is not None and turn in line:
-            line.remove(turn)
+        queue = self._queues.get(user)
+        if queue is not None and turn in queue:
+            queue.remove(turn)
             self.waiting -= 1
-            if not line:
-                del self._lines[user]
+            if not queue:
+                del self._queues[user]
 
     def _refusal(self) -> BackendError:
         text = f"{self._what} is at its limit of runs at once; try again in a moment."
         return BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
 
 
-class _OwnGate(Gate):
+class _UserSlots(SlotPool):
     """The places of one user; entering raises rate_limited."""
 
     def _refusal(self) -> BackendError:
@@ -126,7 +126,7 @@ class Limits:
 
     def __init__(
         self,
-        gate: Gate,
+        pool: SlotPool,
         each: int | None = None,
         rates: Rates | None = None,
         *,
@@ -138,13 +138,13 @@ class Limits:
 
         `bodies`: bytes of request bodies that are being read. `workers`: processes that have these limits.
         """
-        self.gate = gate
+        self.pool = pool
         self._each = each
         self._rates = rates
         self._each_queue = each_queue
         self._workers = workers
-        self._users: dict[str, _OwnGate] = {}
-        self._routes: dict[str, dict[str, Gate]] = {}
+        self._users: dict[str, _UserSlots] = {}
+        self._routes: dict[str, dict[str, SlotPool]] = {}
         self.freed = asyncio.Event()
         """Set when a place became free at a limit that was reached."""
         # A body is read before its request has a place: nobody waits for who sends slowly.
@@ -156,21 +156,21 @@ class Limits:
     def of(cls, config: Config) -> Limits:
         """What the configuration says. Raises `ConfigError` when Redis is to count and its package is missing."""
         limits, workers = config.server.limits, config.server.workers
-        gate, per_key = Gate(limits.concurrent, limits.queue), limits.per_key
+        pool, per_key = SlotPool(limits.concurrent, limits.queue), limits.per_key
         each, queue, per_minute = None, 0, None
         if per_key is not None:
             each, queue, per_minute = per_key.concurrent, per_key.queue, per_key.requests_per_minute
         rates = open_rates(config.stores.runs, per_minute) if per_minute else None
-        made = cls(gate, each, rates, each_queue=queue, bodies=limits.bodies, workers=workers)
-        made.readers = cls(Gate(limits.concurrent, limits.queue), each, each_queue=queue)
+        made = cls(pool, each, rates, each_queue=queue, bodies=limits.bodies, workers=workers)
+        made.readers = cls(SlotPool(limits.concurrent, limits.queue), each, each_queue=queue)
         return made
 
     @property
     def waiting(self) -> int:
         """How many requests wait for a place, at the limit of the server, a route or a user."""
-        routes = [gate for gates in self._routes.values() for gate in gates.values()]
+        routes = [pool for pools in self._routes.values() for pool in pools.values()]
         readers = self.readers.waiting if self.readers is not None else 0
-        return readers + sum(gate.waiting for gate in (self.gate, *routes, *self._users.values()))
+        return readers + sum(pool.waiting for pool in (self.pool, *routes, *self._users.values()))
 
     @property
     def has_rates(self) -> bool:
@@ -189,31 +189,31 @@ class Limits:
         if self._rates is not None:
             await self._rates.close()
 
-    def at(self, route: Route) -> Door:
+    def at(self, route: Route) -> RouteLimiter:
         """The way in of one route, which may have limits of its own."""
         if route.limits is not None:
-            gates = self._routes.setdefault(route.path, {})
-            gates.setdefault(route.dialect.name, Gate(route.limits.concurrent, route.limits.queue, "This route"))
+            pools = self._routes.setdefault(route.path, {})
+            pools.setdefault(route.dialect.name, SlotPool(route.limits.concurrent, route.limits.queue, "This route"))
         if self.readers is not None:
             self.readers.at(route)
-        return Door(self, route)
+        return RouteLimiter(self, route)
 
     # ------------------------------------------------------------------ places
 
-    def own(self, user: str) -> Gate | None:
+    def own(self, user: str) -> SlotPool | None:
         """The places of this user, to be entered at once: it is forgotten when it is idle."""
         if self._each is None:
             return None
         own = self._users.get(user)
         if own is None:
-            own = self._users[user] = _OwnGate(self._each, self._each_queue)
+            own = self._users[user] = _UserSlots(self._each, self._each_queue)
         return own
 
-    def leave(self, user: str, gate: Gate) -> None:
+    def leave(self, user: str, pool: SlotPool) -> None:
         """Gives back a place that was taken for this user."""
-        if gate.leave():
+        if pool.leave():
             self.freed.set()
-        if gate is self._users.get(user):
+        if pool is self._users.get(user):
             self.forget(user)
 
     def forget(self, user: str) -> None:
@@ -221,80 +221,80 @@ class Limits:
         if user in self._users and self._users[user].is_idle:
             del self._users[user]
 
-    def of_route(self, path: str, dialect: str) -> Gate | None:
+    def of_route(self, path: str, dialect: str) -> SlotPool | None:
         return self._routes.get(path, {}).get(dialect)
 
     # ------------------------------------------------------------------ runs that are kept
 
     def full(self) -> Full | None:
-        """See `bridge.runs.Places`."""
-        if self.gate.is_full:
+        """See `bridge.runs.RunSlots`."""
+        if self.pool.is_full:
             return None
-        users = {user for user, gate in self._users.items() if gate.is_full}
-        return Full(users, {path for path, gates in self._routes.items() if any(g.is_full for g in gates.values())})
+        users = {user for user, pool in self._users.items() if pool.is_full}
+        return Full(users, {path for path, pools in self._routes.items() if any(g.is_full for g in pools.values())})
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
-        """See `bridge.runs.Places`."""
+        """See `bridge.runs.RunSlots`."""
         own = self.own(key.owner)
-        gates = [*self._routes.get(base_scope(key.scope), {}).values(), self.gate]
+        pools = [*self._routes.get(base_scope(key.scope), {}).values(), self.pool]
         if own is not None:
-            gates.insert(0, own)
-        if any(gate.is_full for gate in gates):
+            pools.insert(0, own)
+        if any(pool.is_full for pool in pools):
             self.forget(key.owner)
             return None
-        for gate in gates:
-            gate.take()
+        for pool in pools:
+            pool.take()
 
         def leave() -> None:
-            for gate in reversed(gates):
-                self.leave(key.owner, gate)
+            for pool in reversed(pools):
+                self.leave(key.owner, pool)
 
         return leave
 
     def room(self, key: RunKey) -> Room:
-        """See `bridge.runs.Places`. The store has the runs of all workers."""
-        rooms = [gate.room for gate in self._routes.get(base_scope(key.scope), {}).values()]
+        """See `bridge.runs.RunSlots`. The store has the runs of all workers."""
+        rooms = [pool.room for pool in self._routes.get(base_scope(key.scope), {}).values()]
         route = sum(room for room in rooms if room is not None) if rooms else None
         own = None if self._each is None else self._each + self._each_queue
-        owner, scope, everything = (None if n is None else n * self._workers for n in (own, route, self.gate.room))
+        owner, scope, everything = (None if n is None else n * self._workers for n in (own, route, self.pool.room))
         return Room(owner, scope, everything)
 
 
-class Door:
+class RouteLimiter:
     """The way in of one route."""
 
     def __init__(self, limits: Limits, route: Route) -> None:
         self._limits = limits
         self._route = route.path, route.dialect.name
 
-    def place(self, user: str) -> AbstractAsyncContextManager[None]:
+    def slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A place for one run of this user: within the user's own limit, then the route's, then the server's.
 
         Entering raises `BackendError`: rate_limited for the user's limit, overloaded for the others.
         """
-        return _Place(self._limits, user, self._route)
+        return _Slot(self._limits, user, self._route)
 
-    def reading(self, user: str) -> AbstractAsyncContextManager[None]:
+    def reader_slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A place for one reader of a kept run; as `place`."""
-        return _Place(self._limits.readers or self._limits, user, self._route)
+        return _Slot(self._limits.readers or self._limits, user, self._route)
 
 
-class _Place:
+class _Slot:
     __slots__ = ("_held", "_limits", "_route", "_user")
 
     def __init__(self, limits: Limits, user: str, route: tuple[str, str]) -> None:
         self._limits = limits
         self._user = user
         self._route = route
-        self._held: list[Gate] = []
+        self._held: list[SlotPool] = []
 
     async def __aenter__(self) -> None:
         limits, held = self._limits, self._held
         try:
-            for gate in (limits.own(self._user), limits.of_route(*self._route), limits.gate):
-                if gate is not None:
-                    await gate.enter(self._user)
-                    held.append(gate)
+            for pool in (limits.own(self._user), limits.of_route(*self._route), limits.pool):
+                if pool is not None:
+                    await pool.enter(self._user)
+                    held.append(pool)
         except BaseException:
             self._leave()
             limits.forget(self._user)

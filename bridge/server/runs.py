@@ -19,11 +19,11 @@ from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.framing import sse
 from bridge.model import Event, Request
 from bridge.pipeline import Run, failed_at_once
-from bridge.server.limits import Door, Rules
+from bridge.server.limits import RouteLimiter, Rules
 from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
-from bridge.server.watchdog import Watch
+from bridge.server.watchdog import StreamWatchdog
 from bridge.server.wire import STREAM_HEADERS, USER, decoded, error_of, read_request, request_id, response_of
 from bridge.translation import Translation, Writer
 
@@ -37,10 +37,10 @@ class RunHandler:
     page watches, where there is one. `active`: the tasks of the requests that are open, waiting ones included.
     """
 
-    def __init__(self, bridge: Bridge, route: Route, door: Door, rules: Rules) -> None:
+    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, rules: Rules) -> None:
         self._bridge = bridge
         self._route = route
-        self._door = door
+        self._limiter = limiter
         self._rules = rules
         self.watch = True
         self.traces: Traces | None = None
@@ -121,7 +121,7 @@ class RunHandler:
         self, http: web.Request, context: Context, report: Report, request: Request, caller: Caller
     ) -> web.StreamResponse:
         """A run that lives as long as its client waits."""
-        async with self._door.place(caller.owner):
+        async with self._limiter.slot(caller.owner):
             run = await self._run(context, request, caller, report)
             try:
                 # A long prompt need not be held while its answer streams.
@@ -146,7 +146,9 @@ class RunHandler:
             wire = await read_request(http, route.path, self._rules.max_body, self._rules.body_time)
         user = http.get(USER, "")
         if (answers := self._bridge.answers(route, user)) is not None:
-            context.shelf = await answers.shelf(require(route.dialect, StoredAnswersDialect).stored_ids(wire))
+            context.stored_responses = await answers.stored_responses(
+                require(route.dialect, StoredAnswersDialect).stored_ids(wire)
+            )
         request = await decoded(route.dialect.decode_request, wire, context)
         context.request = request
         context.thread_id = request.thread_id
@@ -157,7 +159,7 @@ class RunHandler:
         run = await self._bridge.run(
             self._route,
             request,
-            card=self._route.dialect.card,
+            capabilities=self._route.dialect.capabilities,
             caller=caller,
             lost=context.lost,
             run_id=context.run_id,
@@ -169,7 +171,7 @@ class RunHandler:
 
     async def _keep(self, context: Context, owner: str) -> None:
         """Keeps the answer that the encoder left to be kept; a store that fails now is logged, as for conversations."""
-        answer = context.shelf.answer if context.shelf is not None else None
+        answer = context.stored_responses.answer if context.stored_responses is not None else None
         if answer is None or (answers := self._bridge.answers(self._route, owner)) is None:
             return
         try:
@@ -184,7 +186,7 @@ class RunHandler:
     ) -> web.StreamResponse:
         dialect = self._route.dialect
         translation = Translation(run.reader, Writer(dialect, context))
-        if dialect.card.eager_start and not self._route.passthrough:
+        if dialect.capabilities.eager_start and not self._route.passthrough:
             events = run.head()
         else:
             events = await run.read()
@@ -198,7 +200,7 @@ class RunHandler:
         response = web.StreamResponse(headers=STREAM_HEADERS)
         if run.lost:
             response.headers["x-bridge-lost"] = ",".join(run.lost.names)
-        watch = Watch(http, run, response, translation, self._rules)
+        watch = StreamWatchdog(http, run, response, translation, self._rules)
         try:
             await response.prepare(http)
             report.streams()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from bridge.codec import KeptDialect, StoredFile, require
+from bridge.codec import QueuedRunsDialect, StoredFile, require
 from bridge.engine import Bridge, Route
 from bridge.runs.server.queued import kept_options, own_thread
 from bridge.server.attachments import AttachmentService
 from bridge.server.forms import read_form
-from bridge.server.limits import Door
+from bridge.server.limits import RouteLimiter
 from bridge.server.wire import USER, read_request, response_of
 from bridge.speech import LIMIT, read_wav, unavailable
 from bridge.stores import Attachment
@@ -30,12 +30,12 @@ def files_of(bridge: Bridge, route: Route) -> AttachmentService:
 class UploadHandlers:
     """One handler for each of the operations, on one route."""
 
-    def __init__(self, bridge: Bridge, route: Route, files: AttachmentService, door: Door) -> None:
+    def __init__(self, bridge: Bridge, route: Route, files: AttachmentService, limiter: RouteLimiter) -> None:
         self._bridge = bridge
         self._route = route
-        self._dialect = require(route.dialect, KeptDialect)
+        self._dialect = require(route.dialect, QueuedRunsDialect)
         self._files = files
-        self._door = door
+        self._limiter = limiter
         self._seconds = bridge.config.server.body_time
 
     async def attach(self, http: web.Request) -> web.StreamResponse:
@@ -43,7 +43,7 @@ class UploadHandlers:
         names = self._dialect
         needs = (names.thread_field,)
         async with (
-            self._door.place(http[USER]),
+            self._limiter.slot(http[USER]),
             read_form(http, names.file_field, limit=self._files.limit, seconds=self._seconds, needs=needs) as form,
         ):
             thread = names.decode_attach(form.fields, form.file is not None)
@@ -63,7 +63,7 @@ class UploadHandlers:
 
     async def transcribe(self, http: web.Request) -> web.StreamResponse:
         """A recording; it is read before the service is asked for, so that a wrong one is told as such."""
-        async with self._door.place(http[USER]):
+        async with self._limiter.slot(http[USER]):
             async with read_form(http, self._dialect.audio_field, limit=LIMIT, seconds=self._seconds) as form:
                 wav = await read_wav(form.file, form.content_type)
             speech = self._bridge.speech

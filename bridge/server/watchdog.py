@@ -12,7 +12,7 @@ from bridge.server.limits import Rules
 from bridge.translation import Translation
 
 
-class Watch:
+class StreamWatchdog:
     """Looks after a stream beside its pump, with one timer and none per event.
 
     Silence while the backend thinks: writes what keeps the connection warm. A write that does not end because the

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bridge.errors import ConfigError
 from bridge.stores.attachments import Attachment, Attachments
-from bridge.stores.base import LEASE, Bounds, Conversation, History, StoreConflict
+from bridge.stores.base import LEASE, Bounds, Conversation, ConversationStore, StoreConflict
 from bridge.stores.rates import LocalRates, Rates
 from bridge.stores.runs import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
 
@@ -19,7 +19,7 @@ __all__ = [
     "Attachments",
     "Bounds",
     "Conversation",
-    "History",
+    "ConversationStore",
     "LeaseLost",
     "LocalRates",
     "Ownership",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> History:
+def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> ConversationStore:
     """The history at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or `postgresql://...`.
 
     Nothing is connected yet: `await history.open()` does that, and `close` ends it. `lease` is after how many seconds

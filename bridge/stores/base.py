@@ -75,21 +75,21 @@ class StoreConflict(BridgeError):
     default = ErrorCode.CONFLICT
 
 
-class Held(Protocol):
+class HeldConversation(Protocol):
     """A conversation in its turn."""
 
     @property
-    def talk(self) -> Conversation:
+    def conversation(self) -> Conversation:
         """As it was when the turn began; a new one when there was none."""
 
     async def commit(self, new: list[Message], *, keep: int | None = None, digest: str | None = None) -> None:
-        """Commits `talk` as `History.commit` does and gives the turn back, both in one transaction.
+        """Commits `conversation` as `ConversationStore.commit` does and gives the turn back, both in one transaction.
 
         When it raises, the turn is still held, until it is left. A commit that comes after it is without a turn.
         """
 
 
-class History(Protocol):
+class ConversationStore(Protocol):
     """Conversations, each under (owner, scope, thread id).
 
     `owner` is who the conversation belongs to: whoever asks with another owner finds nothing. `scope` keeps apart
@@ -149,7 +149,7 @@ class History(Protocol):
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
         """Forgets a conversation; False when there was none."""
 
-    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[Held]:
+    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[HeldConversation]:
         """Holds the conversation, which need not exist, for one run: `async with history.turn(...) as held`.
 
         One holder at a time in all processes that share the store, in order of arrival; different conversations do

@@ -22,8 +22,8 @@ _GUIDING = frozenset({"system", "developer"})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What the bounds look at of one message. `commit` is the version that brought it."""
+class MessageSize:
+    """The facts about one stored message that the bounds need. `commit` is the version that added it."""
 
     role: str
     size: int
@@ -42,7 +42,7 @@ def links(message: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-def surplus(entries: Sequence[Entry], bounds: Bounds) -> list[int]:
+def surplus(entries: Sequence[MessageSize], bounds: Bounds) -> list[int]:
     """The places of the messages that must go, ascending."""
     room = _Room(entries, bounds)
     if room.fits:
@@ -66,7 +66,7 @@ def surplus(entries: Sequence[Entry], bounds: Bounds) -> list[int]:
 class _Room:
     """Whether what is left fits."""
 
-    def __init__(self, entries: Sequence[Entry], bounds: Bounds) -> None:
+    def __init__(self, entries: Sequence[MessageSize], bounds: Bounds) -> None:
         self._sizes = [entry.size for entry in entries]
         self._count = len(entries) - bounds.messages
         self._size = sum(self._sizes) - bounds.size
@@ -90,7 +90,7 @@ def _drop(room: _Room, first: int, cuts: Iterable[int]) -> int:
     return first
 
 
-def _lead(entries: Sequence[Entry]) -> int:
+def _lead(entries: Sequence[MessageSize]) -> int:
     """How many messages at the beginning are the system's. Only the first commit can bring them."""
     for place, entry in enumerate(entries):
         if entry.role not in _GUIDING or entry.commit != entries[0].commit:
@@ -98,12 +98,12 @@ def _lead(entries: Sequence[Entry]) -> int:
     return len(entries)
 
 
-def _begins(entries: Sequence[Entry], place: int) -> bool:
+def _begins(entries: Sequence[MessageSize], place: int) -> bool:
     entry, before = entries[place], entries[place - 1]
     return entry.role in _ASKING and not (before.role in _ASKING and before.commit == entry.commit)
 
 
-def _uncuttable(entries: Sequence[Entry], last_turn: int) -> list[bool]:
+def _uncuttable(entries: Sequence[MessageSize], last_turn: int) -> list[bool]:
     """For each place whether a cut before it would part a call from its result.
 
     A call of the last turn may still get its result; an open one of an older turn will not.

@@ -10,13 +10,13 @@ from typing import Generic, TypeVar
 _Name = TypeVar("_Name", bound=Hashable)
 
 
-class Bell:
+class Listener:
     """One who waits. What rings between two waits is not missed."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
@@ -27,30 +27,30 @@ class Bell:
         self._event.clear()
 
 
-class Bells(Generic[_Name]):
+class Notifier(Generic[_Name]):
     """All who wait, by name."""
 
     def __init__(self) -> None:
-        self._waiting: dict[_Name, list[Bell]] = {}
+        self._waiting: dict[_Name, list[Listener]] = {}
 
     @contextmanager
-    def listen(self, name: _Name) -> Iterator[Bell]:
-        bell = Bell()
-        self._waiting.setdefault(name, []).append(bell)
+    def listen(self, name: _Name) -> Iterator[Listener]:
+        listener = Listener()
+        self._waiting.setdefault(name, []).append(listener)
         try:
-            yield bell
+            yield listener
         finally:
-            self._waiting[name].remove(bell)
+            self._waiting[name].remove(listener)
             if not self._waiting[name]:
                 del self._waiting[name]
 
-    def ring(self, name: _Name) -> None:
-        for bell in self._waiting.get(name, ()):
-            bell.ring()
+    def notify(self, name: _Name) -> None:
+        for listener in self._waiting.get(name, ()):
+            listener.notify()
 
-    def ring_all(self) -> None:
+    def notify_all(self) -> None:
         for name in self._waiting:
-            self.ring(name)
+            self.notify(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._waiting

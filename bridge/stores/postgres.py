@@ -15,8 +15,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from bridge.errors import ConfigError
 from bridge.model.parts import Message
 from bridge.stores import rows, schema
-from bridge.stores.base import LEASE, Bounds, Conversation, Held, conflict, key, plain_id, stored_id, unavailable
-from bridge.stores.turns import Key, Read, Turns
+from bridge.stores.base import (
+    LEASE,
+    Bounds,
+    Conversation,
+    HeldConversation,
+    conflict,
+    key,
+    plain_id,
+    stored_id,
+    unavailable,
+)
+from bridge.stores.locks import ConversationLocks, Key, Read
 
 try:
     import asyncpg
@@ -93,7 +103,7 @@ _RENEW = f"""UPDATE history_turns SET expires = {_NOW} + $2 WHERE ticket IN (SEL
 
 
 class PostgresHistory:
-    """A `History` in the database at `url`, which may carry all that libpq knows (`?sslmode=require`)."""
+    """A `ConversationStore` in the database at `url`, which may carry all that libpq knows (`?sslmode=require`)."""
 
     def __init__(self, url: str, *, bounds: Bounds | None = None, lease: float = LEASE, connections: int = 10) -> None:
         self._url = url
@@ -102,7 +112,7 @@ class PostgresHistory:
         self._connections = connections
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._connecting = asyncio.Lock()
-        self._turns: Turns | None = None
+        self._turns: ConversationLocks | None = None
         self._closed = False
 
     async def open(self) -> None:
@@ -170,11 +180,11 @@ class PostgresHistory:
             if count < _BATCH:
                 return total
 
-    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[Held]:
+    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[HeldConversation]:
         if self._closed:
             raise unavailable("postgresql", "closed")
         if self._turns is None:
-            self._turns = Turns(_Tickets(self, self._lease, self._bounds), "postgresql", self._lease)
+            self._turns = ConversationLocks(_Tickets(self, self._lease, self._bounds), "postgresql", self._lease)
         return self._turns.turn(key(owner, scope, thread_id))
 
     # -------------------------------------------------------------------- the pool
@@ -275,7 +285,7 @@ async def _migrate(db: _Connection) -> None:
 
 
 class _Tickets:
-    """The tickets of `bridge.stores.turns` in the same database."""
+    """The tickets of `bridge.stores.locks` in the same database."""
 
     def __init__(self, history: PostgresHistory, lease: float, bounds: Bounds) -> None:
         self._history = history
@@ -287,12 +297,12 @@ class _Tickets:
             async with db.transaction():
                 first = await self._clean(db, key, mine)
                 ticket: int = await db.fetchval(_ENTER, *key, self._lease)
-                return ticket, partial(_talk, key, await db.fetchrow(_LOAD, *key)) if first is None else None
+                return ticket, partial(_conversation, key, await db.fetchrow(_LOAD, *key)) if first is None else None
 
         return await self._history._run(work)
 
     async def load(self, key: Key) -> Conversation:
-        return await _talk(key, await self._history._run(lambda db: db.fetchrow(_LOAD, *key)))
+        return await _conversation(key, await self._history._run(lambda db: db.fetchrow(_LOAD, *key)))
 
     async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
         async def work(db: _Connection) -> int | None:
@@ -332,7 +342,7 @@ class _Tickets:
         return first
 
 
-async def _talk(key: Key, found: asyncpg.Record | None) -> Conversation:
+async def _conversation(key: Key, found: asyncpg.Record | None) -> Conversation:
     return await _loaded(found) or Conversation(plain_id(key[2]))
 
 

@@ -16,13 +16,13 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 from bridge.errors import ConfigError
 from bridge.stores import redis_scripts as scripts
 from bridge.stores.base import plain_id, stored_id
-from bridge.stores.notifier import Bells
+from bridge.stores.notifier import Notifier
 from bridge.stores.runs import (
-    CANCEL_KEPT,
+    CANCEL_QUEUED,
     NOBODY,
     Created,
-    Entry,
     Full,
+    LogEntry,
     Ownership,
     Room,
     RunKey,
@@ -62,8 +62,8 @@ class RedisRuns:
         self._queue = self._key("bell", "queue")
         self._client = _client(url, connections)
         self._scripts: dict[str, Any] = {}
-        self._bells: Bells[str] = Bells()
-        self._tail = RedisTail(self._client, self._bells)
+        self._notifier: Notifier[str] = Notifier()
+        self._tail = RedisTail(self._client, self._notifier)
         self._tails: Tails[str] = Tails()
         self._appends = Together(self._client, scripts.APPEND)
         self._closed = False
@@ -105,7 +105,7 @@ class RedisRuns:
         if not fields:
             raise thread_busy()
         if new:
-            self._bells.ring(self._queue)
+            self._notifier.notify(self._queue)
         record = _record(key, _pairs(fields))
         if record.fingerprint != fingerprint:
             raise run_conflict()
@@ -144,18 +144,18 @@ class RedisRuns:
             self._tails.forget(n.channel)
             raise lease_lost()
         written = bodies[len(bodies) - new :]
-        self._tails.add(n.channel, before, [Entry(last - new + 1 + i, body) for i, body in enumerate(written)])
-        self._bells.ring(n.channel)
+        self._tails.add(n.channel, before, [LogEntry(last - new + 1 + i, body) for i, body in enumerate(written)])
+        self._notifier.notify(n.channel)
         return last
 
-    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[Entry]:
+    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
         n = self._names(key)
         if wait <= 0:
             return await self._range(n, after, limit)
         clock = asyncio.get_running_loop().time
         until = clock() + wait
         # Before the first look: what is written after it must ring.
-        with self._bells.listen(n.channel) as bell:
+        with self._notifier.listen(n.channel) as listener:
             found = self._tails.since(n.channel, after) if after else None
             if found is None:
                 found = await self._look(n, after, limit)
@@ -163,31 +163,31 @@ class RedisRuns:
                 # Written here: to be told of it by Redis, too, would only cost.
                 await self._tail.unfollow(n.channel)
             while not found and clock() < until:
-                await bell.wait(min(_LOOK, until - clock()))
+                await listener.wait(min(_LOOK, until - clock()))
                 found = self._tails.since(n.channel, after) or await self._look(n, after, limit)
         return found[:limit]
 
-    async def _look(self, n: _Names, after: int, limit: int) -> list[Entry]:
+    async def _look(self, n: _Names, after: int, limit: int) -> list[LogEntry]:
         await self._run(lambda: self._tail.follow(n.channel))
         found = await self._range(n, after, limit)
         if not found and not after:
             self._tails.forget(n.channel)
         return found
 
-    async def _range(self, n: _Names, after: int, limit: int) -> list[Entry]:
+    async def _range(self, n: _Names, after: int, limit: int) -> list[LogEntry]:
         found = await self._run(lambda: self._client.xrange(n.events_key, f"{after + 1}-0", "+", limit))
-        return [Entry(int(number.partition("-")[0]), fields["body"]) for number, fields in found]
+        return [LogEntry(int(number.partition("-")[0]), fields["body"]) for number, fields in found]
 
     # ------------------------------------------------------------------ who drives it
 
     async def claim(self, token: str, lease: float, *, wait: float = 0.0, full: Full = NOBODY) -> RunRecord | None:
         clock = asyncio.get_running_loop().time
         until = clock() + wait
-        with self._bells.listen(self._queue) as bell:
+        with self._notifier.listen(self._queue) as listener:
             if wait > 0:
                 await self._run(lambda: self._tail.follow(self._queue))
             while (record := await leased(self, token, self._next(token, lease, full))) is None and clock() < until:
-                await bell.wait(min(_LOOK, until - clock()))
+                await listener.wait(min(_LOOK, until - clock()))
                 await self._run(lambda: self._tail.follow(self._queue))
         return record
 
@@ -216,7 +216,7 @@ class RedisRuns:
         n = self._names(key)
         keys = [n.run_key, self._key("leases"), n.line_key, self._key("turns")]
         await self._call(scripts.RELEASE, keys, n.run, token, n.owner, self._queue)
-        self._bells.ring(self._queue)
+        self._notifier.notify(self._queue)
 
     async def lost(self) -> list[RunKey]:
         return [_parse(name) for name in await self._call(scripts.DUE, [self._key("leases")], 0, _BATCH)]
@@ -225,7 +225,7 @@ class RedisRuns:
 
     async def cancel(self, key: RunKey, reason: str = "") -> None:
         name = self._names(key).cancel_key
-        await self._run(lambda: self._client.set(name, reason, ex=int(CANCEL_KEPT)))
+        await self._run(lambda: self._client.set(name, reason, ex=int(CANCEL_QUEUED)))
 
     async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
         if not keys:

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from bridge.stores.notifier import Bells
+from bridge.stores.notifier import Notifier
 
 if TYPE_CHECKING:
     from redis.asyncio.client import PubSub, Redis
@@ -23,9 +23,9 @@ class RedisTail:
     A subscription is a hint, never the data: what it misses while a connection is lost, readers find by looking.
     """
 
-    def __init__(self, client: Redis, bells: Bells[str]) -> None:
+    def __init__(self, client: Redis, notifier: Notifier[str]) -> None:
         self._client = client
-        self._bells = bells
+        self._notifier = notifier
         self._pubsub: PubSub | None = None
         self._followed: dict[str, asyncio.Event] = {}
         self._lock = asyncio.Lock()
@@ -79,7 +79,7 @@ class RedisTail:
                     if (known := self._followed.get(message["channel"])) is not None:
                         known.set()
                 elif message is not None and message["type"] == "message":
-                    self._bells.ring(message["channel"])
+                    self._notifier.notify(message["channel"])
                 if clock() > tidy:
                     tidy = clock() + _KEPT
                     await self._tidy(pubsub)
@@ -89,7 +89,7 @@ class RedisTail:
             await self._drop(pubsub)
 
     async def _tidy(self, pubsub: PubSub) -> None:
-        unheard = [c for c, known in self._followed.items() if known.is_set() and c not in self._bells]
+        unheard = [c for c, known in self._followed.items() if known.is_set() and c not in self._notifier]
         for channel in unheard:
             del self._followed[channel]
         if unheard:
@@ -101,7 +101,7 @@ class RedisTail:
         followed, self._followed = self._followed, {}
         for known in followed.values():
             known.set()
-        self._bells.ring_all()
+        self._notifier.notify_all()
         with suppress(RedisError, OSError):
             async with self._lock:
                 await pubsub.aclose()  # type: ignore[no-untyped-call]

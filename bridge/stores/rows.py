@@ -14,7 +14,7 @@ from bridge.model.dump import dump, dump_message, dump_tool, load, load_message,
 from bridge.model.events import Interrupted
 from bridge.model.parts import Message
 from bridge.stores.base import Bounds, Conversation, plain_id, stored_id
-from bridge.stores.bounds import Entry, links, surplus
+from bridge.stores.bounds import MessageSize, links, surplus
 
 _T = TypeVar("_T")
 _MANY = 50
@@ -42,9 +42,9 @@ def from_bodies(bodies: Iterable[str]) -> list[Message]:
     return [load_message(read(body)) for body in bodies]
 
 
-def entry(role: str, size: int, commit: int, linked: str | None) -> Entry:
+def entry(role: str, size: int, commit: int, linked: str | None) -> MessageSize:
     calls, results = read(linked) if linked else ((), ())
-    return Entry(role, size, commit, tuple(calls), tuple(results))
+    return MessageSize(role, size, commit, tuple(calls), tuple(results))
 
 
 def beside(conversation: Conversation) -> tuple[str | None, str]:

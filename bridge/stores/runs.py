@@ -19,7 +19,7 @@ from typing import Protocol
 from bridge.errors import BackendError, BridgeError, ErrorCode
 from bridge.stores.base import StoreConflict, stored_id, unavailable
 
-CANCEL_KEPT = 3600.0
+CANCEL_QUEUED = 3600.0
 """Seconds for which the wish to cancel a run is kept, also of a run that is not known yet."""
 
 
@@ -69,7 +69,7 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     number: int
     body: str
 
@@ -165,7 +165,7 @@ class RunStore(Protocol):
         Raises `LeaseLost` unless `token` holds the run. A lease that is over counts until another one takes it.
         """
 
-    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[Entry]:
+    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
         """The run's entries with numbers over `after`, in order. When there are none, one is waited for.
 
         `wait` is in seconds. The run need not exist yet.
@@ -195,7 +195,7 @@ class RunStore(Protocol):
     # ------------------------------------------------------------------ cancels
 
     async def cancel(self, key: RunKey, reason: str = "") -> None:
-        """Notes that the run shall be cancelled, known or not; kept for `CANCEL_KEPT` seconds.
+        """Notes that the run shall be cancelled, known or not; kept for `CANCEL_QUEUED` seconds.
 
         `reason` is for who drives the run; the last one counts.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.errors import ConfigError
-from bridge.stores.runs import CANCEL_KEPT
+from bridge.stores.runs import CANCEL_QUEUED
 
 VERSIONS = "CREATE TABLE IF NOT EXISTS schema_version (room text PRIMARY KEY, version bigint NOT NULL)"
 
@@ -158,7 +158,7 @@ _RUNS: tuple[tuple[str, ...], ...] = (
 # Who asked for a cancel has not taken it back: its time begins anew.
 _RUNS_REBOOTED = (
     "UPDATE runs SET expires = 0 WHERE token IS NOT NULL AND ended_at IS NULL",
-    f"UPDATE run_cancels SET expires = :now + {CANCEL_KEPT}",
+    f"UPDATE run_cancels SET expires = :now + {CANCEL_QUEUED}",
     "DELETE FROM run_places",
 )
 

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from bridge.model.parts import Message
 from bridge.stores import machine, rows, schema
-from bridge.stores.base import LEASE, Bounds, Conversation, Held, conflict, key, plain_id, stored_id
+from bridge.stores.base import LEASE, Bounds, Conversation, HeldConversation, conflict, key, plain_id, stored_id
+from bridge.stores.locks import ConversationLocks, Key, Read
 from bridge.stores.sqlite_file import SQLiteFile
-from bridge.stores.turns import Key, Read, Turns
 
 _Stored: TypeAlias = tuple[tuple[Any, ...], list[str]]
 """A conversation's row and its messages' bodies, as `rows.to_conversation` takes them."""
@@ -42,7 +42,7 @@ _RENEW = "UPDATE history_turns SET expires = ? WHERE ticket = ?"
 
 
 class SQLiteHistory:
-    """A `History` in the file at `path`; its folder is made. `:memory:` is forgotten on close.
+    """A `ConversationStore` in the file at `path`; its folder is made. `:memory:` is forgotten on close.
 
     `busy` is how many seconds a write waits for another process before it is `STORE_UNAVAILABLE`.
     """
@@ -51,7 +51,7 @@ class SQLiteHistory:
         self._file = SQLiteFile(path, schema.HISTORY, busy)
         self._bounds = bounds or Bounds()
         self._lease = lease
-        self._turns: Turns | None = None
+        self._turns: ConversationLocks | None = None
 
     async def open(self) -> None:
         await self._file.open()
@@ -132,10 +132,10 @@ class SQLiteHistory:
             if count < _BATCH:
                 return total
 
-    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[Held]:
+    def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[HeldConversation]:
         self._file.check_open()
         if self._turns is None:
-            self._turns = Turns(_Tickets(self._file, self._lease, self._bounds), "sqlite", self._lease)
+            self._turns = ConversationLocks(_Tickets(self._file, self._lease, self._bounds), "sqlite", self._lease)
         return self._turns.turn(key(owner, scope, thread_id))
 
 
@@ -167,7 +167,7 @@ def _fetch(db: sqlite3.Connection, where: Key) -> _Stored | None:
 
 
 def commit(db: sqlite3.Connection, where: Key, change: rows.Change, bounds: Bounds) -> rows.Outcome:
-    """See `History.commit`; `change.settle` is to be told of the outcome. Raises `StoreConflict`."""
+    """See `ConversationStore.commit`; `change.settle` is to be told of the outcome. Raises `StoreConflict`."""
     now = time.time()
     version, place, dropped, seq, count, size = db.execute(_STATE, where).fetchone() or (0, None, 0, 0, 0, 0)
     if version != change.conversation.version:
@@ -223,7 +223,7 @@ def _drop(db: sqlite3.Connection, place: int | None, bounds: Bounds) -> tuple[li
 
 
 class _Tickets:
-    """The tickets of `bridge.stores.turns` in the same file."""
+    """The tickets of `bridge.stores.locks` in the same file."""
 
     def __init__(self, file: SQLiteFile, lease: float, bounds: Bounds) -> None:
         self._file = file
@@ -235,12 +235,12 @@ class _Tickets:
             first = self._first(db, key, mine)
             ticket = db.execute(_ENTER, (*key, machine.now() + self._lease)).lastrowid
             assert ticket is not None
-            return ticket, partial(_talk, key, _fetch(db, key)) if first is None else None
+            return ticket, partial(_conversation, key, _fetch(db, key)) if first is None else None
 
         return await self._file.write(work)
 
     async def load(self, key: Key) -> Conversation:
-        return await _talk(key, await self._file.read(lambda db: _fetch(db, key)))
+        return await _conversation(key, await self._file.read(lambda db: _fetch(db, key)))
 
     async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
         return await self._file.write(lambda db: self._leave(db, key, ticket, mine))
@@ -296,5 +296,5 @@ class _Tickets:
         return found[0] if found is not None else None
 
 
-async def _talk(key: Key, found: _Stored | None) -> Conversation:
+async def _conversation(key: Key, found: _Stored | None) -> Conversation:
     return await rows.loaded(*found) if found is not None else Conversation(plain_id(key[2]))

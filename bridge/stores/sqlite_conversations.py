@@ -21,11 +21,11 @@ _T = TypeVar("_T")
 _ALL = Bounds(sys.maxsize, sys.maxsize, sys.maxsize)
 
 
-class SQLiteTalks:
-    """The talks of one owner in one scope, for programs whose calls return when they are done; several may run.
+class SQLiteConversations:
+    """The conversations of one owner in one scope, with blocking methods; several processes may use the file.
 
-    Each method is one transaction, and raises what a `History` raises. Nothing is ever dropped. It may be used in any
-    thread and behind a fork, and lets go of the file by itself when nobody has it any more.
+    Each method is one transaction, and raises what a `ConversationStore` raises. Nothing is ever dropped. Instances may
+    be used in any thread and after a fork; the file is closed with the last reference.
     """
 
     def __init__(self, path: str | Path, owner: str, scope: str, *, busy: float = 5.0) -> None:

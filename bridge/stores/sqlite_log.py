@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Collection, Sequence
 
-from bridge.stores.runs import Entry, lease_lost
+from bridge.stores.runs import LogEntry, lease_lost
 
 Stored = tuple[str, str, str, str]
 """Owner, scope, thread id and run id as they are kept."""
@@ -26,7 +26,7 @@ def append(
     position: int,
     bodies: Sequence[str],
     end: bool,
-) -> tuple[int, list[Entry]]:
+) -> tuple[int, list[LogEntry]]:
     """`RunStore.append`: the number of the run's last entry before it, and the new ones."""
     found = db.execute(_HEAD, where).fetchone()
     if found is None or found[2] != token or found[4] < position:
@@ -42,7 +42,7 @@ def append(
         row = db.execute("INSERT INTO run_entries (run, thread, body) VALUES (?, ?, ?)", (run, thread, body))
         last = row.lastrowid
         assert last is not None
-        written.append(Entry(last, body))
+        written.append(LogEntry(last, body))
     db.execute("UPDATE runs SET entries = entries + ?, last = ? WHERE id = ?", (len(new), last, run))
     if end:
         # These times have indexes, each of which would be one more page to write with every entry.
@@ -52,7 +52,7 @@ def append(
     return before, written
 
 
-def entries(db: sqlite3.Connection, where: Stored, after: int, limit: int) -> list[Entry]:
+def entries(db: sqlite3.Connection, where: Stored, after: int, limit: int) -> list[LogEntry]:
     """The run's entries behind number `after`, at most `limit`."""
     run = db.execute(f"SELECT r.id {FROM} WHERE {KEY}", where).fetchone()
     if run is None:
@@ -61,7 +61,7 @@ def entries(db: sqlite3.Connection, where: Stored, after: int, limit: int) -> li
         "SELECT number, body FROM run_entries WHERE run = ? AND number > ? ORDER BY number LIMIT ?",
         (run[0], after, limit),
     )
-    return [Entry(*row) for row in rows]
+    return [LogEntry(*row) for row in rows]
 
 
 def highest(db: sqlite3.Connection) -> int:

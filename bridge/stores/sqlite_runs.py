@@ -18,14 +18,14 @@ from bridge.errors import BridgeError
 from bridge.stores import machine, schema
 from bridge.stores import sqlite_log as log
 from bridge.stores.base import plain_id, stored_id
-from bridge.stores.notifier import Bells
+from bridge.stores.notifier import Notifier
 from bridge.stores.runs import (
-    CANCEL_KEPT,
+    CANCEL_QUEUED,
     NOBODY,
     Created,
-    Entry,
     Full,
     LeaseLost,
+    LogEntry,
     Ownership,
     Room,
     RunKey,
@@ -60,11 +60,11 @@ class SQLiteRuns:
 
     def __init__(self, path: str, *, busy: float = 5.0) -> None:
         self._file = SQLiteFile(path, schema.RUNS, busy)
-        self._bells: Bells[log.Stored] = Bells()
+        self._notifier: Notifier[log.Stored] = Notifier()
         self._tails: Tails[log.Stored] = Tails()
         self._mine: set[int] = set()
         """Numbers of entries that were written here since the last look for those of others."""
-        self._queue: Bells[str] = Bells()
+        self._queue: Notifier[str] = Notifier()
         self._turns = _Turns()
         self._watching: asyncio.Task[None] | None = None
 
@@ -110,7 +110,7 @@ class SQLiteRuns:
             return Created(found.record, True, latest is None)
 
         created = await self._file.write(work)
-        self._queue.ring("")
+        self._queue.notify("")
         return created
 
     async def get(self, key: RunKey) -> RunRecord | None:
@@ -167,20 +167,20 @@ class SQLiteRuns:
             self._tails.forget(where)
             raise
         last = new[-1].number if new else before
-        if self._bells:
+        if self._notifier:
             self._mine.update(entry.number for entry in new)
         self._tails.add(where, before, new)
-        self._bells.ring(where)
+        self._notifier.notify(where)
         return last
 
-    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[Entry]:
+    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
         where = stored_key(key)
         if wait <= 0:
             return await self._entries(where, after, limit)
         clock = asyncio.get_running_loop().time
         until = clock() + wait
         # Before the first look: what is written after it must ring.
-        with self._bells.listen(where) as bell:
+        with self._notifier.listen(where) as listener:
             found = self._tails.since(where, after) if after else None
             if found is None:
                 found = await self._entries(where, after, limit)
@@ -188,11 +188,11 @@ class SQLiteRuns:
                     self._tails.forget(where)
             while not found and clock() < until:
                 self._watch()
-                await bell.wait(until - clock())
+                await listener.wait(until - clock())
                 found = self._tails.since(where, after) or await self._entries(where, after, limit)
         return found[:limit]
 
-    async def _entries(self, where: log.Stored, after: int, limit: int) -> list[Entry]:
+    async def _entries(self, where: log.Stored, after: int, limit: int) -> list[LogEntry]:
         return await self._file.read(lambda db: log.entries(db, where, after, limit))
 
     def _watch(self) -> None:
@@ -202,7 +202,7 @@ class SQLiteRuns:
     async def _look(self) -> None:
         """Rings for what other processes write, for as long as somebody waits."""
         last: int | None = None
-        while self._bells:
+        while self._notifier:
             # Whoever waits looks for himself when his time is over, and is told what is wrong.
             with suppress(BridgeError):
                 last = await self._news(last)
@@ -215,12 +215,12 @@ class SQLiteRuns:
         if last is None:
             # What others wrote while nobody looked, between a reader's own look and this one included.
             self._tails.clear()
-            self._bells.ring_all()
+            self._notifier.notify_all()
         elif highest - last > sum(last < number <= highest for number in self._mine):
             ours = frozenset(self._mine)
             for where in await self._file.read(lambda db: log.foreign(db, last, ours)):
                 self._tails.forget(where)
-                self._bells.ring(where)
+                self._notifier.notify(where)
         self._mine = {number for number in self._mine if number > highest}
         return highest
 
@@ -243,14 +243,14 @@ class SQLiteRuns:
 
         clock = asyncio.get_running_loop().time
         until = clock() + wait
-        with self._queue.listen("") as bell:
+        with self._queue.listen("") as listener:
             while True:
                 # Looking is for the reading lane: an idle process must not take the write lock again and again.
                 if await self._file.read(waiting) and (record := await leased(self, token, self._file.write(work))):
                     return record
                 if clock() >= until:
                     return None
-                await bell.wait(min(_QUEUE_POLL, until - clock()))
+                await listener.wait(min(_QUEUE_POLL, until - clock()))
 
     async def acquire(self, key: RunKey, token: str, lease: float) -> RunRecord | None:
         where = stored_key(key)
@@ -278,7 +278,7 @@ class SQLiteRuns:
                 db.execute("UPDATE runs SET token = ?, expires = ? WHERE id = ?", (kept, expires, found.id))
 
         await self._file.write(work)
-        self._queue.ring("")
+        self._queue.notify("")
 
     async def lost(self) -> list[RunKey]:
         def work(db: sqlite3.Connection) -> list[RunKey]:
@@ -299,7 +299,7 @@ class SQLiteRuns:
         def work(db: sqlite3.Connection) -> None:
             now = machine.now()
             db.execute("DELETE FROM run_cancels WHERE expires <= ?", (now,))
-            row = (*where, now + CANCEL_KEPT, reason)
+            row = (*where, now + CANCEL_QUEUED, reason)
             db.execute("INSERT OR REPLACE INTO run_cancels VALUES (?, ?, ?, ?, ?, ?)", row)
 
         await self._file.write(work)

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bridge.stores.runs import Entry
+from bridge.stores.runs import LogEntry
 
 _Name = TypeVar("_Name", bound=Hashable)
 
@@ -29,7 +29,7 @@ _SMALL = 512
 @dataclass(slots=True)
 class _Tail:
     before: int
-    entries: deque[Entry] = field(default_factory=deque)
+    entries: deque[LogEntry] = field(default_factory=deque)
     size: int = 0
 
     @property
@@ -46,7 +46,7 @@ class Tails(Generic[_Name]):
         self._tails: OrderedDict[_Name, _Tail] = OrderedDict()
         self._size = 0
 
-    def add(self, name: _Name, before: int, entries: Sequence[Entry]) -> None:
+    def add(self, name: _Name, before: int, entries: Sequence[LogEntry]) -> None:
         """Notes what was written behind the entry `before`."""
         tail = self._tails.get(name)
         if tail is None or tail.last != before:
@@ -67,7 +67,7 @@ class Tails(Generic[_Name]):
         tail.size += by
         self._size += by
 
-    def since(self, name: _Name, after: int) -> list[Entry] | None:
+    def since(self, name: _Name, after: int) -> list[LogEntry] | None:
         """The entries behind number `after`, none when that was the last one; None for one who has to ask.
 
         With `after` 0 the caller must have asked already, and `forget` when he was told that there is nothing: what
@@ -76,7 +76,7 @@ class Tails(Generic[_Name]):
         tail = self._tails.get(name)
         if tail is None or not tail.before <= after <= tail.last:
             return None
-        found: list[Entry] = []
+        found: list[LogEntry] = []
         for entry in reversed(tail.entries):
             if entry.number <= after:
                 break

@@ -39,7 +39,7 @@ class _Traced:
         self._backend = backend
         self._tracing = tracing
         # Who answers calls of its own is an agent.
-        is_agent = backend.card.runs_tools is not RunsTools.NEVER
+        is_agent = backend.capabilities.runs_tools is not RunsTools.NEVER
         self._operation = "invoke_agent" if is_agent else "chat"
         self._kind = SpanKind.CLIENT if url else SpanKind.INTERNAL
         self._always: dict[str, AttributeValue] = {

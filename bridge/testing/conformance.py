@@ -21,13 +21,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge import framing
-from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, outline, project
+from bridge.codec import Dialect, Feature, Support, WireRequest, WireResponse, outline, project
 from bridge.codec.registry import resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.model import FinishReason, Heartbeat, PartKind, RunFailed, RunFinished, ToolMode, fold, verify
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import comparable, context, decode, encode
-from bridge.testing.witnesses import ANSWERS, REQUESTS, sayable_answers, sayable_requests
+from bridge.testing.witnesses import ANSWERS, REQUESTS, supported_answers, supported_requests
 from bridge.translation import AnswerDecoder
 
 # How long an example takes says nothing about the dialect, and heirs of one class share its tests.
@@ -63,13 +63,13 @@ class DialectConformance:
     def test_what_is_written_is_read_as_the_card_says(self, dialect: Dialect, data: st.DataObject) -> None:
         events = data.draw(answers(interrupts=False, raw=False, choices=False))
         again = verify(decode(dialect, [encode(dialect, events)]))
-        assert comparable(outline(fold(again))) == comparable(project(fold(events), dialect.card))
+        assert comparable(outline(fold(again))) == comparable(project(fold(events), dialect.capabilities))
 
     def test_its_own_wire_carries_all_that_is_exact(self, dialect: Dialect) -> None:
-        exact = {f for f in ANSWERS if dialect.card.answer(f) is Fate.EXACT}
-        assert exact - sayable_answers(dialect) == set()
-        exact = {f for f in REQUESTS if dialect.card.request(f) is Fate.EXACT}
-        assert exact - sayable_requests(dialect) == set()
+        exact = {f for f in ANSWERS if dialect.capabilities.answer(f) is Support.EXACT}
+        assert exact - supported_answers(dialect) == set()
+        exact = {f for f in REQUESTS if dialect.capabilities.request(f) is Support.EXACT}
+        assert exact - supported_requests(dialect) == set()
 
     @quick
     @given(data=st.data())
@@ -94,7 +94,10 @@ class DialectConformance:
         if answer.failure is not None:
             assert whole.status == dialect.encode_error(answer.failure).status >= 400
             return
-        if dialect.card.answer(Feature.FINISH_CANCELED) is Fate.REFUSE and answer.reason is FinishReason.CANCELED:
+        if (
+            dialect.capabilities.answer(Feature.FINISH_CANCELED) is Support.REFUSE
+            and answer.reason is FinishReason.CANCELED
+        ):
             return
         assert whole.status == 200
         reading = AnswerDecoder(dialect, context(dialect.back_options()), whole.headers)
@@ -152,7 +155,7 @@ class DialectConformance:
         read = dialect.decode_request(
             WireRequest(headers=wire.headers, body=wire.body), context(dialect.front_options())
         )
-        if dialect.card.request(Feature.TOOLS) is not Fate.EXACT:
+        if dialect.capabilities.request(Feature.TOOLS) is not Support.EXACT:
             return
         offered = [t.name for t in request.tools or []]
         # Where the wire cannot say "call none of them", leaving them out says it.

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from bridge.codec import Dialect, KeptDialect
+from bridge.codec import Dialect, QueuedRunsDialect
 from bridge.errors import Failure
 from bridge.model import Request
 from bridge.testing.queue import QueuedRuns
@@ -122,7 +122,7 @@ class FakeBackend:
         self.problems: list[Exception] = []
         self._speaker = ScriptedBackend(dialect) if dialect is not None else None
         self._queue: QueuedRuns | None = None
-        if self._speaker is not None and isinstance(self._speaker.dialect, KeptDialect):
+        if self._speaker is not None and isinstance(self._speaker.dialect, QueuedRunsDialect):
             self._queue = QueuedRuns(self._speaker, self._speaker.dialect)
 
     @property

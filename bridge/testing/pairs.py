@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge import framing
-from bridge.codec import Dialect, Fate, Feature, WireRequest, WireResponse, project, registry
+from bridge.codec import Dialect, Feature, Support, WireRequest, WireResponse, project, registry
 from bridge.codec.jsontext import loads
 from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, Unsupported
@@ -26,7 +26,7 @@ from bridge.model import Event, FinishReason, Message, PartKind, Request, Text, 
 from bridge.testing.conformance import quick
 from bridge.testing.strategies import answers, splits, texts, tools
 from bridge.testing.wires import context, decode, encode
-from bridge.testing.witnesses import ANSWERS, REQUESTS, answer_of, sayable_answers, sayable_requests
+from bridge.testing.witnesses import ANSWERS, REQUESTS, answer_of, supported_answers, supported_requests
 from bridge.translation import AnswerDecoder
 
 # What two wires of any age have in common; the rest is between a dialect and its own card.
@@ -41,7 +41,7 @@ brief = settings(quick, max_examples=8)
 
 def told(events: list[Event], dialect: Dialect) -> dict[str, Any]:
     """What a client of this dialect is told, in words that do not depend on how parts are cut and placed."""
-    out = project(fold(events), dialect.card)
+    out = project(fold(events), dialect.capabilities)
     return {
         **{kind: "".join(i[1] for i in out.items if i[0] == kind) for kind in ("text", "refusal", "reasoning")},
         "calls": [i[1:4] for i in out.items if i[0] == "tool_call"],
@@ -108,7 +108,11 @@ class PairConformance:
             # them.
             assert came.pop("calls") in ([], expected.pop("calls"))
         assert came == expected
-        lost = {str(f) for f in Feature if f in front.card.answers and front.card.answer(f) is not Fate.EXACT}
+        lost = {
+            str(f)
+            for f in Feature
+            if f in front.capabilities.answers and front.capabilities.answer(f) is not Support.EXACT
+        }
         assert set(translator.lost) <= lost | {"usage", "usage_details", "choices"}
 
     @brief
@@ -180,7 +184,7 @@ class PairConformance:
         assert [t.lost for t in both] == lost
 
     def test_a_request_there_and_back_says_the_same(self, back: Dialect, front: Dialect) -> None:
-        both = {f for f in REQUESTS if front.card.request(f) is back.card.request(f) is Fate.EXACT}
+        both = {f for f in REQUESTS if front.capabilities.request(f) is back.capabilities.request(f) is Support.EXACT}
         for feature in sorted(both):
             request, read = REQUESTS[feature].request, REQUESTS[feature].read
             wire = front.encode_request(request, context(front.back_options(), request))
@@ -194,47 +198,47 @@ class PairConformance:
             assert read(front.decode_request(last, context(front.front_options()))) == read(request), feature
 
     def test_each_feature_of_an_answer_fares_as_the_card_says(self, back: Dialect, front: Dialect) -> None:
-        for feature in sorted(sayable_answers(back)):
+        for feature in sorted(supported_answers(back)):
             read = ANSWERS[feature].read
             wire = encode(back, answer_of(feature))
             translator = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
             answer = fold(decode(front, [translator.feed(wire) + translator.close()]))
             arrived = read(answer) == read(fold(decode(back, [wire])))
-            match front.card.answer(feature):
-                case Fate.EXACT:
+            match front.capabilities.answer(feature):
+                case Support.EXACT:
                     assert arrived, f"{feature} is exact on the card and did not arrive"
-                case Fate.REFUSE:
+                case Support.REFUSE:
                     assert answer.failure is not None, f"{feature} is refused on the card and was told as a success"
-                case Fate.TEXT:
+                case Support.TEXT:
                     assert arrived or answer.text, f"{feature} is text on the card, and there is none"
                 case _:
                     named = not self.names_losses or arrived or str(feature) in translator.lost
                     assert named, f"{feature} was lost in silence"
 
     def test_each_feature_of_a_request_fares_as_the_card_says(self, back: Dialect, front: Dialect) -> None:
-        for feature in sorted(sayable_requests(front)):
+        for feature in sorted(supported_requests(front)):
             request, read = REQUESTS[feature].request, REQUESTS[feature].read
             wire = front.encode_request(request, context(front.back_options(), request))
             translator = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
-            fate, refused = back.card.request(feature), None
+            support, refused = back.capabilities.request(feature), None
             try:
                 body = translator.request(wire.body, client=front, headers=wire.headers)
             except Unsupported as error:
                 refused = error
             if refused is not None:
-                assert fate is Fate.REFUSE, f"{feature} is {fate} on the card and was refused: {refused.message}"
+                assert support is Support.REFUSE, f"{feature} is declared {support} but was refused: {refused.message}"
                 assert refused.failure.param
                 continue
             assert translator.sent is not None
             again = WireRequest(headers=translator.sent.headers, body=body)
             came = back.decode_request(again, context(back.front_options()))
             arrived = read(came) == read(request)
-            assert fate is not Fate.REFUSE, f"{feature} is refused on the card and was sent"
-            if fate is Fate.EXACT:
+            assert support is not Support.REFUSE, f"{feature} is refused on the card and was sent"
+            if support is Support.EXACT:
                 assert arrived, f"{feature} is exact on the card and did not arrive"
             else:
                 # Told as text, by the card or by a stage that puts into words what the backend has no field for.
-                as_text = _words(came) != _words(request) or (fate is Fate.TEXT and read(came))
+                as_text = _words(came) != _words(request) or (support is Support.TEXT and read(came))
                 named = not self.names_losses or arrived or as_text or str(feature) in translator.lost
                 assert named, f"{feature} was lost in silence"
 
@@ -280,7 +284,7 @@ class PairConformance:
         headers = translator.sent.headers
         read = back.decode_request(WireRequest(headers=headers, body=body), context(back.front_options()))
         assert result_text(read.messages[-1].parts) == text
-        if all(d.card.request(Feature.TOOLS) is Fate.EXACT for d in (front, back)):
+        if all(d.capabilities.request(Feature.TOOLS) is Support.EXACT for d in (front, back)):
             assert [t.name for t in read.tools or []] == [t.name for t in offered]
 
     def test_a_failure_is_never_a_success(self, back: Dialect, front: Dialect) -> None:

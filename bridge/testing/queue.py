@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from bridge.codec import Frame, KeptDialect, Operation, RunNamed, WireRequest, WireResponse
+from bridge.codec import Frame, Operation, QueuedRunsDialect, RunRef, WireRequest, WireResponse
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.framing import sse
 from bridge.testing.script import Reply, ScriptedBackend
@@ -22,11 +22,11 @@ _GONE = Failure(
 class QueuedRuns:
     """The runs of one backend. Frames are numbered over all of them, and a reader gets those behind his last one."""
 
-    def __init__(self, speaker: ScriptedBackend, dialect: KeptDialect) -> None:
+    def __init__(self, speaker: ScriptedBackend, dialect: QueuedRunsDialect) -> None:
         self._speaker = speaker
         self._dialect = dialect
-        self._logs: dict[RunNamed, list[tuple[int, bytes]]] = {}
-        self._broken: set[RunNamed] = set()
+        self._logs: dict[RunRef, list[tuple[int, bytes]]] = {}
+        self._broken: set[RunRef] = set()
         self._count = 0
 
     def reply(
@@ -67,7 +67,7 @@ class QueuedRuns:
         if reply.status >= 300:
             return reply
         request = self._speaker.requests[-1]
-        run = RunNamed(request.thread_id or "", request.run_id or "")
+        run = RunRef(request.thread_id or "", request.run_id or "")
         log = self._logs[run] = []
         splitter = sse.Splitter()
         for frame in splitter.feed(reply.body):
@@ -79,7 +79,7 @@ class QueuedRuns:
             self._broken.add(run)
         return _answer(self._dialect.encode_started(run, run.run_id, True))
 
-    def _read(self, run: RunNamed, wire: WireRequest) -> tuple[Reply, bool]:
+    def _read(self, run: RunRef, wire: WireRequest) -> tuple[Reply, bool]:
         log = self._logs.get(run, [])
         last = int(wire.headers.get("last-event-id", "0-0").partition("-")[0])
         left = [data for number, data in log if number > last]

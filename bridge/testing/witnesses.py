@@ -83,7 +83,7 @@ def answer_of(feature: Feature) -> list[Event]:
 
 
 @cache
-def sayable_answers(dialect: Dialect) -> frozenset[Feature]:
+def supported_answers(dialect: Dialect) -> frozenset[Feature]:
     """What a backend of this dialect can say: the features that its own wire carries from end to end."""
     return frozenset(
         feature
@@ -94,7 +94,7 @@ def sayable_answers(dialect: Dialect) -> frozenset[Feature]:
 
 
 @cache
-def sayable_requests(dialect: Dialect) -> frozenset[Feature]:
+def supported_requests(dialect: Dialect) -> frozenset[Feature]:
     """What a client of this dialect can ask: the features that its own wire carries from end to end."""
     return frozenset(feature for feature, witness in REQUESTS.items() if _asks(dialect, witness))
 

@@ -133,8 +133,8 @@ class AnswerDecoder:
             text = f"The backend's answer is longer than the limit of {self._limit} bytes."
             raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
         if self._streams is None:
-            # Undecided so far means white space, or a part of a byte order mark: no need to look at it all again.
-            start = b"".join(self._kept) if self._size <= _LOOKED_AT else data
+            # The bytes before these left it open: white space, or, at the very start, a part of a byte order mark.
+            start = b"".join(self._kept) if self._size - len(data) <= _LOOKED_AT else data
             self._streams = self._framing.is_stream(start)
             if self._streams:
                 start, self._kept = b"".join(self._kept), []

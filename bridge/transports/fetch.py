@@ -21,7 +21,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
-from bridge.codec import Card, Fate, Feature
+from bridge.codec import Capabilities, Feature, Support
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import Inline, Media, Part, Request, ToolResult, Url
 
@@ -91,7 +91,7 @@ class Fetcher:
         if session is not None:
             await session.close()
 
-    async def request(self, request: Request, card: Card) -> Request:
+    async def request(self, request: Request, capabilities: Capabilities) -> Request:
         """The request with bytes for the URLs that a backend of this card does not take, and takes as bytes.
 
         URLs of hosts that are not allowed stay: the backend's dialect says what it does with them. Raises
@@ -101,7 +101,7 @@ class Fetcher:
             part.source.url: f"messages[{number}]"
             for number, message in enumerate(request.messages)
             for part in _media(message.parts)
-            if isinstance(part.source, Url) and _needs_bytes(part, card) and self._allows(part.source.url)
+            if isinstance(part.source, Url) and _needs_bytes(part, capabilities) and self._allows(part.source.url)
         }
         if not wanted:
             return request
@@ -116,7 +116,7 @@ class Fetcher:
         def inline(part: Part) -> Part:
             if isinstance(part, ToolResult):
                 return replace(part, parts=[inline(p) for p in part.parts])
-            if not isinstance(part, Media) or not isinstance(part.source, Url) or not _needs_bytes(part, card):
+            if not isinstance(part, Media) or not isinstance(part.source, Url) or not _needs_bytes(part, capabilities):
                 return part
             had = found.get(part.source.url)
             return part if had is None else replace(part, source=had[0], mime=part.mime or had[1])
@@ -192,9 +192,9 @@ class _Checked(AbstractResolver):
         await self._inner.close()
 
 
-def _needs_bytes(media: Media, card: Card) -> bool:
+def _needs_bytes(media: Media, capabilities: Capabilities) -> bool:
     by_url, inline = Feature(f"{media.kind}_url"), Feature(f"{media.kind}_inline")
-    return card.request(by_url) is not Fate.EXACT and card.request(inline) is Fate.EXACT
+    return capabilities.request(by_url) is not Support.EXACT and capabilities.request(inline) is Support.EXACT
 
 
 def _media(parts: Sequence[Part]) -> list[Media]:

@@ -17,7 +17,7 @@ import aiohttp
 from yarl import URL
 
 from bridge.codec import (
-    Card,
+    Capabilities,
     Context,
     CountingDialect,
     Dialect,
@@ -91,7 +91,7 @@ class HttpBackend:
     ) -> None:
         self.name = name
         self.dialect = dialect
-        self.card: Card = dialect.card
+        self.capabilities: Capabilities = dialect.capabilities
         self.url = URL(url)
         self.names = names or ModelNames()
         self.max_event = max_event

@@ -19,7 +19,7 @@ from typing import Any
 from bridge.codec import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
-    Card,
+    Capabilities,
     Context,
     Dialect,
     FrameLike,
@@ -51,13 +51,15 @@ _LAST_WORDS = 5.0
 Yielded = Event | pt.Part | str
 Agent = Callable[[Request], AsyncIterator[Yielded]]
 
-CARD = Card(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), runs_tools=RunsTools.ANY)
+CAPABILITIES = Capabilities(
+    answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), runs_tools=RunsTools.ANY
+)
 
 
 class LocalBackend:
     """A configured agent in this process."""
 
-    card = CARD
+    capabilities = CAPABILITIES
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge import framing
-from bridge.codec import Dialect, Fate, Feature, registry
+from bridge.codec import Dialect, Feature, Support, registry
 from bridge.model import (
     Answer,
     ArgsDelta,
@@ -103,9 +103,9 @@ def test_texts_are_whole_and_in_the_order_in_which_they_began(dialect: Dialect, 
     events = list(verify(data.draw(braids())))
     answer = streamed(dialect, events)
     assert found(answer, events, PartKind.TEXT) == begun(events, PartKind.TEXT)
-    if dialect.card.answer(Feature.REASONING) is Fate.EXACT:
+    if dialect.capabilities.answer(Feature.REASONING) is Support.EXACT:
         assert found(answer, events, PartKind.REASONING) == begun(events, PartKind.REASONING)
-    if dialect.card.answer(Feature.TOOL_CALL) is Fate.EXACT:
+    if dialect.capabilities.answer(Feature.TOOL_CALL) is Support.EXACT:
         calls = [
             (f"call{n}", json.dumps({"n": int(n)}, separators=(",", ":"))) for n in begun(events, PartKind.TOOL_CALL)
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge import framing
-from bridge.codec import Fate, Feature, registry
+from bridge.codec import Feature, Support, registry
 from bridge.model import fold
 from bridge.testing.wires import context, decode
 from bridge.testing.witnesses import ANSWERS, answer_of
@@ -19,10 +19,10 @@ def test_a_loss_of_an_answer_is_named(name: str, feature: Feature) -> None:
     told = context(dialect.front_options())
     encoder = dialect.encoder(told)
     wire = framing.of(dialect.framing).join([*encoder.encode(events), *encoder.close()])
-    fate, read = dialect.card.answer(feature), ANSWERS[feature].read
-    if fate is Fate.EXACT:
+    support, read = dialect.capabilities.answer(feature), ANSWERS[feature].read
+    if support is Support.EXACT:
         assert feature not in told.lost.names
         return
     arrived = read(fold(decode(dialect, [wire]))) == read(fold(events))
     # A refused finish is told as an error: nobody takes it for the answer.
-    assert arrived or feature in told.lost.names or fate is Fate.REFUSE
+    assert arrived or feature in told.lost.names or support is Support.REFUSE

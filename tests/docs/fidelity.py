@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Dialect, Entry, Fate, Feature, RunsTools, registry
+from bridge.codec import (
+    ANSWER_FEATURES,
+    REQUEST_FEATURES,
+    Dialect,
+    Feature,
+    FeatureSupport,
+    RunsTools,
+    Support,
+    registry,
+)
 from bridge.model import HistoryMode
-from bridge.testing.witnesses import sayable_answers, sayable_requests
+from bridge.testing.witnesses import supported_answers, supported_requests
 from tests.docs.tables import dialects
 from tests.recorded import answers
 
@@ -60,7 +69,7 @@ def _overview(fronts: list[Dialect], backs: list[Dialect]) -> str:
 
 def _count(front: Dialect, back: Dialect) -> str:
     return " / ".join(
-        f"{sum(entries[f].fate is Fate.EXACT for f in said)} of {len(said)}"
+        f"{sum(entries[f].support is Support.EXACT for f in said)} of {len(said)}"
         for said, entries in (_answers(front, back), _requests(front, back))
     )
 
@@ -69,14 +78,14 @@ def _anchor(front: Dialect, back: Dialect) -> str:
     return f"{front.name}-over-{back.name}"
 
 
-def _answers(front: Dialect, back: Dialect) -> tuple[list[Feature], Mapping[Feature, Entry]]:
+def _answers(front: Dialect, back: Dialect) -> tuple[list[Feature], Mapping[Feature, FeatureSupport]]:
     """What a backend can say, and the frontend's entries for it."""
-    return [f for f in ANSWER_FEATURES if f in sayable_answers(back)], front.card.answers
+    return [f for f in ANSWER_FEATURES if f in supported_answers(back)], front.capabilities.answers
 
 
-def _requests(front: Dialect, back: Dialect) -> tuple[list[Feature], Mapping[Feature, Entry]]:
+def _requests(front: Dialect, back: Dialect) -> tuple[list[Feature], Mapping[Feature, FeatureSupport]]:
     """What a client can ask, and the backend's entries for it."""
-    return [f for f in REQUEST_FEATURES if f in sayable_requests(front)], back.card.requests
+    return [f for f in REQUEST_FEATURES if f in supported_requests(front)], back.capabilities.requests
 
 
 def _frontend(front: Dialect, backs: list[Dialect]) -> Iterator[str]:
@@ -92,39 +101,39 @@ def _frontend(front: Dialect, backs: list[Dialect]) -> Iterator[str]:
         )
 
 
-def _exact(said: list[Feature], entries: Mapping[Feature, Entry]) -> str:
-    return ", ".join(f"`{f}`" for f in said if entries[f].fate is Fate.EXACT) + "."
+def _exact(said: list[Feature], entries: Mapping[Feature, FeatureSupport]) -> str:
+    return ", ".join(f"`{f}`" for f in said if entries[f].support is Support.EXACT) + "."
 
 
-def _losses(where: str, said: list[Feature], entries: Mapping[Feature, Entry]) -> list[str]:
+def _losses(where: str, said: list[Feature], entries: Mapping[Feature, FeatureSupport]) -> list[str]:
     """One row for each reason."""
-    groups: dict[tuple[Fate, str], list[str]] = {}
+    groups: dict[tuple[Support, str], list[str]] = {}
     for feature in said:
         entry = entries[feature]
-        if entry.fate is not Fate.EXACT:
-            groups.setdefault((entry.fate, entry.reason), []).append(f"`{feature}`")
-    return [f"| {where} | {', '.join(names)} | {fate} | {reason} |" for (fate, reason), names in groups.items()]
+        if entry.support is not Support.EXACT:
+            groups.setdefault((entry.support, entry.reason), []).append(f"`{feature}`")
+    return [f"| {where} | {', '.join(names)} | {support} | {reason} |" for (support, reason), names in groups.items()]
 
 
 def _manners(front: Dialect, back: Dialect) -> Iterator[str]:
     """What follows from how both sides talk, beside what they say."""
-    whole = front.card.history is HistoryMode.FULL
-    if whole and back.card.takes_news:
+    whole = front.capabilities.history is HistoryMode.FULL
+    if whole and back.capabilities.takes_news:
         yield "The client sends the whole talk and the backend remembers it: the backend is sent what is new."
-    elif whole and back.card.wants_whole:
+    elif whole and back.capabilities.wants_whole:
         yield "The backend remembers the talk and is sent the whole of it: one talk is one thread of it."
-    elif not whole and back.card.wants_whole:
+    elif not whole and back.capabilities.wants_whole:
         yield "The client sends what is new and the backend wants all of it: the talk is kept here (`stores.history`)."
-    elif not whole and not back.card.keeps_history:
+    elif not whole and not back.capabilities.keeps_history:
         yield "The client sends what is new and the backend forgets: the talk is kept here (`stores.history`)."
     else:
         yield "Both sides agree on who remembers the talk."
-    if front.card.client_runs_calls and back.card.runs_tools is not RunsTools.NEVER:
+    if front.capabilities.client_runs_calls and back.capabilities.runs_tools is not RunsTools.NEVER:
         yield "Calls of tools that the backend ran itself are withheld, since the client would run them again."
-    if front.card.inline_media_only and sayable_answers(back) & {Feature.IMAGE, Feature.AUDIO, Feature.FILE}:
+    if front.capabilities.inline_media_only and supported_answers(back) & {Feature.IMAGE, Feature.AUDIO, Feature.FILE}:
         yield "Media of answers arrive as they are when they are sent as bytes, and as links in the text otherwise."
-    if back.card.tool_names is not None:
-        yield f"The backend's tools are named `{back.card.tool_names}`: other names are changed and changed back."
+    if back.capabilities.tool_names is not None:
+        yield f"Tool names that do not match the backend's `{back.capabilities.tool_names}` are mapped both ways."
 
 
 if __name__ == "__main__":

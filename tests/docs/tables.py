@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from bridge.codec import Card, Entry, Fate, Feature, registry
+from bridge.codec import Capabilities, Feature, FeatureSupport, Support, registry
 from bridge.model import HistoryMode
 
 ROOT = Path(__file__).parents[2]
@@ -25,33 +25,33 @@ _SPAN = r"(<!-- {0} -->\n).*?(<!-- /{0} -->)"
 
 def cards() -> str:
     """What the cards say: the features on which dialects differ as tables, all others as sentences."""
-    every = {name: registry.get(name).card for name in dialects()}
+    every = {name: registry.get(name).capabilities for name in dialects()}
     return "\n\n".join(
         [
             "What a client of the dialect is told of an answer:",
-            _table({name: card.answers for name, card in every.items()}),
+            _table({name: capabilities.answers for name, capabilities in every.items()}),
             "What a backend of the dialect is told of a request:",
-            _table({name: card.requests for name, card in every.items()}),
+            _table({name: capabilities.requests for name, capabilities in every.items()}),
             "And how they talk:",
             _manners(every),
         ]
     )
 
 
-def _table(entries: Mapping[str, Mapping[Feature, Entry]]) -> str:
-    rows, same = [], dict[Fate, list[str]]()
+def _table(entries: Mapping[str, Mapping[Feature, FeatureSupport]]) -> str:
+    rows, same = [], dict[Support, list[str]]()
     for feature in next(iter(entries.values())):
-        fates = [of[feature].fate for of in entries.values()]
-        if len(set(fates)) == 1:
-            same.setdefault(fates[0], []).append(f"`{feature}`")
+        supports = [of[feature].support for of in entries.values()]
+        if len(set(supports)) == 1:
+            same.setdefault(supports[0], []).append(f"`{feature}`")
         else:
-            rows.append(f"| `{feature}` | {' | '.join(fates)} |")
+            rows.append(f"| `{feature}` | {' | '.join(supports)} |")
     head = ["| feature | " + " | ".join(f"`{name}`" for name in entries) + " |", "|---" * (len(entries) + 1) + "|"]
-    told = [f"{fate.capitalize()} in every dialect: {', '.join(names)}." for fate, names in same.items()]
+    told = [f"{support.capitalize()} in every dialect: {', '.join(names)}." for support, names in same.items()]
     return "\n".join([*head, *rows, "", *told])
 
 
-def _manners(every: Mapping[str, Card]) -> str:
+def _manners(every: Mapping[str, Capabilities]) -> str:
     def row(what: str, *cells: str) -> str:
         return f"| {what} | {' | '.join(cells)} |"
 
@@ -64,16 +64,16 @@ def _manners(every: Mapping[str, Card]) -> str:
                 "its clients send",
                 *("the whole talk" if c.history is HistoryMode.FULL else "what is new" for c in values),
             ),
-            row("its backends remember the talk", *(_memory(card) for card in values)),
+            row("its backends remember the talk", *(_memory(capabilities) for capabilities in values)),
             row("its clients run the tool calls they see", *("yes" if c.client_runs_calls else "no" for c in values)),
         ]
     )
 
 
-def _memory(card: Card) -> str:
-    if not card.keeps_history:
+def _memory(capabilities: Capabilities) -> str:
+    if not capabilities.keeps_history:
         return "no"
-    return "yes, and are sent all of it" if card.wants_whole else "yes"
+    return "yes, and are sent all of it" if capabilities.wants_whole else "yes"
 
 
 TABLES = {"cards": cards}

@@ -135,8 +135,10 @@ def test_dialects_prints_the_cards() -> None:
     lines = [line.split() for line in out.splitlines()]
     assert max(map(len, out.splitlines())) <= 160
     assert ["text", *["exact"] * len(registry.names())] in lines
-    fates = [str(registry.get(name).card.answers[Feature.FINISH_CANCELED].fate) for name in registry.names()]
-    assert ["finish_canceled", *fates] in lines
+    supports = [
+        str(registry.get(name).capabilities.answers[Feature.FINISH_CANCELED].support) for name in registry.names()
+    ]
+    assert ["finish_canceled", *supports] in lines
 
 
 def test_dialects_as_json_gives_the_reasons() -> None:
@@ -147,7 +149,7 @@ def test_dialects_as_json_gives_the_reasons() -> None:
     assert cards["openai-chat"]["answers"]["state"]["fate"] == "dropped"
     assert cards["openai-chat"]["answers"]["state"]["reason"]
     assert cards["agentscope"]["history"] == "delta"
-    assert [name for name, card in cards.items() if card["inline_media_only"]] == ["aip"]
+    assert [name for name, capabilities in cards.items() if capabilities["inline_media_only"]] == ["aip"]
 
 
 def test_schema_is_a_json_schema_of_the_configuration() -> None:

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from bridge import ErrorCode, Translator, Unsupported
-from bridge.codec import Fate, Feature, WireResponse, registry
+from bridge.codec import Feature, Support, WireResponse, registry
 from bridge.config import Backend, Route
 from bridge.errors import RULES
 from bridge.model import (
@@ -139,7 +139,7 @@ def test_late_usage_is_told() -> None:
 @pytest.mark.parametrize("front", EVERY, ids=lambda d: d.name)
 def test_canceled_is_never_a_success(front: Any) -> None:
     answer = fold(decode(front, [encode(front, answer_of(Feature.FINISH_CANCELED))]))
-    if front.card.answer(Feature.FINISH_CANCELED) is Fate.EXACT:
+    if front.capabilities.answer(Feature.FINISH_CANCELED) is Support.EXACT:
         assert answer.reason is FinishReason.CANCELED
     else:
         assert answer.failure is not None
@@ -188,7 +188,7 @@ def test_one_answer_is_choice_0(front: Any) -> None:
     out = translator.feed(encode(CHAT, answer_of(Feature.CHOICES))) + translator.close()
     answer = fold(decode(front, [out]))
     assert answer.text == "one"
-    assert ("choices" in translator.lost) == (front.card.answer(Feature.CHOICES) is not Fate.EXACT)
+    assert ("choices" in translator.lost) == (front.capabilities.answer(Feature.CHOICES) is not Support.EXACT)
 
 
 def test_tools_that_the_backend_ran_are_withheld() -> None:
@@ -227,7 +227,7 @@ def test_texts_of_two_messages() -> None:
 @pytest.mark.parametrize("back", EVERY, ids=lambda d: d.name)
 def test_unsupported_media_are_refused_by_their_place(back: Any) -> None:
     film = user(Text("look"), Media(MediaKind.VIDEO, Inline("bW9vdg=="), "video/mp4"))
-    if back.card.request(Feature.VIDEO_INLINE) is not Fate.REFUSE:
+    if back.capabilities.request(Feature.VIDEO_INLINE) is not Support.REFUSE:
         assert back.encode_request(film, context(back.back_options(), film)).body
         return
     with pytest.raises(Unsupported) as caught:

@@ -31,7 +31,7 @@ data: [DONE]
 """
 
 
-def _talk(text: str, model: str = "m", **more: object) -> dict:
+def _conversation(text: str, model: str = "m", **more: object) -> dict:
     return {"model": model, "messages": [{"role": "user", "content": text}], "stream": False, **more}
 
 
@@ -70,7 +70,7 @@ def _said(reply) -> str:
 
 async def test_chat_over_an_agentscope_agent() -> None:
     async with _agent() as agent, _recipe("chat-to-agentscope", AGENTSCOPE_URL=agent) as url:
-        reply = await post(f"{url}/v1/chat/completions", _talk("reasoning"))
+        reply = await post(f"{url}/v1/chat/completions", _conversation("reasoning"))
         message = reply.json["choices"][0]["message"]
         assert message["content"] == "The answer is 42."
         assert message["reasoning_content"].startswith("The user wants")
@@ -80,10 +80,10 @@ async def test_the_conversation_id_of_a_chat_request() -> None:
     async with fake_backend() as agent, _recipe("chat-to-agentscope", AGENTSCOPE_URL=agent.url) as url:
         agent.answers(500, b"{}")
         chat = f"{url}/v1/chat/completions"
-        await post(chat, _talk("a", metadata={"session_id": "one"}))
-        await post(chat, _talk("b"), x_session_id="two")
-        await post(chat, _talk("c"))
-        await post(chat, _talk("d"))
+        await post(chat, _conversation("a", metadata={"session_id": "one"}))
+        await post(chat, _conversation("b"), x_session_id="two")
+        await post(chat, _conversation("c"))
+        await post(chat, _conversation("d"))
         one, two, three, four = (seen.json["session_id"] for seen in agent.seen)
         assert (one, two) == ("one", "two")
         assert three
@@ -94,12 +94,12 @@ async def test_the_conversation_id_of_a_chat_request() -> None:
 async def test_an_agent_gets_what_is_new_of_a_talk(more: dict[str, Any]) -> None:
     async with fake_backend() as backend, _recipe("chat-to-agentscope", AGENTSCOPE_URL=backend.url) as url:
         agent = AGENTS["agentscope"](backend)
-        talk = _talk("a", **more)
-        answer = (await post(f"{url}/v1/chat/completions", talk)).json["choices"][0]["message"]
-        talk["messages"] += [answer, {"role": "user", "content": "b"}]
-        assert _said(await post(f"{url}/v1/chat/completions", talk)) == "ok"
+        conversation = _conversation("a", **more)
+        answer = (await post(f"{url}/v1/chat/completions", conversation)).json["choices"][0]["message"]
+        conversation["messages"] += [answer, {"role": "user", "content": "b"}]
+        assert _said(await post(f"{url}/v1/chat/completions", conversation)) == "ok"
         # The agent remembers: it would have heard twice what was sent twice.
-        assert agent.heard[-1].talk == [("user", "a"), ("assistant", "ok"), ("user", "b")]
+        assert agent.heard[-1].conversation == [("user", "a"), ("assistant", "ok"), ("user", "b")]
 
 
 async def test_agentscope_over_a_chat_model() -> None:
@@ -131,12 +131,12 @@ async def test_models_choose_the_backend() -> None:
         model.streams(CHAT)
         async with _recipe("models", AGENTSCOPE_URL=agent, OPENAI_BASE_URL=model.url) as url:
             chat = f"{url}/v1/chat/completions"
-            assert _said(await post(chat, _talk("reasoning", "friday"))) == "The answer is 42."
-            assert _said(await post(chat, _talk("reasoning", "demo-1"))) == "The answer is 42."
+            assert _said(await post(chat, _conversation("reasoning", "friday"))) == "The answer is 42."
+            assert _said(await post(chat, _conversation("reasoning", "demo-1"))) == "The answer is 42."
             for asked in ("gpt-small", "gpt-5"):
-                await post(chat, _talk("Hi", asked, stream=True))
+                await post(chat, _conversation("Hi", asked, stream=True))
             assert [seen.json["model"] for seen in model.seen] == ["gpt-4o-mini", "gpt-5"]
-            unknown = await post(chat, _talk("Hi", "claude"))
+            unknown = await post(chat, _conversation("Hi", "claude"))
             assert (unknown.status, unknown.json["error"]["code"]) == (404, "model_not_found")
             listed = await ask("GET", f"{url}/v1/models")
             assert [entry["id"] for entry in listed.json["data"]] == ["friday"]
@@ -149,7 +149,7 @@ async def test_several_backends() -> None:
         urls = {"OPENAI_BASE_URL": llm.url, "ANTHROPIC_BASE_URL": claude.url}
         async with _recipe("several", **urls, **KEYS) as url:
             key = {"authorization": "Bearer key-of-web"}
-            assert _said(await post(f"{url}/v1/chat/completions", _talk("Hi"), **key)) == "from claude"
+            assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi"), **key)) == "from claude"
             assert len(llm.seen) == 2, "its own two tries came first"
             assert claude.seen[0].json["model"] == "claude-sonnet-4-5"
             assert (await post(f"{url}/agentscope/process", _input("Hi"), **key)).status == 200
@@ -159,7 +159,7 @@ async def test_a_generator_in_every_dialect(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.syspath_prepend(str(ROOT))
     async with _recipe("agent") as url:
         chat = f"{url}/v1/chat/completions"
-        asked = _talk("What is the weather in Paris?")
+        asked = _conversation("What is the weather in Paris?")
         message = (await post(chat, asked)).json["choices"][0]["message"]
         assert (message["reasoning_content"], message["content"]) == ("They ask for weather.", "Let me look.")
         (call,) = message["tool_calls"]
@@ -174,7 +174,7 @@ async def test_a_generator_in_every_dialect(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_keys() -> None:
     async with _recipe("keys", **KEYS) as url:
-        chat, scope = (f"{url}/v1/chat/completions", _talk("Hi")), (f"{url}/agentscope/process", _input("Hi"))
+        chat, scope = (f"{url}/v1/chat/completions", _conversation("Hi")), (f"{url}/agentscope/process", _input("Hi"))
         for door in (chat, scope):
             assert (await post(*door)).status == 401
             assert (await post(*door, authorization="Bearer nonsense")).status == 401
@@ -194,17 +194,17 @@ async def test_users_from_a_login_service() -> None:
         async with _recipe("identity", **variables) as url:
             chat = f"{url}/v1/chat/completions"
             good = key.sign(aud="bridge", iss="our-login")
-            assert (await post(chat, _talk("Hi"), x_api_key="key-of-web")).status == 200
-            assert (await post(chat, _talk("Hi"), authorization=f"Bearer {good}")).status == 200
-            other = await post(chat, _talk("Hi"), authorization=f"Bearer {key.sign(aud='x', iss='our-login')}")
+            assert (await post(chat, _conversation("Hi"), x_api_key="key-of-web")).status == 200
+            assert (await post(chat, _conversation("Hi"), authorization=f"Bearer {good}")).status == 200
+            other = await post(chat, _conversation("Hi"), authorization=f"Bearer {key.sign(aud='x', iss='our-login')}")
             assert (other.status, "another audience" in other.json["error"]["message"]) == (401, True)
-            assert (await post(chat, _talk("Hi"), x_user="alice")).status == 401
+            assert (await post(chat, _conversation("Hi"), x_user="alice")).status == 401
 
 
 async def test_passthrough_is_byte_equal_and_the_rest_is_not() -> None:
     async def told(model: FakeBackend, url: str) -> bytes:
         model.streams(CHAT)
-        return (await post(f"{url}/v1/chat/completions", _talk("Hi", stream=True))).body
+        return (await post(f"{url}/v1/chat/completions", _conversation("Hi", stream=True))).body
 
     async with fake_backend() as model:
         async with _recipe("passthrough", OPENAI_BASE_URL=model.url) as url:
@@ -225,24 +225,24 @@ async def test_anthropic_clients_over_any_model_and_claude_for_chat_clients() ->
         variables = {"OPENAI_BASE_URL": f"{model.url}/v1", "ANTHROPIC_BASE_URL": claude.url, "OPENAI_MODEL": "m"}
         async with _recipe("anthropic", **variables) as url:
             model.streams(CHAT)
-            reply = await post(f"{url}/v1/messages", {**_talk("Hi", "claude-x"), "max_tokens": 9})
+            reply = await post(f"{url}/v1/messages", {**_conversation("Hi", "claude-x"), "max_tokens": 9})
             assert (reply.json["content"], model.seen[0].json["model"]) == ([{"type": "text", "text": "Hello"}], "m")
             claude.answers(200, orjson.dumps(said))
-            assert _said(await post(f"{url}/v1/chat/completions", _talk("Hi", "claude-x"))) == "Hello"
+            assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi", "claude-x"))) == "Hello"
             assert (claude.seen[0].path, claude.seen[0].json["model"]) == ("/v1/messages", "claude-x")
-            counted = await post(f"{url}/v1/messages/count_tokens", _talk("Hi"))
+            counted = await post(f"{url}/v1/messages/count_tokens", _conversation("Hi"))
             assert counted.json["estimated"] is True
 
 
 async def test_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     async with _recipe("stage") as url:
-        assert _said(await post(f"{url}/v1/chat/completions", _talk("Hello"))).startswith("YOU SAID: HELLO")
+        assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hello"))).startswith("YOU SAID: HELLO")
 
 
 async def test_headers_that_readme_names() -> None:
     async with _agent() as agent, _recipe("chat-to-agentscope", AGENTSCOPE_URL=agent) as url:
-        reply = await post(f"{url}/v1/chat/completions", _talk("server tool"), x_request_id="mine-1")
+        reply = await post(f"{url}/v1/chat/completions", _conversation("server tool"), x_request_id="mine-1")
         assert reply.headers["x-bridge-lost"] == "tool_result"
         assert reply.headers["x-request-id"] == "mine-1"
         assert (await ask("GET", f"{url}/healthz")).status == 200
@@ -268,6 +268,6 @@ async def test_runs_to_chat() -> None:
         agent = Runs(backend)
         agent.brain = lambda heard: [Say("Sunny")]
         async with _recipe("runs-to-chat", AGENT_URL=backend.url, AGENT_KEY="backend-key") as base:
-            reply = await post(f"{base}/v1/chat/completions", _talk("Weather?"))
+            reply = await post(f"{base}/v1/chat/completions", _conversation("Weather?"))
         assert reply.json["choices"][0]["message"]["content"] == "Sunny"
-        assert agent.heard[0].talk == [("user", "Weather?")]
+        assert agent.heard[0].conversation == [("user", "Weather?")]

@@ -18,7 +18,7 @@ from tests.dialects.aip.peers import reply
 from tests.faults.measure import Outcome, outcome_of, setup, soon
 from tests.faults.wire import ask, read
 from tests.server.harness import serving
-from tests.stores.door import Door
+from tests.stores.door import RouteLimiter
 
 METHOD = "/grpc_service.AgentService/CallAgent"
 
@@ -26,7 +26,7 @@ METHOD = "/grpc_service.AgentService/CallAgent"
 class Turn:
     """One session as the agent sees it. `heard` is set when the client has the first words."""
 
-    def __init__(self, asked: Any, door: Door, context: Any, heard: asyncio.Event) -> None:
+    def __init__(self, asked: Any, door: RouteLimiter, context: Any, heard: asyncio.Event) -> None:
         self.gone = asyncio.Event()
         self.heard = heard
         self._asked = asked
@@ -203,7 +203,7 @@ class Node:
 
     def __init__(self, play: Play, heard: asyncio.Event) -> None:
         self.turns: list[Turn] = []
-        self.door = Door(self._connect)
+        self.door = RouteLimiter(self._connect)
         self._play = play
         self._heard = heard
         self._port = 0

@@ -84,7 +84,7 @@ async def test_a_client_that_has_said_all_and_closes_its_half_is_gone(front: str
         await reached.wait()
         writer.write_eof()
         await let_go(backend, back)
-        assert b"200 OK" not in await reader.read(12) or registry.get(front).card.eager_start
+        assert b"200 OK" not in await reader.read(12) or registry.get(front).capabilities.eager_start
         writer.close()
 
 

@@ -98,7 +98,7 @@ def _failing(name: str, text: str) -> bytes:
     return sse.join([*encoder.encode(builder.take()), *encoder.close()])
 
 
-async def _talk(base: str) -> list[Saw]:
+async def _conversation(base: str) -> list[Saw]:
     """Many failures: of keys, of bodies, of paths, of backends."""
     out = []
     for name in SPEAKING:
@@ -146,7 +146,7 @@ async def test_nothing_secret_is_written_or_answered(level: str, form: str, tmp_
             )
         try:
             await _listening(process, port)
-            saw = await _talk(f"http://127.0.0.1:{port}")
+            saw = await _conversation(f"http://127.0.0.1:{port}")
         finally:
             process.terminate()
             await process.wait()

@@ -173,12 +173,12 @@ async def test_its_result_reaches_the_agent(agent: Server) -> None:
         assert first.finish == "tool_calls"
         (call,) = first.calls
         function = {"name": call.name, "arguments": call.arguments}
-        talk = [
+        conversation = [
             *asked,
             {"role": "assistant", "tool_calls": [{"id": call.id, "type": "function", "function": function}]},
             {"role": "tool", "tool_call_id": call.id, "content": "raining"},
         ]  # fmt: skip
-        second = await openai_client(base, talk, tools=[TOOL])
+        second = await openai_client(base, conversation, tools=[TOOL])
     assert (second.text, second.finish) == ("It is raining.", "stop")
 
 

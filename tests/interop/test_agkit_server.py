@@ -97,7 +97,7 @@ async def test_a_tool_that_the_server_runs(opened: Opened, front: str) -> None:
     person = await opened(front)
     seen = await person.say("weather")
     assert (seen.text, seen.error) == ("Checking. Tool said: Sunny in Paris, 25°C", None)
-    if registry.get(person.dialect).card.client_runs_calls:
+    if registry.get(person.dialect).capabilities.client_runs_calls:
         # It would run what it is shown.
         assert (seen.calls, seen.finish) == ([], "stop")
     else:

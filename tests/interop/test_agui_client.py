@@ -34,7 +34,7 @@ async def test_a_talk_over_one_thread(frontend: MakeFrontend, agent: Agent, tmp_
     """The client sends its own list back; who remembers is sent what is new, who forgets the whole talk."""
     async with fake_backend() as backend, serving(agent.config(backend, tmp_path)) as base:
         client = frontend(f"{base}/ag-ui")
-        talk: list[tuple[str, str]] = []
+        conversation: list[tuple[str, str]] = []
         for asked, answered in [
             ("I am Ann", "Hello Ann"),
             ("Who am I?", "You are Ann"),
@@ -43,12 +43,12 @@ async def test_a_talk_over_one_thread(frontend: MakeFrontend, agent: Agent, tmp_
             backend.streams(*agent.say(answered))
             view = await client.say(asked)
             assert view.text == answered
-            talk.append(("user", asked))
+            conversation.append(("user", asked))
             sent = agent.said(backend.seen[-1].json)
-            assert sent == (talk[-1:] if agent.remembers else talk)
-            talk.append(("assistant", answered))
-        assert [(m["role"], m["content"]) for m in view.messages] == talk
-        assert len({m["id"] for m in view.messages}) == len(talk)
+            assert sent == (conversation[-1:] if agent.remembers else conversation)
+            conversation.append(("assistant", answered))
+        assert [(m["role"], m["content"]) for m in view.messages] == conversation
+        assert len({m["id"] for m in view.messages}) == len(conversation)
         assert len({agent.thread(seen.json) for seen in backend.seen}) == 1
 
 

@@ -52,7 +52,7 @@ def brain(heard: Heard) -> list[Step]:
     return [Think("Two tools."), Say("I look."), Use("call_1", "get_weather", PARIS), Use("call_2", "get_time", PARIS)]
 
 
-async def talk(command: list[str], wire: str, *more: str, **stores: Any) -> tuple[Any, list[Heard]]:
+async def conversation(command: list[str], wire: str, *more: str, **stores: Any) -> tuple[Any, list[Heard]]:
     """What the application saw, and what the backend heard."""
     async with fake_backend() as backend:
         agent = Counting(backend)
@@ -93,9 +93,12 @@ def judge_backend(heard: list[Heard]) -> None:
         ("system", "Be brief."), ("user", "What is it like in Paris?"), ("assistant", "I look."),
         ("assistant", ANSWER), ("user", "Thanks."),
     ]  # fmt: skip
-    calls = [(i, name, json.loads(arguments)) for _, i, name, arguments in (e for e in heard[2].talk if e[0] == "call")]
+    calls = [
+        (i, name, json.loads(arguments))
+        for _, i, name, arguments in (e for e in heard[2].conversation if e[0] == "call")
+    ]
     assert calls == [tuple(c) for c in CALLS]
-    results = dict(e[1:] for e in heard[2].talk if e[0] == "result")
+    results = dict(e[1:] for e in heard[2].conversation if e[0] == "result")
     assert results["call_1"] == "sunny in Paris"
     assert json.loads(results["call_2"]) == {"city": "Paris", "time": "12:00"}
     assert heard[0].tools == ["get_weather", "get_time"]
@@ -105,7 +108,7 @@ def judge_backend(heard: list[Heard]) -> None:
 async def test_the_ai_sdk(ai_sdk: list[str], wire: str, stored: bool, tmp_path: Path) -> None:
     """`stored`: as it is by default, it points at the items of earlier answers by their ids."""
     options = {"store": False} if wire == "openai" and not stored else {}
-    seen, heard = await talk(ai_sdk, wire, json.dumps(options), history=f"sqlite:///{tmp_path}/answers.db")
+    seen, heard = await conversation(ai_sdk, wire, json.dumps(options), history=f"sqlite:///{tmp_path}/answers.db")
     assert seen["errors"] == []
     assert set(seen["warnings"]) == (set() if stored else {SKIPPED[wire]})
     judge_backend(heard)
@@ -121,7 +124,7 @@ async def test_the_ai_sdk(ai_sdk: list[str], wire: str, stored: bool, tmp_path: 
 async def test_langchain(langchain: list[str], wire: str, stored: bool, tmp_path: Path) -> None:
     """`stored`: it sends what is new since the last answer, after the id of that answer."""
     options = {"use_previous_response_id": True} if stored else {}
-    seen, heard = await talk(langchain, wire, json.dumps(options), history=f"sqlite:///{tmp_path}/answers.db")
+    seen, heard = await conversation(langchain, wire, json.dumps(options), history=f"sqlite:///{tmp_path}/answers.db")
     judge_backend(heard)
     first, second = seen["turns"]
     assert (first["text"], first["calls"]) == (ANSWER, CALLS)

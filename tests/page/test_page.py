@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from bridge.cli.explain import Explanation
-from bridge.codec import Fate, Feature, registry
+from bridge.codec import Feature, Support, registry
 from tests.page.conftest import DIALECTS, SCREENSHOTS, Tab
 from tests.server.harness import serving
 
@@ -44,7 +44,7 @@ async def test_a_talk_in_every_dialect(tab: Tab, name: str) -> None:
     await tab.choose(f"/{name}")
     answer = await tab.ask("reasoning")
     assert "The answer is 42." in await answer.inner_text()
-    thinks = registry.get(name).card.answers[Feature.REASONING].fate is Fate.EXACT
+    thinks = registry.get(name).capabilities.answers[Feature.REASONING].support is Support.EXACT
     assert (await answer.locator(".reasoning").count() == 1) is thinks
     assert (THOUGHT in await answer.inner_text()) is thinks
     answer = await tab.ask("tool")

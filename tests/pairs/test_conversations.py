@@ -296,8 +296,8 @@ async def test_a_tool_round_trip(client: Client, back: Back, cities: tuple[str, 
         ]
         answers = [{"role": "tool", "tool_call_id": c.id, "content": f"sunny in {c.id}"} for c in first.calls]
         backend.streams(*back.say("It is sunny."))
-        talk = [*ASKED, {"role": "assistant", "content": None, "tool_calls": calls}, *answers]
-        second = await client(base, talk, tools=[TOOL])
+        conversation = [*ASKED, {"role": "assistant", "content": None, "tool_calls": calls}, *answers]
+        second = await client(base, conversation, tools=[TOOL])
         assert (second.text, second.finish) == ("It is sunny.", "stop")
         sent = orjson.loads(backend.seen[1].body)
         assert back.results_in(sent) == [(f"call_{c}", f"sunny in call_{c}") for c in cities]
@@ -402,8 +402,8 @@ async def test_fifty_conversations_at_once_stay_apart(client: Client, back: Back
 
     async with fake_backend() as backend, serving(setup(back, backend)) as base:
         backend.plays(script)
-        talks = [[{"role": "user", "content": f"This is number {n}."}] for n in range(50)]
+        conversations = [[{"role": "user", "content": f"This is number {n}."}] for n in range(50)]
         own = [{"session_id": f"s-{n}"} if client is agentscope_client else {} for n in range(50)]
-        answers = await asyncio.gather(*(client(base, t, **more) for t, more in zip(talks, own, strict=True)))
+        answers = await asyncio.gather(*(client(base, t, **more) for t, more in zip(conversations, own, strict=True)))
     assert [a.text for a in answers] == [f"you said {n}" for n in range(50)]
     assert [a.reasoning for a in answers] == [f"thinking of {n}" for n in range(50)]

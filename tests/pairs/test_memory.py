@@ -195,13 +195,13 @@ async def test_a_whole_talk_becomes_an_increment(tmp_path: Path, named: bool) ->
     async with fake_backend() as backend, serving(setup("agentscope", backend, tmp_path)) as base:
         backend.streams(*scope_stream(scope_text("Hello Ann")))
         await openai_client(base, [user("I am Ann")], **more)
-        talk = [user("I am Ann"), said("Hello Ann"), user("Who am I?")]
-        await openai_client(base, talk, **more)
+        conversation = [user("I am Ann"), said("Hello Ann"), user("Who am I?")]
+        await openai_client(base, conversation, **more)
         assert scope_sent(backend) == [("user", "Who am I?")]
         sessions = [s.json["session_id"] for s in backend.seen]
         assert sessions[0] == sessions[1]
         assert (sessions[0] == "talk-1") is named
-        await openai_client(base, [*talk, said("Hello Ann"), user("Sure?")], **more)
+        await openai_client(base, [*conversation, said("Hello Ann"), user("Sure?")], **more)
         assert scope_sent(backend) == [("user", "Sure?")]
 
 
@@ -235,7 +235,7 @@ async def test_results_go_to_the_talk_that_asked(tmp_path: Path) -> None:
         first = await openai_client(base, [user("Weather?")], tools=[TOOL])
         call = first.calls[0]
         function = {"name": call.name, "arguments": call.arguments}
-        talk = [
+        conversation = [
             user("Weather?"),
             {
                 "role": "assistant",
@@ -245,7 +245,7 @@ async def test_results_go_to_the_talk_that_asked(tmp_path: Path) -> None:
             {"role": "tool", "tool_call_id": call.id, "content": "sunny"},
         ]
         backend.streams(*scope_stream(scope_text("Sunny.")))
-        await openai_client(base, talk, tools=[TOOL])
+        await openai_client(base, conversation, tools=[TOOL])
         sent = orjson.loads(backend.seen[1].body)
         assert [m["type"] for m in sent["input"]] == ["plugin_call_output"]
         assert sent["session_id"] == backend.seen[0].json["session_id"]
@@ -256,11 +256,11 @@ async def test_after_a_failure_the_backend_is_told_everything_again(tmp_path: Pa
     async with fake_backend() as backend, serving(setup("agentscope", backend, tmp_path)) as base:
         backend.streams(*scope_stream(scope_text("Hello")))
         await openai_client(base, [user("one")], **more)
-        talk = [user("one"), said("Hello"), user("two")]
+        conversation = [user("one"), said("Hello"), user("two")]
         backend.streams(*scope_stream(scope_text("Hello"))[:3])
-        assert (await openai_client(base, talk, **more)).error
+        assert (await openai_client(base, conversation, **more)).error
         backend.streams(*scope_stream(scope_text("Hello")))
-        await openai_client(base, talk, **more)
+        await openai_client(base, conversation, **more)
         assert [text for _, text in scope_sent(backend)] == ["one", "Hello", "two"]
         assert backend.seen[2].json["session_id"] not in {s.json["session_id"] for s in backend.seen[:2]}
 
@@ -270,7 +270,7 @@ async def test_fifty_talks_at_once_stay_apart(tmp_path: Path) -> None:
         number = exchange.seen.json["messages"][0]["content"].split()[-1]
         await exchange.stream(*chat_stream({"content": f"hello {number}"}))
 
-    async def talk(base: str, number: int) -> None:
+    async def conversation(base: str, number: int) -> None:
         for text in (f"I am {number}", "And now?"):
             part = {"type": "text", "text": text}
             body = {"input": [{"role": "user", "content": [part]}], "session_id": f"s{number}"}
@@ -279,9 +279,11 @@ async def test_fifty_talks_at_once_stay_apart(tmp_path: Path) -> None:
 
     async with fake_backend() as backend, serving(setup("openai-chat", backend, tmp_path)) as base:
         backend.plays(script)
-        await asyncio.gather(*(talk(base, n) for n in range(50)))
-        talks = [[m["content"] for m in s.json["messages"]] for s in backend.seen if len(s.json["messages"]) == 3]
-        assert sorted(talks) == sorted([f"I am {n}", f"hello {n}", "And now?"] for n in range(50))
+        await asyncio.gather(*(conversation(base, n) for n in range(50)))
+        conversations = [
+            [m["content"] for m in s.json["messages"]] for s in backend.seen if len(s.json["messages"]) == 3
+        ]
+        assert sorted(conversations) == sorted([f"I am {n}", f"hello {n}", "And now?"] for n in range(50))
 
 
 # ---------------------------------------------------------------------- the default, and what costs nothing
@@ -324,8 +326,8 @@ async def test_only_names_and_questions_are_written_where_only_they_must_be_reme
         def kept() -> tuple[int, int]:
             with closing(sqlite3.connect(path)) as db:
                 tables = ("history_conversations", "history_messages")
-                talks, messages = (db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in tables)
-                return talks, messages
+                conversations, messages = (db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in tables)
+                return conversations, messages
 
         async with serving(agent_routes(agent, history=f"sqlite:///{path}")) as base:
             person = PEOPLE[front](base, "t")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Dialect, Fate, registry
+from bridge.codec import Dialect, Support, registry
 from bridge.library import Translator
 from bridge.model import Event, MediaKind, RunFailed, RunFinished, ToolResult, fold, unfold, verify
 from bridge.testing.pairs import told
@@ -36,7 +36,7 @@ def expected(events: list[Event], front: Dialect) -> dict[str, Any]:
     """What the client is told of this: by its card, and without calls that it would run a second time."""
     answer = fold(events)
     out = told(unfold(answer), front)
-    if front.card.client_runs_calls:
+    if front.capabilities.client_runs_calls:
         done = {p.call_id for m in answer.messages for p in m.parts if isinstance(p, ToolResult)}
         out["calls"] = [call for call in out["calls"] if call[0] not in done]
     return out
@@ -50,9 +50,9 @@ def translated(back: Dialect, front: Dialect, reads: list[bytes]) -> tuple[bytes
 
 def losable(front: Dialect) -> set[str]:
     """What a translation for this client may name as lost: what is not exact, or only in part."""
-    card = front.card
-    told = {str(f) for f in card.answers if card.answer(f) is not Fate.EXACT}
-    return told | ({str(kind) for kind in MediaKind} if card.inline_media_only else set())
+    capabilities = front.capabilities
+    told = {str(f) for f in capabilities.answers if capabilities.answer(f) is not Support.EXACT}
+    return told | ({str(kind) for kind in MediaKind} if capabilities.inline_media_only else set())
 
 
 @pytest.mark.parametrize("front", DIALECTS)

@@ -69,9 +69,9 @@ def script(agent: Agent, *answers: list[Step]) -> None:
     agent.brain = lambda heard: left.pop(0)
 
 
-def plain(talk: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def plain(conversation: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """With arguments as values: not every wire keeps the string that the model wrote."""
-    return [(*e[:3], orjson.loads(e[3])) if e[0] == "call" else e for e in talk]
+    return [(*e[:3], orjson.loads(e[3])) if e[0] == "call" else e for e in conversation]
 
 
 def check(seen: Seen, text: str) -> None:
@@ -85,12 +85,12 @@ def check(seen: Seen, text: str) -> None:
 async def test_each_turn_knows_the_ones_before(front: str, back: str, tmp_path: Path) -> None:
     async with meeting(front, back, tmp_path) as (person, agent):
         agent.brain = lambda heard: [Say(f"You said {heard.last[1]}")]
-        talk: list[tuple[str, str]] = []
+        conversation: list[tuple[str, str]] = []
         for word in ("one", "two ☀ \u2028", "three"):
             check(await person.say(word), f"You said {word}")
-            talk.append(("user", word))
-            assert agent.heard[-1].talk == talk
-            talk.append(("assistant", f"You said {word}"))
+            conversation.append(("user", word))
+            assert agent.heard[-1].conversation == conversation
+            conversation.append(("assistant", f"You said {word}"))
 
 
 @pairs
@@ -135,11 +135,11 @@ async def test_a_client_runs_tools(front: str, back: str, tmp_path: Path, calls:
         assert (seen.error, seen.results) == (None, [])
         assert agent.heard[0].tools == ["get_weather"]
         check(await person.answer({c[0]: f"sunny {c[0]}" for c in calls}), "Sunny")
-        talk: list[tuple[Any, ...]] = [("user", "Weather?"), *(("call", *c) for c in calls)]
-        talk += [("result", c[0], f"sunny {c[0]}") for c in calls]
-        assert plain(agent.heard[1].talk) == plain(talk)
+        conversation: list[tuple[Any, ...]] = [("user", "Weather?"), *(("call", *c) for c in calls)]
+        conversation += [("result", c[0], f"sunny {c[0]}") for c in calls]
+        assert plain(agent.heard[1].conversation) == plain(conversation)
         check(await person.say("Thanks"), "Bye")
-        assert plain(agent.heard[2].talk) == plain([*talk, ("assistant", "Sunny"), ("user", "Thanks")])
+        assert plain(agent.heard[2].conversation) == plain([*conversation, ("assistant", "Sunny"), ("user", "Thanks")])
 
 
 @running
@@ -153,7 +153,7 @@ async def test_an_agent_runs_a_tool(front: str, back: str, tmp_path: Path) -> No
         assert [(c.id, c.name, c.arguments) for c in seen.calls] == ([PARIS] if shown else [])
         assert seen.results == ([("call_1", "rain")] if shown else [])
         check(await person.say("Sure?"), "Yes")
-        heard = [e for e in agent.heard[1].talk if e[0] == "result"]
+        heard = [e for e in agent.heard[1].conversation if e[0] == "result"]
         # A client that sends the whole talk sends what it was shown.
         assert heard == ([("result", "call_1", "rain")] if shown or agent.remembers or agent.remembered else [])
         assert "".join(t for r, t in agent.heard[1].spoken if r == "assistant") == "Let me see. It rains."
@@ -168,7 +168,7 @@ async def test_results_that_come_one_by_one(front: str, back: str, tmp_path: Pat
         check(await person.answer({"call_2": "sunny"}), "")
         assert len(agent.heard) == 1
         check(await person.answer({"call_1": "rain"}), "Both sunny")
-        assert agent.heard[1].talk[-2:] == [("result", "call_2", "sunny"), ("result", "call_1", "rain")]
+        assert agent.heard[1].conversation[-2:] == [("result", "call_2", "sunny"), ("result", "call_1", "rain")]
 
 
 @increments
@@ -196,7 +196,7 @@ async def test_a_tool_name_that_the_backend_forbids(front: str, back: str, tmp_p
         if back in RULED:
             assert re.fullmatch(r"weather_get__?[0-9a-f]{8}", first.tools[0])
             assert first.tools[1] == "plain-name_1"
-            assert second.talk[1] == ("call", "call_1", first.tools[0], "{}")
+            assert second.conversation[1] == ("call", "call_1", first.tools[0], "{}")
         else:
             assert first.tools == [name, "plain-name_1"]
 
@@ -242,16 +242,16 @@ async def test_a_person_who_leaves_stops_the_agent_and_may_come_back(front: str,
 @pytest.mark.parametrize("back", list(AGENTS))
 async def test_fifty_talks_at_once_stay_apart(front: str, back: str, tmp_path: Path) -> None:
     async with meeting(front, back, tmp_path) as (first, agent):
-        agent.brain = lambda heard: [Say(f"hello {heard.talk[0][1]}")]
+        agent.brain = lambda heard: [Say(f"hello {heard.conversation[0][1]}")]
 
-        async def talk(number: int) -> None:
+        async def conversation(number: int) -> None:
             person = PEOPLE[front](first.base, f"talk-{number}")
             for word in (f"I am {number}", "And now?"):
                 check(await person.say(word), f"hello I am {number}")
 
-        await asyncio.gather(*(talk(n) for n in range(50)))
-    talks = sorted(tuple(t for _, t in h.spoken) for h in agent.heard if len(h.spoken) == 3)
-    assert talks == sorted((f"I am {n}", f"hello I am {n}", "And now?") for n in range(50))
+        await asyncio.gather(*(conversation(n) for n in range(50)))
+    conversations = sorted(tuple(t for _, t in h.spoken) for h in agent.heard if len(h.spoken) == 3)
+    assert conversations == sorted((f"I am {n}", f"hello I am {n}", "And now?") for n in range(50))
 
 
 # ---------------------------------------------------------------------- threads
@@ -355,7 +355,7 @@ async def test_who_goes_past_an_interrupt_is_asked_again(front: str, back: str, 
         check(await person.say("Hello?"), "")
         assert person.asked == first
         check(await person.resume("yes"), "Done")
-        assert ("user", "Hello?") in agent.heard[-1].talk
+        assert ("user", "Hello?") in agent.heard[-1].conversation
 
 
 async def test_an_answer_to_no_interrupt_is_a_conflict(tmp_path: Path) -> None:
@@ -386,5 +386,5 @@ async def test_a_call_that_waits_for_a_person(front: str, tmp_path: Path) -> Non
         check(await person.resume(answer), "Sent")
         heard = agent.heard[1]
         assert heard.resumed == "int-1"
-        assert [e for e in heard.talk if e[0] == "result"] == []
+        assert [e for e in heard.conversation if e[0] == "result"] == []
         check(await person.say("Thanks"), "Bye")

@@ -225,10 +225,10 @@ async def test_what_was_said_stays_in_the_conversation(make_runs: MakeRuns, tmp_
         await canceled(runs, key)
         await runs.close()
     history = open_history(url)
-    talk = await history.load("o", "/x", "t")
+    conversation = await history.load("o", "/x", "t")
     await history.close()
-    assert talk is not None
-    said = [part.text for message in talk.messages for part in message.parts if isinstance(part, Text)]
+    assert conversation is not None
+    said = [part.text for message in conversation.messages for part in message.parts if isinstance(part, Text)]
     assert said == ["hang", "".join(WORDS[:5])]
 
 

@@ -160,7 +160,7 @@ class Slow:
 
     def __init__(self, store: RunStore) -> None:
         self._store = store
-        self.gate = asyncio.Semaphore(0)
+        self.pool = asyncio.Semaphore(0)
         self.appends = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -168,7 +168,7 @@ class Slow:
 
     async def append(self, *args: Any, **more: Any) -> int:
         self.appends += 1
-        await self.gate.acquire()
+        await self.pool.acquire()
         return await self._store.append(*args, **more)
 
 
@@ -197,7 +197,7 @@ async def test_what_a_slow_store_could_not_take_is_joined_in_order(
     await said.wait()
     assert await runs.follow(key).read(0) == [], "nothing is seen that is not written"
     for _ in range(3):
-        slow.gate.release()
+        slow.pool.release()
     assert text_of(await events_of(runs, key)) == "".join(WORDS)
     entries = await slow.read(key)
     # The first batch, what came while it was written, and perhaps the end.
@@ -229,7 +229,7 @@ async def test_a_slow_store_holds_the_backend_up_in_the_end(
         await asyncio.sleep(0)
     assert said < len(WORDS)
     for _ in range(200):
-        slow.gate.release()
+        slow.pool.release()
     assert text_of(await events_of(runs, key)) == "".join(WORDS)
     await runs.close()
 

@@ -269,17 +269,17 @@ async def test_every_backend_hears_the_whole_talk_once(client: Any, tmp_path: Pa
             ],
             "stores": {"history": f"sqlite:///{tmp_path}/talks.db"},
         }
-        talk: list[dict[str, str]] = []
+        conversation: list[dict[str, str]] = []
         async with serving(setup) as base:
             for number, agent in enumerate("kkffkkf"):
                 who = team.keeper if agent == "k" else team.forgetter
                 team.only(who)
-                talk.append({"role": "user", "content": f"question {number}"})
-                seen = await client(base, talk if client is openai_client else talk[-1:])
-                assert seen.text == f"answer {len(talk)}"
-                talk.append({"role": "assistant", "content": seen.text})
+                conversation.append({"role": "user", "content": f"question {number}"})
+                seen = await client(base, conversation if client is openai_client else conversation[-1:])
+                assert seen.text == f"answer {len(conversation)}"
+                conversation.append({"role": "assistant", "content": seen.text})
                 spoken = [entry for entry in who.heard[-1].spoken if entry[0] != "system"]
-                assert spoken == [(m["role"], m["content"]) for m in talk[:-1]]
+                assert spoken == [(m["role"], m["content"]) for m in conversation[:-1]]
             # What it knew already it was not told again.
             sent = [len(seen.json["input"]) for seen in one.seen if seen.json["input"][-1]["content"]]
             assert sent[1] == 1

@@ -21,7 +21,7 @@ from bridge.transports.fetch import Fetcher, is_public
 from tests.pairs.agents import Chat
 from tests.server.harness import bound_socket, fake_backend, post, serving
 
-CARD = registry.get("openai-chat").card
+CAPABILITIES = registry.get("openai-chat").capabilities
 BYTES = b"ID3\x00audio"
 
 
@@ -92,7 +92,7 @@ async def fetched(request: Request, *hosts: str, names: Names, permit: Any = loo
     fetcher = Fetcher(hosts, permit=permit, resolver=names, **limits)
     await fetcher.start()
     try:
-        return await fetcher.request(request, CARD)
+        return await fetcher.request(request, CAPABILITIES)
     finally:
         await fetcher.close()
 

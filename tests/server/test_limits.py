@@ -18,7 +18,7 @@ from bridge.engine import Bridge
 from bridge.errors import ConfigError
 from bridge.server import make_app
 from bridge.server.bodies import BODIES, FREE, Bodies
-from bridge.server.limits import Gate
+from bridge.server.limits import SlotPool
 from bridge.stores import open_rates
 from bridge.stores.rates import LocalRates
 from tests.server.harness import Exchange, FakeBackend, Reply, ask, bound_socket, fake_backend, free_port, post, serving
@@ -497,34 +497,34 @@ async def test_too_many_requests_in_a_minute_are_not_too_many_connections() -> N
 
 
 async def test_users_who_wait_at_a_gate_take_turns() -> None:
-    gate, order = Gate(1, None), list[str]()
+    pool, order = SlotPool(1, None), list[str]()
 
     async def run(user: str) -> None:
-        await gate.enter(user)
+        await pool.enter(user)
         order.append(user)
-        gate.leave()
+        pool.leave()
 
-    await gate.enter("x")
+    await pool.enter("x")
     tasks = [asyncio.create_task(run(user)) for user in ("a1", "a1", "a1", "b", "c")]
     await asyncio.sleep(0)
-    assert gate.waiting == 5
+    assert pool.waiting == 5
     tasks[1].cancel()
     await asyncio.sleep(0)
-    assert gate.waiting == 4
-    gate.leave()
+    assert pool.waiting == 4
+    pool.leave()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert order == ["a1", "b", "c", "a1"]
-    assert gate.is_idle
+    assert pool.is_idle
 
 
 async def test_a_place_that_is_given_to_one_who_leaves_goes_to_the_next() -> None:
-    gate = Gate(1, None)
-    await gate.enter("x")
-    first, second = [asyncio.create_task(gate.enter(user)) for user in "ab"]
+    pool = SlotPool(1, None)
+    await pool.enter("x")
+    first, second = [asyncio.create_task(pool.enter(user)) for user in "ab"]
     await asyncio.sleep(0)
-    gate.leave()
+    pool.leave()
     first.cancel()
     await second
-    assert (first.cancelled(), gate.waiting, gate.is_full) == (True, 0, True)
-    gate.leave()
-    assert gate.is_idle
+    assert (first.cancelled(), pool.waiting, pool.is_full) == (True, 0, True)
+    pool.leave()
+    assert pool.is_idle

@@ -23,8 +23,8 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from bridge.stores import Bounds, History, open_history
-from tests.stores.door import Door, SqliteFile
+from bridge.stores import Bounds, ConversationStore, open_history
+from tests.stores.door import RouteLimiter, SqliteFile
 from tests.stores.run_engines import redis_engine, redis_server, run_engine, run_store  # noqa: F401
 from tests.stores.s3 import s3_url  # noqa: F401
 
@@ -110,7 +110,7 @@ class Engine(Protocol):
     name: str
     url: str
 
-    def history(self, *, bounds: Bounds | None = None, lease: float = 10.0) -> History:
+    def history(self, *, bounds: Bounds | None = None, lease: float = 10.0) -> ConversationStore:
         """A store on this test's own database; it is closed when the test is over."""
 
     async def execute(self, statement: str) -> Any:
@@ -130,9 +130,9 @@ class _Base:
     url: str
 
     def __init__(self) -> None:
-        self._open: list[History] = []
+        self._open: list[ConversationStore] = []
 
-    def history(self, *, bounds: Bounds | None = None, lease: float = 10.0) -> History:
+    def history(self, *, bounds: Bounds | None = None, lease: float = 10.0) -> ConversationStore:
         history = open_history(self.url, bounds=bounds, lease=lease)
         self._open.append(history)
         return history
@@ -185,7 +185,7 @@ class Postgres(_Base):
         query |= {"host": str(self.folder), "search_path": self.schema}
         login = f"{quote(parts.username or 'postgres')}:{quote(parts.password or SECRET)}@"
         self.url = urlunsplit(("postgresql", login, parts.path, urlencode(query), ""))
-        self._door = Door(self._connect)
+        self._door = RouteLimiter(self._connect)
         self._listening: asyncio.Server | None = None
 
     async def make(self) -> None:
@@ -243,7 +243,7 @@ async def postgres_schema(postgres: str) -> AsyncIterator[Postgres]:
 
 
 @pytest.fixture
-async def history(engine: Engine) -> History:
+async def history(engine: Engine) -> ConversationStore:
     history = engine.history()
     await history.open()
     return history

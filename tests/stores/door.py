@@ -40,7 +40,7 @@ class SqliteFile:
             return found[0] if found else None
 
 
-class Door:
+class RouteLimiter:
     """`enter` is the handler of an asyncio server; `connect` reaches the server behind."""
 
     def __init__(self, connect: Connect) -> None:

@@ -25,7 +25,7 @@ import redis as client
 
 from bridge.stores import RunStore, open_runs
 from tests.server.harness import bound_socket
-from tests.stores.door import Door, SqliteFile
+from tests.stores.door import RouteLimiter, SqliteFile
 
 SECRET = "s3cr3t-pa55word"
 
@@ -152,7 +152,7 @@ class Redis(_Base):
         login = f":{self._parts.password}@" if self._parts.password else ""
         path = self._parts.path or "/0"
         self.url = f"redis://{login}127.0.0.1:{port}{path}?prefix={self.prefix}"
-        self._door = Door(lambda: asyncio.open_connection(self._parts.hostname, self._parts.port or 6379))
+        self._door = RouteLimiter(lambda: asyncio.open_connection(self._parts.hostname, self._parts.port or 6379))
         self._server_of_door: asyncio.Server | None = None
 
     async def make(self) -> None:

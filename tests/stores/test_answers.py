@@ -77,12 +77,12 @@ async def test_a_talk_branches_and_survives_a_restart(engine: Engine, back: str)
             for known in (first, second, left, right):
                 found = await client.responses.retrieve(known.id)
                 assert found.to_dict() == known.to_dict()
-        talks = [[e for e in h.spoken if e[0] != "system"] for h in agent.heard]
+        conversations = [[e for e in h.spoken if e[0] != "system"] for h in agent.heard]
     one, two = ("user", "One"), [("user", "Two"), ("assistant", "To Two.")]
     begun = [one, ("assistant", "To One.")]
-    assert talks[:2] == [[one], [*begun, ("user", "Two")]]
-    assert sorted(talks[2:4]) == [[*begun, ("user", "Left")], [*begun, ("user", "Right")]]
-    assert talks[4] == [*begun, *two, ("user", "Three")]
+    assert conversations[:2] == [[one], [*begun, ("user", "Two")]]
+    assert sorted(conversations[2:4]) == [[*begun, ("user", "Left")], [*begun, ("user", "Right")]]
+    assert conversations[4] == [*begun, *two, ("user", "Three")]
     assert agent.heard[0].spoken[0][0] == "system" or back.startswith("ag-kit")
     assert not any(e[0] == "system" for h in agent.heard[1:] for e in h.spoken), "instructions hold for one request"
 
@@ -106,8 +106,8 @@ async def test_calls_are_answered_in_the_next_request(engine: Engine, back: str)
             again = [{"role": "user", "content": "Paris?"}, *pointed[:-1], result, pointed[-1]]
             await created(client, input=[*again, {"role": "user", "content": "Thanks"}])
     expected = [("user", "Paris?"), ("assistant", "I look."), ("call", *PARIS), ("result", "call_1", "sun")]
-    assert agent.heard[1].talk == expected
-    assert agent.heard[2].talk == [*expected, ("assistant", "Sunny."), ("user", "Thanks")]
+    assert agent.heard[1].conversation == expected
+    assert agent.heard[2].conversation == [*expected, ("assistant", "Sunny."), ("user", "Thanks")]
 
 
 async def test_whose_answer_it_is(engine: Engine) -> None:

@@ -9,42 +9,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.stores import Bounds
-from bridge.stores.bounds import Entry, surplus
+from bridge.stores.bounds import MessageSize, surplus
 
 
 @dataclass
-class Talk:
-    entries: list[Entry] = field(default_factory=list)
+class Dialogue:
+    entries: list[MessageSize] = field(default_factory=list)
     commit: int = 1
     calls: int = 0
 
     def add(self, role: str, size: int = 1, calls: tuple[str, ...] = (), results: tuple[str, ...] = ()) -> None:
-        self.entries.append(Entry(role, size, self.commit, calls, results))
+        self.entries.append(MessageSize(role, size, self.commit, calls, results))
 
 
 @st.composite
-def talks(draw: st.DrawFn) -> list[Entry]:
+def conversations(draw: st.DrawFn) -> list[MessageSize]:
     """Late, missing and repeated results, ids used twice, failed runs, calls and results in one message."""
-    talk = Talk()
+    conversation = Dialogue()
     waiting: list[str] = []
     for kind in draw(st.lists(st.sampled_from("suuaacccrrn"), max_size=30)):
         size = draw(st.integers(1, 9))
         if kind == "n":
-            talk.commit += 1
+            conversation.commit += 1
         elif kind == "c":
             ids = tuple(draw(st.lists(st.sampled_from("abcd"), min_size=1, max_size=2, unique=True)))
             both = draw(st.booleans())
-            talk.add("assistant", size, ids, ids[:1] if both else ())
+            conversation.add("assistant", size, ids, ids[:1] if both else ())
             waiting += ids[1:] if both else ids
         elif kind == "r":
             results = tuple(waiting.pop(draw(st.integers(0, len(waiting) - 1))) for _ in waiting[:1]) or ("unknown",)
-            talk.add(draw(st.sampled_from(("tool", "user"))), size, (), results)
+            conversation.add(draw(st.sampled_from(("tool", "user"))), size, (), results)
         else:
-            talk.add({"s": "system", "u": "user", "a": "assistant"}[kind], size)
-    return talk.entries
+            conversation.add({"s": "system", "u": "user", "a": "assistant"}[kind], size)
+    return conversation.entries
 
 
-def pairs(entries: list[Entry]) -> list[tuple[int, int]]:
+def pairs(entries: list[MessageSize]) -> list[tuple[int, int]]:
     """Places of calls and of their results."""
     out, called = [], {}
     for place, entry in enumerate(entries):
@@ -54,8 +54,8 @@ def pairs(entries: list[Entry]) -> list[tuple[int, int]]:
     return out
 
 
-@given(talks(), st.integers(1, 20), st.integers(1, 80))
-def test_the_rules_hold(entries: list[Entry], messages: int, size: int) -> None:
+@given(conversations(), st.integers(1, 20), st.integers(1, 80))
+def test_the_rules_hold(entries: list[MessageSize], messages: int, size: int) -> None:
     bounds = Bounds(messages=messages, size=size)
     gone = surplus(entries, bounds)
     assert gone == sorted(set(gone))
@@ -76,9 +76,9 @@ def test_the_rules_hold(entries: list[Entry], messages: int, size: int) -> None:
 
 
 def test_no_more_goes_than_must() -> None:
-    entries = [Entry("system", 1, 1)]
+    entries = [MessageSize("system", 1, 1)]
     for n in range(10):
-        entries += [Entry("user", 1, n + 1), Entry("assistant", 1, n + 1)]
+        entries += [MessageSize("user", 1, n + 1), MessageSize("assistant", 1, n + 1)]
     assert surplus(entries, Bounds(messages=21)) == []
     assert surplus(entries, Bounds(messages=20)) == [1, 2]
     assert surplus(entries, Bounds(messages=5, size=100)) == list(range(1, 17))
@@ -87,16 +87,21 @@ def test_no_more_goes_than_must() -> None:
 
 
 def test_questions_of_failed_runs_are_turns() -> None:
-    entries = [Entry("user", 1, n // 2) for n in range(10)]
+    entries = [MessageSize("user", 1, n // 2) for n in range(10)]
     assert surplus(entries, Bounds(messages=3)) == list(range(8)), "two that came together stay together"
-    entries = [Entry("system", 1, n) for n in range(10)]
+    entries = [MessageSize("system", 1, n) for n in range(10)]
     assert surplus(entries, Bounds(messages=3)) == list(range(1, 8))
 
 
 def test_an_open_call_waits_for_its_result() -> None:
-    old = [Entry("user", 1, 1), Entry("assistant", 1, 1, ("a",)), Entry("user", 1, 2), Entry("assistant", 1, 2)]
+    old = [
+        MessageSize("user", 1, 1),
+        MessageSize("assistant", 1, 1, ("a",)),
+        MessageSize("user", 1, 2),
+        MessageSize("assistant", 1, 2),
+    ]
     assert surplus(old, Bounds(messages=2)) == [0, 1], "nobody will answer it"
-    now = [Entry("user", 1, 1), Entry("assistant", 1, 1, ("a",)), Entry("assistant", 1, 1)]
+    now = [MessageSize("user", 1, 1), MessageSize("assistant", 1, 1, ("a",)), MessageSize("assistant", 1, 1)]
     assert surplus(now, Bounds(messages=1)) == []
 
 
@@ -105,5 +110,5 @@ def test_large_talks_take_no_time(count: int) -> None:
     """Quadratic work would run into the test's time limit."""
     roles = ("user", "assistant", "tool", "assistant")
     links: list[dict[str, tuple[str, ...]]] = [{}, {"calls": ("a",)}, {"results": ("a",)}, {}]
-    entries = [Entry(roles[n % 4], 1, n // 4, **links[n % 4]) for n in range(count)]
+    entries = [MessageSize(roles[n % 4], 1, n // 4, **links[n % 4]) for n in range(count)]
     assert len(surplus(entries, Bounds(messages=8))) == count - 8

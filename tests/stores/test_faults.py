@@ -17,7 +17,7 @@ import pytest
 
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.model import Message, Text
-from bridge.stores import Conversation, History, open_history, schema
+from bridge.stores import Conversation, ConversationStore, open_history, schema
 from bridge.stores.postgres import PostgresHistory
 from bridge.stores.sqlite import SQLiteHistory
 from tests.stores.conftest import SECRET, Engine, Server
@@ -27,7 +27,7 @@ def says(text: str) -> Message:
     return Message("user", [Text(text)])
 
 
-def operations(history: History) -> dict[str, Callable[[], Awaitable[object]]]:
+def operations(history: ConversationStore) -> dict[str, Callable[[], Awaitable[object]]]:
     async def turn() -> None:
         async with history.turn("o", "s", "t"):
             pytest.fail("nobody can know whether it is our turn")
@@ -55,9 +55,9 @@ async def refused(work: Callable[[], Awaitable[object]], *secrets: str) -> Bridg
     return caught.value
 
 
-async def test_a_database_that_went_away_and_came_back(engine: Engine, history: History) -> None:
-    talk = Conversation("t")
-    await history.commit("o", "s", talk, [says("1")], digest="d")
+async def test_a_database_that_went_away_and_came_back(engine: Engine, history: ConversationStore) -> None:
+    conversation = Conversation("t")
+    await history.commit("o", "s", conversation, [says("1")], digest="d")
     await engine.down()
     for name, work in operations(history).items():
         error = await refused(work)
@@ -65,10 +65,10 @@ async def test_a_database_that_went_away_and_came_back(engine: Engine, history: 
         assert error.failure.http_status == 503
         assert error.failure.may_retry
     await engine.up()
-    assert await history.load("o", "s", "t") == talk
-    await history.commit("o", "s", talk, [says("2")])
+    assert await history.load("o", "s", "t") == conversation
+    await history.commit("o", "s", conversation, [says("2")])
     async with history.turn("o", "s", "t"):
-        assert len(talk.messages) == 2
+        assert len(conversation.messages) == 2
 
 
 async def test_a_store_that_never_was_there(engine: Engine) -> None:
@@ -89,13 +89,13 @@ async def test_several_stores_make_one_schema(engine: Engine) -> None:
 
 async def test_an_old_schema_is_migrated(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     first = engine.history()
-    talk = Conversation("t")
-    await first.commit("o", "s", talk, [says("1")])
+    conversation = Conversation("t")
+    await first.commit("o", "s", conversation, [says("1")])
     await first.close()
     step = ("ALTER TABLE history_conversations ADD COLUMN title text", "CREATE TABLE history_more (id {serial})")
     monkeypatch.setattr(schema.HISTORY, "migrations", (*schema.HISTORY.migrations, step))
     second = engine.history()
-    assert await second.load("o", "s", "t") == talk
+    assert await second.load("o", "s", "t") == conversation
     assert await engine.execute("SELECT title FROM history_conversations") is None
     assert await engine.execute("SELECT count(*) FROM history_more") == 0
     assert await engine.execute("SELECT version FROM schema_version") == schema.HISTORY.newest
@@ -129,15 +129,15 @@ async def test_a_newer_schema_is_refused(engine: Engine) -> None:
 async def test_a_locked_database(tmp_path: Path) -> None:
     path = tmp_path / "bridge.db"
     history = SQLiteHistory(str(path), busy=0.05)
-    talk = Conversation("t")
-    await history.commit("o", "s", talk, [says("1")])
+    conversation = Conversation("t")
+    await history.commit("o", "s", conversation, [says("1")])
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        error = await refused(lambda: history.commit("o", "s", talk, [says("2")]))
+        error = await refused(lambda: history.commit("o", "s", conversation, [says("2")]))
         assert "SQLITE_BUSY" in error.message
-        assert await history.load("o", "s", "t") == talk, "reading does not wait"
+        assert await history.load("o", "s", "t") == conversation, "reading does not wait"
         other.execute("ROLLBACK")
-    await history.commit("o", "s", talk, [says("2")])
+    await history.commit("o", "s", conversation, [says("2")])
     await history.close()
 
 
@@ -156,15 +156,15 @@ async def test_writers_wait_for_each_other(tmp_path: Path) -> None:
 
 async def test_a_full_disk(tmp_path: Path) -> None:
     history = SQLiteHistory(str(tmp_path / "bridge.db"))
-    talk = Conversation("t")
-    await history.commit("o", "s", talk, [says("1")])
+    conversation = Conversation("t")
+    await history.commit("o", "s", conversation, [says("1")])
     await history._file.write(lambda db: db.execute("PRAGMA max_page_count = 30"))
-    error = await refused(lambda: history.commit("o", "s", talk, [says("x" * 1_000_000)]))
+    error = await refused(lambda: history.commit("o", "s", conversation, [says("x" * 1_000_000)]))
     assert "SQLITE_FULL" in error.message
-    assert talk.version == 1
-    assert await history.load("o", "s", "t") == talk
-    await history.commit("o", "s", talk, [says("2")])
-    assert await history.load("o", "s", "t") == talk
+    assert conversation.version == 1
+    assert await history.load("o", "s", "t") == conversation
+    await history.commit("o", "s", conversation, [says("2")])
+    assert await history.load("o", "s", "t") == conversation
     await history.close()
 
 
@@ -180,8 +180,8 @@ async def test_a_read_only_database(tmp_path: Path) -> None:
 
 async def test_a_deleted_database_is_made_anew(tmp_path: Path) -> None:
     history = SQLiteHistory(str(tmp_path / "bridge.db"))
-    talk = Conversation("t")
-    await history.commit("o", "s", talk, [says("1")])
+    conversation = Conversation("t")
+    await history.commit("o", "s", conversation, [says("1")])
     for name in os.listdir(tmp_path):
         os.unlink(tmp_path / name)
     assert await history.load("o", "s", "t") is None
@@ -216,10 +216,10 @@ async def test_the_file_is_where_the_url_says(tmp_path: Path, monkeypatch: pytes
 async def test_in_memory_it_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     history = open_history("sqlite:///:memory:")
-    talk = Conversation("t")
+    conversation = Conversation("t")
     async with history.turn("o", "s", "t"):
-        await history.commit("o", "s", talk, [says("1")])
-    assert await history.load("o", "s", "t") == talk
+        await history.commit("o", "s", conversation, [says("1")])
+    assert await history.load("o", "s", "t") == conversation
     await history.close()
     await history.open()
     assert await history.load("o", "s", "t") is None
@@ -234,14 +234,14 @@ async def test_a_server_that_is_stopped_and_started() -> None:
     server = Server()
     try:
         history = PostgresHistory(server.url)
-        talk = Conversation("t")
-        await history.commit("o", "s", talk, [says("1")])
+        conversation = Conversation("t")
+        await history.commit("o", "s", conversation, [says("1")])
         await asyncio.to_thread(server.stop)
         for work in operations(history).values():
             await refused(work)
         await asyncio.to_thread(server.start)
-        assert await history.load("o", "s", "t") == talk
-        await history.commit("o", "s", talk, [says("2")])
+        assert await history.load("o", "s", "t") == conversation
+        await history.commit("o", "s", conversation, [says("2")])
         async with history.turn("o", "s", "t"):
             pass
         await history.close()

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Message, Text
-from bridge.stores import Conversation, History, StoreConflict
+from bridge.stores import Conversation, ConversationStore, StoreConflict
 from tests.stores.conftest import Engine
 from tests.stores.test_turns import Visitor, process, tickets
 
@@ -20,39 +20,45 @@ def says(text: str) -> Message:
 
 
 @pytest.fixture
-def history(engine: Engine) -> History:
+def history(engine: Engine) -> ConversationStore:
     """Its lease is long: nobody may wait for its renewal."""
     return engine.history(lease=100)
 
 
 @pytest.fixture(params=["the same store", "another store"])
-def other(request: pytest.FixtureRequest, engine: Engine, history: History) -> History:
+def other(request: pytest.FixtureRequest, engine: Engine, history: ConversationStore) -> ConversationStore:
     """Who waits for the turns of `history`."""
     return history if request.param == "the same store" else engine.history(lease=100)
 
 
-async def test_a_turn_begins_with_its_talk(history: History) -> None:
+async def test_a_turn_begins_with_its_talk(history: ConversationStore) -> None:
     async with history.turn("o", "s", "%\0t") as held:
-        assert held.talk == Conversation("%\0t")
-        held.talk.extra["seen"] = True
+        assert held.conversation == Conversation("%\0t")
+        held.conversation.extra["seen"] = True
         await held.commit([says("1"), says("2")], digest="d")
-        assert held.talk == await history.load("o", "s", "%\0t")
+        assert held.conversation == await history.load("o", "s", "%\0t")
     async with history.turn("o", "s", "%\0t") as held:
-        assert held.talk == await history.load("o", "s", "%\0t")
-        assert (held.talk.version, held.talk.digest, held.talk.extra) == (1, "d", {"seen": True})
+        assert held.conversation == await history.load("o", "s", "%\0t")
+        assert (held.conversation.version, held.conversation.digest, held.conversation.extra) == (
+            1,
+            "d",
+            {"seen": True},
+        )
         await held.commit([says("3")], keep=1)
-        assert held.talk.messages == [says("1"), says("3")]
-        assert held.talk == await history.load("o", "s", "%\0t")
+        assert held.conversation.messages == [says("1"), says("3")]
+        assert held.conversation == await history.load("o", "s", "%\0t")
 
 
-async def test_a_long_talk_is_read_whole(history: History) -> None:
+async def test_a_long_talk_is_read_whole(history: ConversationStore) -> None:
     async with history.turn("o", "s", "t") as held:
         await held.commit([says(str(n)) for n in range(120)])
     async with history.turn("o", "s", "t") as held:
-        assert held.talk.messages == [says(str(n)) for n in range(120)]
+        assert held.conversation.messages == [says(str(n)) for n in range(120)]
 
 
-async def test_who_waited_gets_what_was_committed_meanwhile(history: History, other: History, engine: Engine) -> None:
+async def test_who_waited_gets_what_was_committed_meanwhile(
+    history: ConversationStore, other: ConversationStore, engine: Engine
+) -> None:
     async def say(text: str) -> None:
         async with other.turn("o", "s", "t") as held:
             await held.commit([says(text)])
@@ -65,18 +71,20 @@ async def test_who_waited_gets_what_was_committed_meanwhile(history: History, ot
         await held.commit([says("1")])
         async with asyncio.timeout(40):
             await asyncio.gather(*waiting)
-    talk = await history.load("o", "s", "t")
-    assert talk is not None
-    assert talk.messages == [says("1"), says("2"), says("3")]
+    conversation = await history.load("o", "s", "t")
+    assert conversation is not None
+    assert conversation.messages == [says("1"), says("2"), says("3")]
     await tickets(engine, 0)
 
 
-async def test_a_commit_lets_the_next_one_in(history: History, other: History, engine: Engine) -> None:
+async def test_a_commit_lets_the_next_one_in(
+    history: ConversationStore, other: ConversationStore, engine: Engine
+) -> None:
     entered: list[str] = []
     async with history.turn("o", "s", "t") as held:
         visitor = Visitor(other, "next", entered)
         await tickets(engine, 2)
-        await history.commit("o", "s", held.talk, [says("1")])
+        await history.commit("o", "s", held.conversation, [says("1")])
         assert await engine.execute("SELECT count(*) FROM history_turns") == 2, "only the turn's own commit ends it"
         await held.commit([says("2")])
         async with asyncio.timeout(40):
@@ -85,12 +93,12 @@ async def test_a_commit_lets_the_next_one_in(history: History, other: History, e
     await tickets(engine, 1)
     await visitor.go()
     await tickets(engine, 0)
-    talk = await history.load("o", "s", "t")
-    assert talk is not None
-    assert talk.messages == [says("1"), says("2"), says("3")]
+    conversation = await history.load("o", "s", "t")
+    assert conversation is not None
+    assert conversation.messages == [says("1"), says("2"), says("3")]
 
 
-async def test_a_refused_commit_keeps_the_turn(history: History, engine: Engine) -> None:
+async def test_a_refused_commit_keeps_the_turn(history: ConversationStore, engine: Engine) -> None:
     entered: list[str] = []
     async with history.turn("o", "s", "t") as held:
         visitor = Visitor(history, "next", entered)
@@ -102,28 +110,28 @@ async def test_a_refused_commit_keeps_the_turn(history: History, engine: Engine)
         assert entered == []
     await visitor.inside.wait()
     await visitor.go()
-    talk = await history.load("o", "s", "t")
-    assert talk is not None
-    assert talk.messages == [says("theirs")]
+    conversation = await history.load("o", "s", "t")
+    assert conversation is not None
+    assert conversation.messages == [says("theirs")]
 
 
-async def test_neither_without_the_other(history: History, engine: Engine) -> None:
+async def test_neither_without_the_other(history: ConversationStore, engine: Engine) -> None:
     """The talk cannot be kept when the turn cannot be given back."""
     async with history.turn("o", "s", "t") as held:
         await engine.execute("ALTER TABLE history_turns RENAME TO away")
         with pytest.raises(BridgeError) as caught:
             await held.commit([says("1")])
         assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
-        assert held.talk == Conversation("t")
+        assert held.conversation == Conversation("t")
         assert await history.load("o", "s", "t") is None
         await engine.execute("ALTER TABLE away RENAME TO history_turns")
         await tickets(engine, 1)
         await held.commit([says("2")])
         await tickets(engine, 0)
-    assert await history.load("o", "s", "t") == held.talk
+    assert await history.load("o", "s", "t") == held.conversation
 
 
-async def test_a_commit_that_is_cancelled_at_any_moment(history: History, engine: Engine) -> None:
+async def test_a_commit_that_is_cancelled_at_any_moment(history: ConversationStore, engine: Engine) -> None:
     outcomes = set()
     for moment in range(40):
         began = asyncio.Event()
@@ -141,8 +149,8 @@ async def test_a_commit_that_is_cancelled_at_any_moment(history: History, engine
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         async with asyncio.timeout(40), history.turn("o", "s", thread) as held:
-            assert held.talk.messages in ([], [says("1"), says("2")])
-            outcomes.add(bool(held.talk.messages))
+            assert held.conversation.messages in ([], [says("1"), says("2")])
+            outcomes.add(bool(held.conversation.messages))
     assert outcomes == {False, True}
     await tickets(engine, 0)
 
@@ -183,12 +191,12 @@ async def test_a_process_that_is_killed_while_it_commits(engine: Engine) -> None
         assert worker.stdin
         worker.stdin.write(b"go\n")
         async with asyncio.timeout(40):
-            while (talk := await history.load("o", "s", "shared")) is None or talk.version < 20:
+            while (conversation := await history.load("o", "s", "shared")) is None or conversation.version < 20:
                 await asyncio.sleep(0.005)
         worker.kill()
     async with asyncio.timeout(40), history.turn("o", "s", "shared") as held:
-        roles = [message.role for message in held.talk.messages]
+        roles = [message.role for message in held.conversation.messages]
         assert roles == [("user", "assistant")[n % 2] for n in range(len(roles))]
-        assert held.talk.version == len(roles)
+        assert held.conversation.version == len(roles)
         await held.commit([says("on it goes")])
     await tickets(engine, 0)

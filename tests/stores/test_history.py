@@ -28,7 +28,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
-from bridge.stores import Bounds, Conversation, History, StoreConflict
+from bridge.stores import Bounds, Conversation, ConversationStore, StoreConflict
 from tests.stores.conftest import Engine
 from tests.strategies import AWKWARD, requests
 
@@ -50,20 +50,20 @@ def texts(conversation: Conversation | None) -> list[str]:
     return [p.text for m in conversation.messages for p in m.parts if isinstance(p, Text)]
 
 
-async def stored(history: History, thread_id: str = "t", owner: str = "o", scope: str = "s") -> Conversation:
+async def stored(history: ConversationStore, thread_id: str = "t", owner: str = "o", scope: str = "s") -> Conversation:
     found = await history.load(owner, scope, thread_id)
     assert found is not None
     return found
 
 
-async def test_nothing_is_there_at_first(history: History) -> None:
+async def test_nothing_is_there_at_first(history: ConversationStore) -> None:
     assert await history.load("o", "s", "t") is None
     assert await history.find("o", "s", "d") is None
     assert await history.delete("o", "s", "t") is False
     assert await history.prune(0.0) == 0
 
 
-async def test_every_kind_of_part_comes_back(history: History) -> None:
+async def test_every_kind_of_part_comes_back(history: ConversationStore) -> None:
     extras = {"d": {"a": [1, None, 2.5]}}
     messages = [
         Message("system", [Text("be kind")], "m1", "sys", {"k": {"v": [True]}}, extras),
@@ -93,10 +93,10 @@ async def test_every_kind_of_part_comes_back(history: History) -> None:
     ]
     tools = [Tool("f", "does", {"type": "object"}, True, extras), Tool("g")]
     waiting = [Interrupted("i", "why", {"steps": [1]}, "c")]
-    talk = Conversation("t", [], tools, "backend-1", waiting, {"names": {"a.b": "a_b"}})
-    await history.commit("o", "s", talk, messages)
+    conversation = Conversation("t", [], tools, "backend-1", waiting, {"names": {"a.b": "a_b"}})
+    await history.commit("o", "s", conversation, messages)
     again = await stored(history)
-    assert again == talk
+    assert again == conversation
     assert repr(again.messages) == repr(messages), "types too"
     assert (again.tools, again.backend_thread, again.open_interrupts) == (tools, "backend-1", waiting)
     assert again.extra == {"names": {"a.b": "a_b"}}
@@ -105,18 +105,18 @@ async def test_every_kind_of_part_comes_back(history: History) -> None:
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(asked=requests(), thread_id=st.text(st.characters() | st.sampled_from("%" + AWKWARD), max_size=40))
-async def test_whatever_can_be_asked_comes_back(history: History, asked: Request, thread_id: str) -> None:
+async def test_whatever_can_be_asked_comes_back(history: ConversationStore, asked: Request, thread_id: str) -> None:
     await history.delete("o", "s", thread_id)
-    talk = Conversation(thread_id, [], asked.tools)
-    await history.commit("o", "s", talk, asked.messages, digest=thread_id)
+    conversation = Conversation(thread_id, [], asked.tools)
+    await history.commit("o", "s", conversation, asked.messages, digest=thread_id)
     again = await history.load("o", "s", thread_id)
-    assert again == talk
-    assert repr(again) == repr(talk)
+    assert again == conversation
+    assert repr(again) == repr(conversation)
     assert again.messages == asked.messages
     assert await history.find("o", "s", thread_id) == thread_id
 
 
-async def test_the_latest_is_the_one_committed_last(history: History) -> None:
+async def test_the_latest_is_the_one_committed_last(history: ConversationStore) -> None:
     assert await history.latest("o", "s") is None
     for owner, scope, thread in (("o", "s", "a%b"), ("o", "s", "b"), ("o", "else", "c"), ("p", "s", "d")):
         await history.commit(owner, scope, Conversation(thread), [Message("user", [Text("x")])])
@@ -130,11 +130,11 @@ async def test_the_latest_is_the_one_committed_last(history: History) -> None:
 
 
 @pytest.mark.parametrize("value", [2**70, -(2**63) - 1, 2**64 - 1, "\ud800 alone", "\x00", [[[]]], {"": 0.1}, 1e300])
-async def test_awkward_json_comes_back(history: History, value: Any) -> None:
-    talk = Conversation("t", extra={"v": value}, backend_thread="\x00\ud800")
-    await history.commit("o", "s", talk, [Message("user", [Data(value)]), says(str(value))])
+async def test_awkward_json_comes_back(history: ConversationStore, value: Any) -> None:
+    conversation = Conversation("t", extra={"v": value}, backend_thread="\x00\ud800")
+    await history.commit("o", "s", conversation, [Message("user", [Data(value)]), says(str(value))])
     again = await stored(history)
-    assert again == talk
+    assert again == conversation
     assert isinstance(again.messages[0].parts[0], Data)
     assert type(again.messages[0].parts[0].value) is type(value)
 
@@ -142,48 +142,53 @@ async def test_awkward_json_comes_back(history: History, value: Any) -> None:
 @pytest.mark.parametrize(
     "thread_id", ["", "%", "%%", "%0000", "a%41b", "\x00", "\ud800", "%\udfff%", "/../é\U0001f600'"]
 )
-async def test_awkward_ids_come_back(history: History, thread_id: str) -> None:
+async def test_awkward_ids_come_back(history: ConversationStore, thread_id: str) -> None:
     for other in ("", "%", "%0000", "\x00", "\ud800", "%D800"):
         await history.commit(thread_id, thread_id, Conversation(other), [says("other")])
-    talk = await history.load(thread_id, thread_id, thread_id) or Conversation(thread_id)
-    await history.commit(thread_id, thread_id, talk, [says("mine")], digest=thread_id)
-    assert await history.load(thread_id, thread_id, thread_id) == talk
+    conversation = await history.load(thread_id, thread_id, thread_id) or Conversation(thread_id)
+    await history.commit(thread_id, thread_id, conversation, [says("mine")], digest=thread_id)
+    assert await history.load(thread_id, thread_id, thread_id) == conversation
     assert await history.find(thread_id, thread_id, thread_id) == thread_id
     async with history.turn(thread_id, thread_id, thread_id):
         assert await history.delete(thread_id, thread_id, thread_id)
 
 
-async def test_an_absent_tool_list_is_not_an_empty_one(history: History) -> None:
+async def test_an_absent_tool_list_is_not_an_empty_one(history: ConversationStore) -> None:
     for tools in ([], None):
-        talk = Conversation("t", tools=tools)
+        conversation = Conversation("t", tools=tools)
         await history.delete("o", "s", "t")
-        await history.commit("o", "s", talk, [])
+        await history.commit("o", "s", conversation, [])
         assert (await stored(history)).tools == tools
 
 
-async def test_messages_keep_their_order(history: History) -> None:
-    talk = Conversation("t")
+async def test_messages_keep_their_order(history: ConversationStore) -> None:
+    conversation = Conversation("t")
     expected = []
     for turn in range(12):
         new = [says(f"{turn}.{n}") for n in range(turn % 4)]
         expected += [f"{turn}.{n}" for n in range(turn % 4)]
-        await history.commit("o", "s", talk, new)
-        assert talk.version == turn + 1
-        assert await stored(history) == talk
-    assert texts(talk) == expected
+        await history.commit("o", "s", conversation, new)
+        assert conversation.version == turn + 1
+        assert await stored(history) == conversation
+    assert texts(conversation) == expected
 
 
-async def test_what_stands_beside_the_talk_is_replaced(history: History) -> None:
-    talk = Conversation("t", [], [Tool("f")], "b", [Interrupted("i")], {"a": 1})
-    await history.commit("o", "s", talk, [says("1")])
-    talk.tools, talk.backend_thread, talk.open_interrupts, talk.extra = None, None, [], {}
-    await history.commit("o", "s", talk, [])
+async def test_what_stands_beside_the_talk_is_replaced(history: ConversationStore) -> None:
+    conversation = Conversation("t", [], [Tool("f")], "b", [Interrupted("i")], {"a": 1})
+    await history.commit("o", "s", conversation, [says("1")])
+    conversation.tools, conversation.backend_thread, conversation.open_interrupts, conversation.extra = (
+        None,
+        None,
+        [],
+        {},
+    )
+    await history.commit("o", "s", conversation, [])
     again = await stored(history)
     assert (again.tools, again.backend_thread, again.open_interrupts, again.extra) == (None, None, [], {})
     assert texts(again) == ["1"]
 
 
-async def test_of_others_there_is_nothing(history: History) -> None:
+async def test_of_others_there_is_nothing(history: ConversationStore) -> None:
     places = [("o", "s"), ("o", ""), ("", "s"), ("", ""), ("s", "o"), ("o", "s2"), ("%", "s"), ("%0025", "s")]
     for owner, scope in places:
         assert await history.load(owner, scope, "t") is None
@@ -198,7 +203,7 @@ async def test_of_others_there_is_nothing(history: History) -> None:
         assert await history.find(owner, scope, "d") == "t"
 
 
-async def test_what_was_changed_meanwhile_is_a_conflict(history: History) -> None:
+async def test_what_was_changed_meanwhile_is_a_conflict(history: ConversationStore) -> None:
     first, second = Conversation("t"), Conversation("t")
     await history.commit("o", "s", first, [says("first")])
     with pytest.raises(StoreConflict) as caught:
@@ -218,18 +223,19 @@ async def test_what_was_changed_meanwhile_is_a_conflict(history: History) -> Non
     assert await history.load("o", "s", "t") is None
 
 
-async def test_of_many_at_once_one_wins(history: History) -> None:
+async def test_of_many_at_once_one_wins(history: ConversationStore) -> None:
     for version in range(3):
-        talks = [await history.load("o", "s", "t") or Conversation("t") for _ in range(8)]
+        conversations = [await history.load("o", "s", "t") or Conversation("t") for _ in range(8)]
         done = await asyncio.gather(
-            *(history.commit("o", "s", talk, [says(str(n))]) for n, talk in enumerate(talks)), return_exceptions=True
+            *(history.commit("o", "s", conversation, [says(str(n))]) for n, conversation in enumerate(conversations)),
+            return_exceptions=True,
         )
         assert [type(d) for d in done].count(StoreConflict) == 7
         assert (await stored(history)).version == version + 1
     assert len((await stored(history)).messages) == 3
 
 
-async def test_a_state_is_found_by_its_digest(history: History) -> None:
+async def test_a_state_is_found_by_its_digest(history: ConversationStore) -> None:
     one, two = Conversation("one"), Conversation("two")
     await history.commit("o", "s", one, [says("hi")], digest="a")
     assert await history.find("o", "s", "a") == "one"
@@ -244,32 +250,32 @@ async def test_a_state_is_found_by_its_digest(history: History) -> None:
     assert (await stored(history, "one")).digest is None
 
 
-async def test_an_edited_talk_replaces_its_end(history: History) -> None:
-    talk = Conversation("t")
-    await history.commit("o", "s", talk, [says("sys", "system"), says("1"), says("2", "assistant"), says("3")])
-    await history.commit("o", "s", talk, [says("3b"), says("4b", "assistant")], keep=3)
-    assert texts(talk) == ["sys", "1", "2", "3b", "4b"]
-    assert await stored(history) == talk
-    await history.commit("o", "s", talk, [], keep=5)
+async def test_an_edited_talk_replaces_its_end(history: ConversationStore) -> None:
+    conversation = Conversation("t")
+    await history.commit("o", "s", conversation, [says("sys", "system"), says("1"), says("2", "assistant"), says("3")])
+    await history.commit("o", "s", conversation, [says("3b"), says("4b", "assistant")], keep=3)
+    assert texts(conversation) == ["sys", "1", "2", "3b", "4b"]
+    assert await stored(history) == conversation
+    await history.commit("o", "s", conversation, [], keep=5)
     assert texts(await stored(history)) == ["sys", "1", "2", "3b", "4b"]
-    await history.commit("o", "s", talk, [says("new")], keep=0)
-    assert texts(talk) == ["new"]
-    assert await stored(history) == talk
-    await history.commit("o", "s", talk, [], keep=0)
-    assert await stored(history) == talk
-    assert talk.messages == []
+    await history.commit("o", "s", conversation, [says("new")], keep=0)
+    assert texts(conversation) == ["new"]
+    assert await stored(history) == conversation
+    await history.commit("o", "s", conversation, [], keep=0)
+    assert await stored(history) == conversation
+    assert conversation.messages == []
 
 
 async def test_an_edited_talk_is_counted_anew(engine: Engine) -> None:
     history = engine.history(bounds=Bounds(messages=4))
-    talk = Conversation("t")
+    conversation = Conversation("t")
     for n in range(6):
-        await history.commit("o", "s", talk, [says(f"q{n}"), says(f"a{n}", "assistant")], keep=2 if n else None)
-        assert talk.dropped == 0
+        await history.commit("o", "s", conversation, [says(f"q{n}"), says(f"a{n}", "assistant")], keep=2 if n else None)
+        assert conversation.dropped == 0
     assert texts(await stored(history)) == ["q0", "a0", "q5", "a5"]
     for n in range(3):
-        await history.commit("o", "s", talk, [says("q" * 10**n)])
-    await history.commit("o", "s", talk, [], keep=1)
+        await history.commit("o", "s", conversation, [says("q" * 10**n)])
+    await history.commit("o", "s", conversation, [], keep=1)
     for column, truth in (("messages", "count(*)"), ("size", "sum(size)")):
         counted = await engine.execute(f"SELECT {column} FROM history_conversations")
         assert counted == await engine.execute(f"SELECT {truth} FROM history_messages")
@@ -277,56 +283,56 @@ async def test_an_edited_talk_is_counted_anew(engine: Engine) -> None:
 
 async def test_the_oldest_turns_go(engine: Engine) -> None:
     history = engine.history(bounds=Bounds(messages=7))
-    talk = Conversation("t")
-    await history.commit("o", "s", talk, [says("sys", "system"), says("dev", "developer")])
+    conversation = Conversation("t")
+    await history.commit("o", "s", conversation, [says("sys", "system"), says("dev", "developer")])
     for n in range(5):
-        await history.commit("o", "s", talk, [says(f"q{n}"), says(f"a{n}", "assistant")])
-        assert await stored(history) == talk
-    assert texts(talk) == ["sys", "dev", "q3", "a3", "q4", "a4"]
-    assert talk.dropped == 6
-    await history.commit("o", "s", talk, [says("again")], keep=0)
-    assert (talk.dropped, (await stored(history)).dropped) == (0, 0)
+        await history.commit("o", "s", conversation, [says(f"q{n}"), says(f"a{n}", "assistant")])
+        assert await stored(history) == conversation
+    assert texts(conversation) == ["sys", "dev", "q3", "a3", "q4", "a4"]
+    assert conversation.dropped == 6
+    await history.commit("o", "s", conversation, [says("again")], keep=0)
+    assert (conversation.dropped, (await stored(history)).dropped) == (0, 0)
 
 
 async def test_a_call_and_its_result_go_together(engine: Engine) -> None:
     history = engine.history(bounds=Bounds(messages=5))
-    talk = Conversation("t")
-    await history.commit("o", "s", talk, [says("q0"), calls("a", "b")])
-    await history.commit("o", "s", talk, [says("q1"), result("a"), result("b")])
-    assert len(talk.messages) == 5
-    await history.commit("o", "s", talk, [says("a1", "assistant")])
+    conversation = Conversation("t")
+    await history.commit("o", "s", conversation, [says("q0"), calls("a", "b")])
+    await history.commit("o", "s", conversation, [says("q1"), result("a"), result("b")])
+    assert len(conversation.messages) == 5
+    await history.commit("o", "s", conversation, [says("a1", "assistant")])
     # The turn q1 holds the results of a call in the turn q0: both or neither.
-    assert await stored(history) == talk
-    assert len(talk.messages) == 6
-    await history.commit("o", "s", talk, [says("q2"), calls("c")])
-    assert texts(talk) == ["q2"]
-    await history.commit("o", "s", talk, [result("c")])
-    assert await stored(history) == talk
-    assert [m.role for m in talk.messages] == ["user", "assistant", "tool"]
+    assert await stored(history) == conversation
+    assert len(conversation.messages) == 6
+    await history.commit("o", "s", conversation, [says("q2"), calls("c")])
+    assert texts(conversation) == ["q2"]
+    await history.commit("o", "s", conversation, [result("c")])
+    assert await stored(history) == conversation
+    assert [m.role for m in conversation.messages] == ["user", "assistant", "tool"]
 
 
 async def test_one_endless_turn_loses_its_oldest_rounds(engine: Engine) -> None:
     history = engine.history(bounds=Bounds(messages=6))
-    talk = Conversation("t")
-    await history.commit("o", "s", talk, [says("sys", "system"), says("do it"), calls("0")])
+    conversation = Conversation("t")
+    await history.commit("o", "s", conversation, [says("sys", "system"), says("do it"), calls("0")])
     for n in range(6):
-        await history.commit("o", "s", talk, [result(str(n)), calls(str(n + 1))])
-        assert await stored(history) == talk
-        assert len(talk.messages) <= 6
-    assert texts(talk)[:2] == ["sys", "do it"]
-    ids = [p.call_id for m in talk.messages for p in m.parts if isinstance(p, (ToolCall, ToolResult))]
+        await history.commit("o", "s", conversation, [result(str(n)), calls(str(n + 1))])
+        assert await stored(history) == conversation
+        assert len(conversation.messages) <= 6
+    assert texts(conversation)[:2] == ["sys", "do it"]
+    ids = [p.call_id for m in conversation.messages for p in m.parts if isinstance(p, (ToolCall, ToolResult))]
     assert ids == ["5", "5", "6"]
 
 
 async def test_large_talks_are_bounded_by_size(engine: Engine) -> None:
     history = engine.history(bounds=Bounds(size=5000))
-    talk = Conversation("t")
+    conversation = Conversation("t")
     for n in range(12):
-        await history.commit("o", "s", talk, [says("abcdefghijkl"[n] * 1000), says("ok", "assistant")])
-        assert await stored(history) == talk
-    assert len(talk.messages) == 2 * 4
-    await history.commit("o", "s", talk, [says("x" * 9000)])
-    assert len(talk.messages) == 1, "the newest turn stays, however large"
+        await history.commit("o", "s", conversation, [says("abcdefghijkl"[n] * 1000), says("ok", "assistant")])
+        assert await stored(history) == conversation
+    assert len(conversation.messages) == 2 * 4
+    await history.commit("o", "s", conversation, [says("x" * 9000)])
+    assert len(conversation.messages) == 1, "the newest turn stays, however large"
 
 
 async def test_of_one_owner_the_silent_ones_go(engine: Engine) -> None:
@@ -347,17 +353,17 @@ async def test_of_one_owner_the_silent_ones_go(engine: Engine) -> None:
 
 async def test_what_is_in_a_turn_is_not_evicted(engine: Engine) -> None:
     history = engine.history(bounds=Bounds(conversations=1))
-    talk = Conversation("t0")
-    await history.commit("o", "s", talk, [says("hi")])
+    conversation = Conversation("t0")
+    await history.commit("o", "s", conversation, [says("hi")])
     async with history.turn("o", "s", "t0"):
         await history.commit("o", "s", Conversation("t1"), [says("hi")])
-        await history.commit("o", "s", talk, [says("more")])
+        await history.commit("o", "s", conversation, [says("more")])
     await history.commit("o", "s", Conversation("t2"), [says("hi")])
     assert await history.load("o", "s", "t0") is None
     assert await history.load("o", "s", "t1") is None
 
 
-async def test_old_ones_are_pruned(engine: Engine, history: History) -> None:
+async def test_old_ones_are_pruned(engine: Engine, history: ConversationStore) -> None:
     for n in range(130):
         await history.commit("o", f"s{n % 3}", Conversation(f"t{n}"), [says("hi")], digest=f"d{n}")
     await history.commit("o", "s", Conversation("new"), [says("hi")], digest="d")
@@ -376,29 +382,29 @@ async def test_old_ones_are_pruned(engine: Engine, history: History) -> None:
 async def test_a_restart_changes_nothing(engine: Engine) -> None:
     first = engine.history()
     await first.open()
-    talk = Conversation("t", [], [Tool("f")], "b", [Interrupted("i")], {"a": 1})
-    await first.commit("o", "s", talk, [says("1"), says("2", "assistant")], digest="d")
+    conversation = Conversation("t", [], [Tool("f")], "b", [Interrupted("i")], {"a": 1})
+    await first.commit("o", "s", conversation, [says("1"), says("2", "assistant")], digest="d")
     await first.close()
     await first.close()
     with pytest.raises(BridgeError) as caught:
         await first.load("o", "s", "t")
     assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
     second = engine.history()
-    assert await second.load("o", "s", "t") == talk
+    assert await second.load("o", "s", "t") == conversation
     assert await second.find("o", "s", "d") == "t"
-    await second.commit("o", "s", talk, [says("3")])
+    await second.commit("o", "s", conversation, [says("3")])
     await first.open()
     assert texts(await first.load("o", "s", "t")) == ["1", "2", "3"]
 
 
-async def test_fifty_conversations_at_once_stay_apart(history: History) -> None:
-    async def talk(n: int) -> None:
+async def test_fifty_conversations_at_once_stay_apart(history: ConversationStore) -> None:
+    async def conversation(n: int) -> None:
         for turn in range(4):
             async with history.turn("o", "s", f"t{n}"):
                 mine = await history.load("o", "s", f"t{n}") or Conversation(f"t{n}")
                 await history.commit("o", "s", mine, [says(f"{n}:{turn}"), says("ok", "assistant")], digest=f"{n}")
 
-    await asyncio.gather(*(talk(n) for n in range(50)))
+    await asyncio.gather(*(conversation(n) for n in range(50)))
     for n in range(50):
         found = await stored(history, f"t{n}")
         assert texts(found)[::2] == [f"{n}:{turn}" for turn in range(4)]
@@ -408,20 +414,20 @@ async def test_fifty_conversations_at_once_stay_apart(history: History) -> None:
 
 async def test_a_long_talk(engine: Engine) -> None:
     history = engine.history()
-    talk = Conversation("t")
+    conversation = Conversation("t")
     messages = [says(f"{n}", "assistant" if n % 2 else "user") for n in range(998)]
-    await history.commit("o", "s", talk, messages)
-    await history.commit("o", "s", talk, [says("q"), says("a", "assistant")])
+    await history.commit("o", "s", conversation, messages)
+    await history.commit("o", "s", conversation, [says("q"), says("a", "assistant")])
     again = await stored(history)
-    assert again == talk
+    assert again == conversation
     assert len(again.messages) == 1000
-    await history.commit("o", "s", talk, [says("q"), says("a", "assistant")])
-    assert talk.dropped == 2
-    assert await stored(history) == talk
+    await history.commit("o", "s", conversation, [says("q"), says("a", "assistant")])
+    assert conversation.dropped == 2
+    assert await stored(history) == conversation
 
 
 @pytest.mark.parametrize("what", ["owner", "scope", "conversation id"])
-async def test_ids_are_bounded(history: History, what: str) -> None:
+async def test_ids_are_bounded(history: ConversationStore, what: str) -> None:
     ids = ["o", "s", "t"]
     ids[["owner", "scope", "conversation id"].index(what)] = "é" * 256
     await history.commit(ids[0], ids[1], Conversation(ids[2]), [says("hi")], digest="d" * 512)
@@ -438,15 +444,15 @@ async def test_ids_are_bounded(history: History, what: str) -> None:
         history.turn(ids[0], ids[1], ids[2])
 
 
-async def test_a_cancelled_commit_is_whole_or_not_at_all(history: History) -> None:
-    talk = Conversation("t")
-    await history.commit("o", "s", talk, [says("0")])
+async def test_a_cancelled_commit_is_whole_or_not_at_all(history: ConversationStore) -> None:
+    conversation = Conversation("t")
+    await history.commit("o", "s", conversation, [says("0")])
     for n in range(1, 30):
-        task = asyncio.create_task(history.commit("o", "s", talk, [says(f"{n}"), says(f"{n}", "assistant")]))
+        task = asyncio.create_task(history.commit("o", "s", conversation, [says(f"{n}"), says(f"{n}", "assistant")]))
         for _ in range(n):
             await asyncio.sleep(0)  # lets it come a different way each time
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        talk = await stored(history)
-        assert len(talk.messages) % 2 == 1
-        assert talk.version == len(talk.messages) // 2 + 1
+        conversation = await stored(history)
+        assert len(conversation.messages) % 2 == 1
+        assert conversation.version == len(conversation.messages) // 2 + 1

@@ -92,10 +92,10 @@ async def test_conversations_in_sqlite(tmp_path: Path) -> None:
 
     async def work() -> None:
         for n in range(4):
-            talk = Conversation(f"t{n}")
+            conversation = Conversation(f"t{n}")
             async with store.turn("o", "s", f"t{n}"):
                 for _ in range(3):
-                    await store.commit("o", "s", talk, [Message("user", [Text("x")])] * 2, digest="d", keep=1)
+                    await store.commit("o", "s", conversation, [Message("user", [Text("x")])] * 2, digest="d", keep=1)
         await store.load("o", "s", "t3")
         await store.find("o", "s", "d")
         await store.latest("o", "s")

@@ -24,9 +24,9 @@ from bridge.stores import (
     redis_runs,
     sqlite_runs,
 )
-from bridge.stores.notifier import Bell
+from bridge.stores.notifier import Listener
 from bridge.stores.redis_runs import RedisRuns
-from bridge.stores.runs import CANCEL_KEPT, NOBODY, Full, Room
+from bridge.stores.runs import CANCEL_QUEUED, NOBODY, Full, Room
 from tests.stores.run_engines import SECRET, Redis, RunEngine
 from tests.strategies import AWKWARD
 
@@ -211,15 +211,15 @@ async def test_a_reader_is_woken(
     if not other_process:
         monkeypatch.setattr(sqlite_runs, "POLL", 1000)
     asleep = 0
-    sleep = Bell.wait
+    sleep = Listener.wait
 
-    async def counted(bell: Bell, seconds: float) -> None:
+    async def counted(listener: Listener, seconds: float) -> None:
         nonlocal asleep
         asleep += 1
-        await sleep(bell, seconds)
+        await sleep(listener, seconds)
         asleep -= 1
 
-    monkeypatch.setattr(Bell, "wait", counted)
+    monkeypatch.setattr(Listener, "wait", counted)
     writer = run_engine.store() if other_process else run_store
     await begun(writer, key())
     last = 0
@@ -482,7 +482,7 @@ async def test_cancels(run_store: RunStore, run_engine: RunEngine) -> None:
     await run_store.cancel(key("unknown"))
     assert await run_store.canceled([key("unknown"), key("other")]) == {key("unknown"): ""}
     assert await run_store.canceled([key("unknown", owner="you")]) == {}
-    await run_engine.backdate("cancels", CANCEL_KEPT - 60)
+    await run_engine.backdate("cancels", CANCEL_QUEUED - 60)
     assert await run_store.canceled([key("unknown")]) == {key("unknown"): ""}
     await run_engine.backdate("cancels", 61)
     while await run_store.canceled([key("unknown")]):

@@ -10,17 +10,17 @@ import pytest
 from redis.asyncio import Redis as Client
 
 from bridge.stores import LeaseLost, RunStore, redis_runs, sqlite_log, sqlite_runs
-from bridge.stores.notifier import Bell
+from bridge.stores.notifier import Listener
 from bridge.stores.redis_runs import RedisRuns, open_client
 from bridge.stores.redis_together import Together
-from bridge.stores.runs import Entry
+from bridge.stores.runs import LogEntry
 from bridge.stores.tails import Tails
 from tests.stores.run_engines import Redis, RunEngine
 from tests.stores.test_run_store import begun, key
 
 
-def entries(*numbers: int, size: int = 1) -> list[Entry]:
-    return [Entry(n, "x" * size) for n in numbers]
+def entries(*numbers: int, size: int = 1) -> list[LogEntry]:
+    return [LogEntry(n, "x" * size) for n in numbers]
 
 
 def test_who_stands_in_the_chain_is_served_and_nobody_else() -> None:
@@ -60,11 +60,11 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     asked: list[int] = []
     of_sqlite, of_redis = sqlite_log.entries, RedisRuns._range
 
-    def counted(db: Any, where: Any, after: int, limit: int) -> list[Entry]:
+    def counted(db: Any, where: Any, after: int, limit: int) -> list[LogEntry]:
         asked.append(after)
         return of_sqlite(db, where, after, limit)
 
-    async def counted_too(store: RedisRuns, n: Any, after: int, limit: int) -> list[Entry]:
+    async def counted_too(store: RedisRuns, n: Any, after: int, limit: int) -> list[LogEntry]:
         asked.append(after)
         return await of_redis(store, n, after, limit)
 
@@ -78,14 +78,14 @@ class Sleepers:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        wait = Bell.wait
+        wait = Listener.wait
 
-        async def counted(bell: Bell, seconds: float) -> None:
+        async def counted(listener: Listener, seconds: float) -> None:
             self.count += 1
-            await wait(bell, seconds)
+            await wait(listener, seconds)
             self.count -= 1
 
-        monkeypatch.setattr(Bell, "wait", counted)
+        monkeypatch.setattr(Listener, "wait", counted)
 
     async def are(self, count: int) -> None:
         async with asyncio.timeout(40):
@@ -136,10 +136,10 @@ async def test_what_another_process_writes_is_not_missed(
     assert await other.acquire(key(), "other", 30)
     end = await other.append(key(), "other", 1, ["theirs"], end=True)
     async with asyncio.timeout(40):
-        assert await reading == [Entry(end, "theirs")]
+        assert await reading == [LogEntry(end, "theirs")]
     with pytest.raises(LeaseLost):
         await run_store.append(key(), "me", 1, ["too late"])
-    assert await run_store.read(key(), last, wait=60) == [Entry(end, "theirs")]
+    assert await run_store.read(key(), last, wait=60) == [LogEntry(end, "theirs")]
 
 
 async def test_a_run_of_the_same_name_is_another_run(run_engine: RunEngine, run_store: RunStore) -> None:

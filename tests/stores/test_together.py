@@ -39,7 +39,7 @@ async def numbers(file: SQLiteFile) -> list[int]:
     return await file.read(lambda db: [n for (n,) in db.execute("SELECT n FROM t ORDER BY n")])
 
 
-class Held:
+class HeldConversation:
     """Keeps the thread of the file busy until `release`, so that what comes meanwhile waits together."""
 
     def __init__(self, file: SQLiteFile) -> None:
@@ -59,8 +59,8 @@ class Held:
         await self.task
 
 
-async def waiting(file: SQLiteFile, *works: Any) -> tuple[Held, list[asyncio.Task[Any]]]:
-    held = Held(file)
+async def waiting(file: SQLiteFile, *works: Any) -> tuple[HeldConversation, list[asyncio.Task[Any]]]:
+    held = HeldConversation(file)
     await held.begin()
     tasks = [asyncio.create_task(file.write(work)) for work in works]
     await asyncio.sleep(0)

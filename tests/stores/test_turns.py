@@ -14,7 +14,7 @@ import pytest
 
 from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Message, Text
-from bridge.stores import Conversation, History, StoreConflict
+from bridge.stores import Conversation, ConversationStore, StoreConflict
 from tests.stores.conftest import Engine
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -31,12 +31,12 @@ async def tickets(engine: Engine, count: int) -> None:
 class Visitor:
     """A task that enters a turn, says so, and leaves when it may."""
 
-    def __init__(self, history: History, name: str, entered: list[str], thread_id: str = "t") -> None:
+    def __init__(self, history: ConversationStore, name: str, entered: list[str], thread_id: str = "t") -> None:
         self.inside = asyncio.Event()
         self.may_go = asyncio.Event()
         self.task = asyncio.create_task(self._visit(history, name, entered, thread_id))
 
-    async def _visit(self, history: History, name: str, entered: list[str], thread_id: str) -> None:
+    async def _visit(self, history: ConversationStore, name: str, entered: list[str], thread_id: str) -> None:
         async with history.turn("o", "s", thread_id):
             entered.append(name)
             self.inside.set()
@@ -47,7 +47,7 @@ class Visitor:
         await self.task
 
 
-async def test_one_at_a_time_in_order_of_arrival(history: History, engine: Engine) -> None:
+async def test_one_at_a_time_in_order_of_arrival(history: ConversationStore, engine: Engine) -> None:
     inside = 0
     order = []
 
@@ -66,7 +66,7 @@ async def test_one_at_a_time_in_order_of_arrival(history: History, engine: Engin
     await tickets(engine, 0)
 
 
-async def test_different_conversations_do_not_wait(history: History) -> None:
+async def test_different_conversations_do_not_wait(history: ConversationStore) -> None:
     places = [("o", "s", "t"), ("o", "s", "t2"), ("o", "s2", "t"), ("o2", "s", "t")]
     together = asyncio.Barrier(len(places))
 
@@ -100,7 +100,7 @@ async def test_many_stores_at_the_same_time(engine: Engine) -> None:
     await asyncio.gather(*(store.open() for store in stores))
     inside: dict[str, int] = {}
 
-    async def run(store: History, thread_id: str) -> None:
+    async def run(store: ConversationStore, thread_id: str) -> None:
         async with store.turn("o", "s", thread_id):
             inside[thread_id] = inside.get(thread_id, 0) + 1
             assert inside[thread_id] == 1
@@ -131,7 +131,7 @@ async def test_who_stops_waiting_leaves_nothing(engine: Engine) -> None:
     await tickets(engine, 0)
 
 
-async def test_cancelling_at_any_moment_leaves_nothing(history: History, engine: Engine) -> None:
+async def test_cancelling_at_any_moment_leaves_nothing(history: ConversationStore, engine: Engine) -> None:
     async with asyncio.timeout(30):
         for moment in range(40):
             entered: list[str] = []
@@ -146,7 +146,7 @@ async def test_cancelling_at_any_moment_leaves_nothing(history: History, engine:
         await tickets(engine, 0)
 
 
-async def test_an_error_inside_gives_the_turn_back(history: History) -> None:
+async def test_an_error_inside_gives_the_turn_back(history: ConversationStore) -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             async with history.turn("o", "s", "t"):
@@ -188,8 +188,8 @@ async def test_who_stood_still_is_overtaken_and_loses_nothing_of_others(
 ) -> None:
     slow, other = engine.history(lease=0.6), engine.history(lease=0.6)
     async with slow.turn("o", "s", "t"):
-        talk = Conversation("t")
-        await slow.commit("o", "s", talk, [Message("user", [Text("slow")])])
+        conversation = Conversation("t")
+        await slow.commit("o", "s", conversation, [Message("user", [Text("slow")])])
         renewals = spy(slow, monkeypatch)
         monkeypatch.setattr(slow._turns._tickets, "renew", never)  # type: ignore[attr-defined]
         await engine.execute("UPDATE history_turns SET expires = 0")
@@ -198,7 +198,7 @@ async def test_who_stood_still_is_overtaken_and_loses_nothing_of_others(
             assert theirs is not None
             await other.commit("o", "s", theirs, [Message("user", [Text("other")])])
         with pytest.raises(StoreConflict):
-            await slow.commit("o", "s", talk, [Message("assistant", [Text("late")])])
+            await slow.commit("o", "s", conversation, [Message("assistant", [Text("late")])])
         with caplog.at_level(logging.WARNING, "bridge.stores"):
             renewals = spy_again(slow, monkeypatch)
             assert await renewals.get() == []
@@ -232,7 +232,7 @@ async def test_an_expired_lease_that_nobody_wants_is_kept(engine: Engine, monkey
     await visitor.go()
 
 
-async def test_one_process_does_not_overtake_itself(history: History, engine: Engine) -> None:
+async def test_one_process_does_not_overtake_itself(history: ConversationStore, engine: Engine) -> None:
     """Even when it stood still so long that the lease ran out, and comes to renew it only after a new arrival."""
     entered: list[str] = []
     async with history.turn("o", "s", "t"):
@@ -344,14 +344,14 @@ async def test_two_processes_on_one_conversation(engine: Engine) -> None:
             assert worker.stdin
             worker.stdin.write(b"go\n")
         assert [await one.wait(), await two.wait()] == [0, 0]
-    talk = await engine.history().load("o", "s", "shared")
-    assert talk is not None
-    said = [(m.role, p.text) for m in talk.messages for p in m.parts if isinstance(p, Text)]
+    conversation = await engine.history().load("o", "s", "shared")
+    assert conversation is not None
+    said = [(m.role, p.text) for m in conversation.messages for p in m.parts if isinstance(p, Text)]
     turns = [said[n][1] for n in range(0, len(said), 2)]
     assert said == [(role, turn) for turn in turns for role in ("user", "assistant")]
     for name in "ab":
         assert [turn for turn in turns if turn.startswith(name)] == [f"{name} {n}" for n in range(20)]
-    assert talk.version == 80
+    assert conversation.version == 80
     await tickets(engine, 0)
 
 

@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from bridge.model import Message, Text
-from bridge.stores import History, open_history
+from bridge.stores import ConversationStore, open_history
 
 
 def say(word: str) -> None:
@@ -17,11 +17,11 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
-async def append(history: History, name: str, count: int) -> None:
+async def append(history: ConversationStore, name: str, count: int) -> None:
     """Each turn is two commits with a look at the loop between them: whoever came between them would be seen."""
     for n in range(count):
         async with history.turn("o", "s", "shared") as held:
-            await history.commit("o", "s", held.talk, [Message("user", [Text(f"{name} {n}")])])
+            await history.commit("o", "s", held.conversation, [Message("user", [Text(f"{name} {n}")])])
             await asyncio.sleep(0)
             await held.commit([Message("assistant", [Text(f"{name} {n}")])])
 

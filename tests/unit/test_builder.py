@@ -135,7 +135,7 @@ class TestTake:
         builder.add("late", Text("x"))
         builder.open_part("late-part", "late", PartKind.TEXT)
         builder.delta("late-part", "x")
-        builder.ragged("late-part", "x")
+        builder.unpaired("late-part", "x")
         builder.end_part("late-part")
         builder.end_message("late")
         builder.result("c", [])
@@ -223,8 +223,8 @@ class TestExplicitParts:
         builder.take()
         builder.delta(0, "")
         builder.delta(1, "x")
-        builder.ragged(0, "")
-        builder.ragged(1, "x")
+        builder.unpaired(0, "")
+        builder.unpaired(1, "x")
         builder.end_part(1)
         builder.end_message("other")
         builder.end_reason("other", FinishReason.STOP)
@@ -343,23 +343,23 @@ class TestRagged:
         builder.open_part("k", "m", PartKind.TEXT) if not flowing else None
         for piece in pieces:
             if flowing:
-                builder.ragged_flow("m", PartKind.TEXT, piece)
+                builder.unpaired_flow("m", PartKind.TEXT, piece)
             else:
-                builder.ragged("k", piece)
+                builder.unpaired("k", piece)
         events = ended(builder)
         assert fold(events).text == expected
         assert all(e.text.encode() for e in of(TextDelta, events))
 
     def test_clean_pieces_may_follow(self) -> None:
         builder = make()
-        builder.ragged_flow("m", PartKind.REASONING, "a\ud83d")
+        builder.unpaired_flow("m", PartKind.REASONING, "a\ud83d")
         builder.flow("m", PartKind.REASONING, "b")
         builder.flow("m", PartKind.REASONING, "c")
         assert [e.text for e in of(ReasoningDelta, ended(builder))] == ["a", "\ufffdb", "c"]
 
     def test_a_held_half_keeps_its_place_before_another_part(self) -> None:
         builder = make()
-        builder.ragged_flow("m", PartKind.TEXT, "a\ud83d")
+        builder.unpaired_flow("m", PartKind.TEXT, "a\ud83d")
         builder.flow("m", PartKind.REASONING, "hm")
         assert fold(ended(builder)).parts() == [Text("a\ufffd"), Reasoning("hm")]
 
@@ -493,9 +493,9 @@ _FACTS = st.one_of(
     st.tuples(st.just("message"), _KEYS),
     st.tuples(st.just("end_message"), _KEYS),
     st.tuples(st.just("open_part"), _KEYS, _KEYS, _KINDS),
-    st.tuples(st.just("ragged"), _KEYS, _PIECES),
+    st.tuples(st.just("unpaired"), _KEYS, _PIECES),
     st.tuples(st.just("end_part"), _KEYS),
-    st.tuples(st.just("ragged_flow"), _KEYS, _KINDS.filter(lambda k: k is not PartKind.TOOL_CALL), _PIECES),
+    st.tuples(st.just("unpaired_flow"), _KEYS, _KINDS.filter(lambda k: k is not PartKind.TOOL_CALL), _PIECES),
     st.tuples(st.just("end_flow"), _KEYS),
     st.tuples(st.just("result"), st.just("c"), st.just([])),
     st.tuples(st.just("interrupt"), st.just(Interrupted("i"))),

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Context, Entry, Fate, Feature, Losses, entries
+from bridge.codec import (
+    ANSWER_FEATURES,
+    REQUEST_FEATURES,
+    Capabilities,
+    Context,
+    Feature,
+    FeatureSupport,
+    Losses,
+    Support,
+    entries,
+)
 
 
 def test_all_features_belong_to_a_role() -> None:
@@ -18,7 +28,7 @@ def test_a_card_that_forgets_an_answer_feature_is_refused(feature: Feature) -> N
     answers = entries(ANSWER_FEATURES)
     del answers[feature]
     with pytest.raises(ValueError) as caught:
-        Card(answers, entries(REQUEST_FEATURES))
+        Capabilities(answers, entries(REQUEST_FEATURES))
     assert str(caught.value) == f"card.answers: missing {[feature]}, not of this role []"
 
 
@@ -27,14 +37,14 @@ def test_a_card_that_forgets_a_request_feature_is_refused(feature: Feature) -> N
     requests = entries(REQUEST_FEATURES)
     del requests[feature]
     with pytest.raises(ValueError) as caught:
-        Card(entries(ANSWER_FEATURES), requests)
+        Capabilities(entries(ANSWER_FEATURES), requests)
     assert str(caught.value) == f"card.requests: missing {[feature]}, not of this role []"
 
 
 def test_a_card_that_names_a_feature_of_the_other_role_is_refused() -> None:
-    answers = {**entries(ANSWER_FEATURES), Feature.TOOLS: Entry(Fate.EXACT)}
+    answers = {**entries(ANSWER_FEATURES), Feature.TOOLS: FeatureSupport(Support.EXACT)}
     with pytest.raises(ValueError, match=r"^card\.answers: missing \[\], not of this role .*tools"):
-        Card(answers, entries(REQUEST_FEATURES))
+        Capabilities(answers, entries(REQUEST_FEATURES))
 
 
 def test_entries() -> None:
@@ -47,13 +57,13 @@ def test_entries() -> None:
     )
     assert list(made) == list(ANSWER_FEATURES)
     named = {
-        Feature.IMAGE: Entry(Fate.TEXT, "a link"),
-        Feature.STEP: Entry(Fate.CUSTOM, "as custom"),
-        Feature.USAGE: Entry(Fate.DROP, "no place"),
-        Feature.AUDIO: Entry(Fate.REFUSE, "never"),
+        Feature.IMAGE: FeatureSupport(Support.TEXT, "a link"),
+        Feature.STEP: FeatureSupport(Support.CUSTOM, "as custom"),
+        Feature.USAGE: FeatureSupport(Support.DROP, "no place"),
+        Feature.AUDIO: FeatureSupport(Support.REFUSE, "never"),
     }
     for feature, entry in made.items():
-        assert entry == named.get(feature, Entry(Fate.EXACT))
+        assert entry == named.get(feature, FeatureSupport(Support.EXACT))
 
 
 @pytest.mark.parametrize(
@@ -70,9 +80,11 @@ def test_entries_that_contradict(groups: dict[str, dict[Feature, str]]) -> None:
 
 def test_a_card_answers_for_each_role() -> None:
     """A feature of both roles may have two fates."""
-    card = Card(entries(ANSWER_FEATURES, drop={Feature.DATA: "x"}), entries(REQUEST_FEATURES, text={Feature.DATA: "x"}))
-    assert card.answer(Feature.DATA) is Fate.DROP
-    assert card.request(Feature.DATA) is Fate.TEXT
+    capabilities = Capabilities(
+        entries(ANSWER_FEATURES, drop={Feature.DATA: "x"}), entries(REQUEST_FEATURES, text={Feature.DATA: "x"})
+    )
+    assert capabilities.answer(Feature.DATA) is Support.DROP
+    assert capabilities.request(Feature.DATA) is Support.TEXT
 
 
 def test_losses_keep_the_order_and_the_first_detail() -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, SecretStr, field_validator
 from bridge.codec import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
-    Card,
+    Capabilities,
     Dialect,
     Endpoint,
     Operation,
@@ -30,7 +30,7 @@ from bridge.config import Config, is_loopback, json_schema, kinds, load, parse
 from bridge.config.schema import Section
 from bridge.errors import ConfigError
 
-CARD = Card(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
+CAPABILITIES = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
 
 
 class Tuning(Options):
@@ -56,7 +56,7 @@ class ChatFront(Options):
 
 class ToyChat(Dialect):
     name: ClassVar[str] = "toy-chat"
-    card: ClassVar[Card] = CARD
+    capabilities: ClassVar[Capabilities] = CAPABILITIES
     surface: ClassVar[Surface] = (
         Endpoint("POST", "/chat/completions", Operation.RUN),
         Endpoint("GET", "/models", Operation.MODELS),
@@ -68,7 +68,7 @@ class ToyChat(Dialect):
 
 class ToyMessages(Dialect):
     name: ClassVar[str] = "toy-messages"
-    card: ClassVar[Card] = CARD
+    capabilities: ClassVar[Capabilities] = CAPABILITIES
     surface: ClassVar[Surface] = (
         Endpoint("POST", "/messages", Operation.RUN),
         Endpoint("GET", "/models", Operation.MODELS, header="anthropic-version"),
@@ -82,7 +82,7 @@ class AgentBack(Options):
 
 class ToyAgent(Dialect):
     name: ClassVar[str] = "toy-agent"
-    card: ClassVar[Card] = CARD
+    capabilities: ClassVar[Capabilities] = CAPABILITIES
     surface: ClassVar[Surface] = (Endpoint("POST", "", Operation.RUN), Endpoint("GET", "/{id}", Operation.STATUS))
     back_options: ClassVar[type[Options]] = AgentBack
 

@@ -61,7 +61,7 @@ def test_every_contract_has_an_implementer_and_not_all_dialects_have_it(contract
 def test_a_surface_that_promises_more_than_the_dialect_is_refused(operation: Operation) -> None:
     class Boastful(Dialect):
         name = "boastful"
-        card = registry.get("openai-chat").card
+        capabilities = registry.get("openai-chat").capabilities
         surface = (Endpoint("POST", "/x", operation),)
 
     with pytest.raises(ConfigError, match=f"'boastful'.*{CONTRACTS[operation].__name__}"):

@@ -14,11 +14,11 @@ from bridge.codec.jsontext import (
     is_number,
     kind_of,
     loads,
-    loads_mended,
-    loads_ragged,
-    mended,
+    loads_repaired,
+    loads_unpaired,
     read_body,
     read_json,
+    repaired,
 )
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import json_text
@@ -32,8 +32,8 @@ def nested(depth: int) -> bytes:
 
 class TestRagged:
     def test_lone_surrogates_stay(self) -> None:
-        assert loads_ragged(b'{"a": "x\\ud83d"}') == {"a": "x\ud83d"}
-        assert loads_ragged(b'"\\ud83d\\ude00"') == "\U0001f600"
+        assert loads_unpaired(b'{"a": "x\\ud83d"}') == {"a": "x\ud83d"}
+        assert loads_unpaired(b'"\\ud83d\\ude00"') == "\U0001f600"
 
     @pytest.mark.parametrize(
         "data",
@@ -41,11 +41,11 @@ class TestRagged:
     )
     def test_what_is_not_json_is_refused(self, data: bytes) -> None:
         with pytest.raises(ValueError):
-            loads_ragged(data)
+            loads_unpaired(data)
 
     @given(json_values())
     def test_reads_what_the_fast_path_reads(self, value: Any) -> None:
-        assert loads_ragged(dumps(value)) == loads(dumps(value)) == value
+        assert loads_unpaired(dumps(value)) == loads(dumps(value)) == value
 
 
 class TestDumps:
@@ -162,32 +162,32 @@ def test_kinds_of_values() -> None:
 
 def test_lone_surrogates_are_mended_but_for_pieces() -> None:
     value = {"a\ud800": ["x\udc00", {"text": "\ud83d", "b": "\ud83d\ude00"}], "text": 5, "n": None}
-    assert mended(value) == {"a\ufffd": ["x\ufffd", {"text": "\ufffd", "b": "\U0001f600"}], "text": 5, "n": None}
+    assert repaired(value) == {"a\ufffd": ["x\ufffd", {"text": "\ufffd", "b": "\U0001f600"}], "text": 5, "n": None}
     kept = {"a\ufffd": ["x\ufffd", {"text": "\ud83d", "b": "\U0001f600"}], "text": 5, "n": None}
-    assert mended(value, {"text"}) == kept
+    assert repaired(value, {"text"}) == kept
 
 
 class TestFitToBeHandedOn:
     def test_lone_surrogates_are_replaced_everywhere_but_in_halves(self) -> None:
         value = {"k\ud83d": ["a\ud83d", {"delta": "b\ud83d"}], "delta": {"x": "\ude00"}, "n": 1}
-        assert mended(value) == {"k\ufffd": ["a\ufffd", {"delta": "b\ufffd"}], "delta": {"x": "\ufffd"}, "n": 1}
-        kept = mended(value, ("delta",))
+        assert repaired(value) == {"k\ufffd": ["a\ufffd", {"delta": "b\ufffd"}], "delta": {"x": "\ufffd"}, "n": 1}
+        kept = repaired(value, ("delta",))
         assert kept["k\ufffd"] == ["a\ufffd", {"delta": "b\ud83d"}]
         assert kept["delta"] == {"x": "\ufffd"}
 
     @given(json_values())
     def test_what_is_whole_stays_as_it_is(self, value: Any) -> None:
-        assert mended(value) == value
+        assert repaired(value) == value
         assert read_json(dumps(value)) == value
 
     def test_a_body_is_read_or_is_none(self) -> None:
         assert read_json(b'{"a": "\\ud83d"}') == {"a": "\ufffd"}
         assert read_json(b"<html>") is None
         assert read_json(nested(MAX_DEPTH + 2)) is None
-        ragged = nested(MAX_DEPTH + 2)[:-1] + b',"b":"\\ud83d"}'
-        assert read_json(ragged) is None
+        unpaired = nested(MAX_DEPTH + 2)[:-1] + b',"b":"\\ud83d"}'
+        assert read_json(unpaired) is None
         with pytest.raises(ValueError):
-            loads_mended(ragged)
+            loads_repaired(unpaired)
 
 
 def test_numbers_that_can_be_counted_with() -> None:

@@ -303,6 +303,14 @@ def test_a_whole_answer_to_a_stream_and_a_stream_to_a_whole_answer() -> None:
     assert payloads(broken.close(ConnectionResetError()))[-1]["status"] == "failed"
 
 
+def test_a_byte_order_mark_may_be_cut() -> None:
+    for cut in range(3):
+        translator = Translator("openai-chat", "agentscope", run_id="r")
+        marked = b"\xef\xbb\xbf" + WHOLE
+        assert translator.feed(marked[:cut]) + translator.feed(marked[cut:]) == b""
+        assert payloads(translator.close())[-1]["status"] == "completed"
+
+
 @given(data=st.data(), mark=st.sampled_from([b"", b"\xef\xbb\xbf", b" \n"]))
 def test_an_answer_in_one_piece_may_be_cut_anywhere(data: st.DataObject, mark: bytes) -> None:
     translator = Translator("openai-chat", "agentscope", run_id="r")

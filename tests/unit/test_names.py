@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, entries
 from bridge.model import (
     Message,
     PartKind,
@@ -26,7 +26,7 @@ from bridge.model import (
 from bridge.pipeline.names import tool_names
 
 PATTERN = "[a-zA-Z0-9_-]{1,64}"
-FREE = Card(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
+FREE = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
 STRICT = replace(FREE, tool_names=PATTERN)
 
 
@@ -81,7 +81,7 @@ def test_names_stay_legal_and_apart_whatever_they_are(wanted: list[str]) -> None
 
 
 @pytest.mark.parametrize(("front", "back"), [(FREE, FREE), (STRICT, STRICT)], ids=["any name will do", "one dialect"])
-def test_nothing_is_changed_where_nothing_must(front: Card, back: Card) -> None:
+def test_nothing_is_changed_where_nothing_must(front: Capabilities, back: Capabilities) -> None:
     assert tool_names(Request([], tools=[Tool("get.weather")]), front, back) is None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, Outline, entries, outline, project
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, Outline, entries, outline, project
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Answer,
@@ -44,7 +44,7 @@ from bridge.model import (
 )
 from tests.strategies import answers
 
-EXACT = Card(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
+EXACT = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
 IMAGE = Media(MediaKind.IMAGE, Url("https://example.test/a.png"))
 AUDIO = Media(MediaKind.AUDIO, Inline("QUJD"), "audio/wav", "a.wav")
 VIDEO = Media(MediaKind.VIDEO, Url("https://example.test/v.mp4"))
@@ -69,9 +69,9 @@ _WORDS = (FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.CANCELE
 PLAIN = [p for p in PARTS if p[1] is not Feature.TEXT]
 
 
-def card(**groups: list[Feature]) -> Card:
-    return Card(
-        entries(ANSWER_FEATURES, **{fate: dict.fromkeys(features, "x") for fate, features in groups.items()}),  # type: ignore[arg-type]
+def capabilities(**groups: list[Feature]) -> Capabilities:
+    return Capabilities(
+        entries(ANSWER_FEATURES, **{support: dict.fromkeys(features, "x") for support, features in groups.items()}),  # type: ignore[arg-type]
         entries(REQUEST_FEATURES),
     )
 
@@ -154,32 +154,32 @@ class TestProject:
         for choice in answer.choices or [0]:
             assert project(answer, EXACT, choice) == outline(answer, choice)
 
-    @pytest.mark.parametrize("fate", ["drop", "refuse", "custom"])
+    @pytest.mark.parametrize("support", ["drop", "refuse", "custom"])
     @pytest.mark.parametrize(("part", "feature", "_item", "_words"), PARTS)
     def test_a_part_goes_away(
-        self, part: Part, feature: Feature, _item: tuple[Any, ...], _words: str, fate: str
+        self, part: Part, feature: Feature, _item: tuple[Any, ...], _words: str, support: str
     ) -> None:
-        assert project(said(part), card(**{fate: [feature]})).items == []
+        assert project(said(part), capabilities(**{support: [feature]})).items == []
 
     @pytest.mark.parametrize(("part", "feature", "_item", "words"), PLAIN)
     def test_a_part_becomes_text(self, part: Part, feature: Feature, _item: tuple[Any, ...], words: str) -> None:
         assert as_text(part) == words
-        assert project(said(Text("<"), part, Text(">")), card(text=[feature])).items == [("text", f"<{words}>")]
+        assert project(said(Text("<"), part, Text(">")), capabilities(text=[feature])).items == [("text", f"<{words}>")]
 
     @pytest.mark.parametrize(("one", "other"), list(itertools.permutations(range(len(PARTS)), 2)))
     def test_a_card_touches_no_other_part(self, one: int, other: int) -> None:
         lost, kept = PARTS[one], PARTS[other]
-        assert project(said(lost[0], kept[0]), card(drop=[lost[1]])).items == [kept[2]]
+        assert project(said(lost[0], kept[0]), capabilities(drop=[lost[1]])).items == [kept[2]]
 
     def test_fields_of_parts(self) -> None:
         answer = said(Reasoning("a", "s"), Reasoning("b", "t"), CALL)
-        assert project(answer, card(drop=[Feature.REASONING_SIGNATURE, Feature.TOOL_ORIGIN])).items == [
+        assert project(answer, capabilities(drop=[Feature.REASONING_SIGNATURE, Feature.TOOL_ORIGIN])).items == [
             ("reasoning", "ab", None), ("tool_call", "c", "f", '{"a":1}', "function")
         ]  # fmt: skip
 
     def test_usage(self) -> None:
         answer = said(usage=UsageReported(1, 2, 3, 4, 5))
-        whole, counts, none = EXACT, card(drop=[Feature.USAGE_DETAILS]), card(drop=[Feature.USAGE])
+        whole, counts, none = EXACT, capabilities(drop=[Feature.USAGE_DETAILS]), capabilities(drop=[Feature.USAGE])
         seen = [(o.usage, o.details) for o in (project(answer, c) for c in (whole, counts, none))]
         assert seen == [((1, 2), (4, 5)), ((1, 2), None), (None, None)]
 
@@ -193,27 +193,29 @@ class TestProject:
         ],
     )
     def test_finish_words(self, reason: FinishReason, feature: Feature) -> None:
-        lossy = card(drop=[feature])
+        lossy = capabilities(drop=[feature])
         assert project(said(reason=reason), EXACT).reason == reason
         assert project(said(reason=reason), lossy).reason == "stop"
         assert project(said(CALL, reason=reason), lossy).reason == "tool_calls"
         assert project(said(CALL, RESULT, reason=reason), lossy).reason == "stop"
         for other in set(_WORDS) - {reason}:
             assert project(said(reason=other), lossy).reason == other
-        refused = project(said(reason=reason), card(refuse=[feature]))
+        refused = project(said(reason=reason), capabilities(refuse=[feature]))
         assert (refused.reason, refused.error) == (None, reason)
 
     @pytest.mark.parametrize("said_so", [FinishReason.STOP, FinishReason.TOOL_CALLS])
     def test_plain_finish_words_fit_what_is_left(self, said_so: FinishReason) -> None:
         assert project(said(CALL, reason=said_so), EXACT).reason == "tool_calls"
         assert project(said(CALL, RESULT, reason=said_so), EXACT).reason == "stop"
-        assert project(said(CALL, reason=said_so), card(drop=[Feature.TOOL_CALL])).reason == "stop"
-        assert project(said(CALL, RESULT, reason=said_so), card(drop=[Feature.TOOL_RESULT])).reason == "tool_calls"
+        assert project(said(CALL, reason=said_so), capabilities(drop=[Feature.TOOL_CALL])).reason == "stop"
+        assert (
+            project(said(CALL, RESULT, reason=said_so), capabilities(drop=[Feature.TOOL_RESULT])).reason == "tool_calls"
+        )
 
     def test_an_interrupt_outlives_a_lost_finish_word(self) -> None:
         answer = said(interrupts=[Interrupted("i")], reason=FinishReason.LENGTH)
-        assert project(answer, card(drop=[Feature.FINISH_LENGTH])).reason == "interrupted"
-        assert project(answer, card(drop=[Feature.FINISH_LENGTH, Feature.INTERRUPT])).reason == "stop"
+        assert project(answer, capabilities(drop=[Feature.FINISH_LENGTH])).reason == "interrupted"
+        assert project(answer, capabilities(drop=[Feature.FINISH_LENGTH, Feature.INTERRUPT])).reason == "stop"
 
     def test_a_run_ends_as_its_first_choice(self) -> None:
         answer = Answer(
@@ -226,7 +228,7 @@ class TestProject:
 
     def test_a_failure_frame_without_room_for_usage(self) -> None:
         failed = Answer(usage=UsageReported(1, 2), failure=Failure(ErrorCode.INTERNAL, "x"))
-        silent = Card(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES), usage_on_failure=False)
+        silent = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES), usage_on_failure=False)
         assert project(failed, EXACT).usage == (1, 2)
         assert project(failed, silent).usage is None
         assert project(said(usage=UsageReported(1, 2)), silent).usage == (1, 2)
@@ -234,7 +236,7 @@ class TestProject:
     def test_interrupts(self) -> None:
         answer = said(interrupts=[Interrupted("i")], reason=FinishReason.INTERRUPTED)
         assert project(answer, EXACT).interrupts == [("i", None, None)]
-        assert project(answer, card(drop=[Feature.INTERRUPT])).interrupts == []
+        assert project(answer, capabilities(drop=[Feature.INTERRUPT])).interrupts == []
 
     @pytest.mark.parametrize(
         ("event", "feature", "item"),
@@ -249,9 +251,9 @@ class TestProject:
     def test_other_events(self, event: Event, feature: Feature, item: tuple[Any, ...]) -> None:
         answer = said(events=[event])
         assert project(answer, EXACT).others == [item]
-        assert project(answer, card(drop=[feature])).others == []
+        assert project(answer, capabilities(drop=[feature])).others == []
         rest = [f for f in ANSWER_FEATURES if f is not feature]
-        assert project(answer, card(drop=rest)).others == [item]
+        assert project(answer, capabilities(drop=rest)).others == [item]
 
 
 def test_a_results_text_joins_its_parts() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Losses, RunsTools, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Losses, RunsTools, entries
 from bridge.errors import ConfigError, ErrorCode, Failure
 from bridge.model import (
     ArgsDelta,
@@ -51,8 +51,10 @@ from tests.strategies import answers, batches
 SHOWS = ("drop", "text", "reasoning")
 
 
-def card(runs: RunsTools = RunsTools.NEVER, client_runs: bool = True) -> Card:
-    return Card(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES), runs_tools=runs, client_runs_calls=client_runs)
+def capabilities(runs: RunsTools = RunsTools.NEVER, client_runs: bool = True) -> Capabilities:
+    return Capabilities(
+        entries(ANSWER_FEATURES), entries(REQUEST_FEATURES), runs_tools=runs, client_runs_calls=client_runs
+    )
 
 
 @dataclass
@@ -60,7 +62,9 @@ class Options:
     server_tools: str = "drop"
 
 
-def context(front: Card, back: Card, tools: list[Tool] | None = None, options: Any = None) -> StageContext:
+def context(
+    front: Capabilities, back: Capabilities, tools: list[Tool] | None = None, options: Any = None
+) -> StageContext:
     return StageContext(Request([], tools=tools), front, back, options, Losses())
 
 
@@ -191,34 +195,36 @@ class TestWithhold:
 
 
 class TestFactory:
-    def stage(self, front: Card, back: Card, tools: list[Tool] | None = None, options: Any = None) -> Any:
+    def stage(
+        self, front: Capabilities, back: Capabilities, tools: list[Tool] | None = None, options: Any = None
+    ) -> Any:
         return withhold_server_tools(context(front, back, tools, options))
 
     def test_not_needed(self) -> None:
-        assert self.stage(card(), card(RunsTools.NEVER)) is None
-        assert self.stage(card(client_runs=False), card(RunsTools.ANY)) is None
+        assert self.stage(capabilities(), capabilities(RunsTools.NEVER)) is None
+        assert self.stage(capabilities(client_runs=False), capabilities(RunsTools.ANY)) is None
 
     def test_any(self) -> None:
-        stage = self.stage(card(), card(RunsTools.ANY), [Tool("mine")])
+        stage = self.stage(capabilities(), capabilities(RunsTools.ANY), [Tool("mine")])
         assert stage([HEAD, MESSAGE, *call("1", "m", "mine")]) == [HEAD, MESSAGE]
 
     def test_unlisted(self) -> None:
-        stage = self.stage(card(), card(RunsTools.UNLISTED), [Tool("mine")])
+        stage = self.stage(capabilities(), capabilities(RunsTools.UNLISTED), [Tool("mine")])
         mine = call("1", "m", "mine")
         assert stage([HEAD, MESSAGE, *mine, *call("2", "m", "theirs")]) == [HEAD, MESSAGE, *mine]
 
     def test_unlisted_without_tools(self) -> None:
-        stage = self.stage(card(), card(RunsTools.UNLISTED))
+        stage = self.stage(capabilities(), capabilities(RunsTools.UNLISTED))
         assert stage([HEAD, MESSAGE, *call("1", "m", "f")]) == [HEAD, MESSAGE]
 
     def test_options_of_the_route(self) -> None:
-        stage = self.stage(card(), card(RunsTools.ANY), None, Options("text"))
+        stage = self.stage(capabilities(), capabilities(RunsTools.ANY), None, Options("text"))
         out = stage([HEAD, MESSAGE, *call("1", "m", "f"), RESULT])
         assert TextDelta("1-told-1", 'f({"a":1}) -> fine\n') in out
 
     def test_it_is_automatic(self) -> None:
-        assert len(build(AUTOMATIC, context(card(), card(RunsTools.ANY)))) == 1
-        assert build(AUTOMATIC, context(card(), card())) == []
+        assert len(build(AUTOMATIC, context(capabilities(), capabilities(RunsTools.ANY)))) == 1
+        assert build(AUTOMATIC, context(capabilities(), capabilities())) == []
 
 
 def test_build_keeps_the_order_and_leaves_out_none() -> None:
@@ -231,7 +237,7 @@ def test_build_keeps_the_order_and_leaves_out_none() -> None:
     def absent(_: StageContext) -> None:
         return None
 
-    stages = build([second, absent, first], context(card(), card()))
+    stages = build([second, absent, first], context(capabilities(), capabilities()))
     events: list[Event] = []
     for stage in stages:
         events = stage(events)

@@ -221,17 +221,17 @@ class Agent(Node):
 
         Without a status an answer to STOP_QUEST ends the session, and any other one holds it.
         """
-        talk = self._inquiries.talks.get(session_id)
-        if talk is None:
+        conversation = self._inquiries.conversations.get(session_id)
+        if conversation is None:
             return False
         if session_status is None:
-            asked_to_stop = talk.last.session_status == SessionStatus.STOP_QUEST
+            asked_to_stop = conversation.last.session_status == SessionStatus.STOP_QUEST
             session_status = SessionStatus.STOP_RESPONSE if asked_to_stop else SessionStatus.HOLD_RESPONSE
         message = self.create_agent_message(
-            receiver_id, content, session_id, task_info or talk.last.task_info, content_mode, session_status,
-            reply_to_message_id=talk.last.message_id,
+            receiver_id, content, session_id, task_info or conversation.last.task_info, content_mode, session_status,
+            reply_to_message_id=conversation.last.message_id,
         )  # fmt: skip
-        return await talk.send(message)
+        return await conversation.send(message)
 
     async def invoke_session_handlers(self, session_id: str, handlers: Handler | Iterable[Handler]) -> list[Any]:
         """What each handler makes of the session's next message: an answer where we asked, else an inquiry.

@@ -22,7 +22,7 @@ SLOW_READER = 60.0
 """Seconds for which a caller may leave an answer unread: an agent that serves all in one loop waits for him."""
 
 
-class Talk:
+class Dialogue:
     """One session with a caller."""
 
     def __init__(self, session_id: str, rpc: Any) -> None:
@@ -58,9 +58,9 @@ class Inquiries:
     """See `bridge.grpc.server.service.Host`. `idle`: seconds after which a session that says nothing more is ended."""
 
     def __init__(self, idle: float) -> None:
-        self.talks: dict[str, Talk] = {}
+        self.conversations: dict[str, Dialogue] = {}
         self._idle = idle
-        self._waiting: list[tuple[Talk, AgentMessage]] = []
+        self._waiting: list[tuple[Dialogue, AgentMessage]] = []
         self._news = asyncio.Condition()
 
     # ------------------------------------------------------------------ for the program
@@ -69,38 +69,40 @@ class Inquiries:
         """The next inquiry, of any session or of one. Raises `EOFError` when that one is over."""
         async with self._news:
             while True:
-                self._waiting = [(talk, message) for talk, message in self._waiting if not talk.over.is_set()]
-                for place, (talk, message) in enumerate(self._waiting):
-                    if session_id in (None, talk.session_id):
+                self._waiting = [
+                    (conversation, message) for conversation, message in self._waiting if not conversation.over.is_set()
+                ]
+                for place, (conversation, message) in enumerate(self._waiting):
+                    if session_id in (None, conversation.session_id):
                         del self._waiting[place]
-                        talk.last = message
-                        talk.room.release()
+                        conversation.last = message
+                        conversation.room.release()
                         return message
-                if session_id is not None and session_id not in self.talks:
+                if session_id is not None and session_id not in self.conversations:
                     raise EOFError(f"the session {session_id!r} is over")
                 await self._news.wait()
 
     # ------------------------------------------------------------------ for the server
 
     async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
-        talk = Talk(reply.session.name, rpc)
-        talk.caller = reply.session.owner
-        self.talks[talk.session_id] = talk
+        conversation = Dialogue(reply.session.name, rpc)
+        conversation.caller = reply.session.owner
+        self.conversations[conversation.session_id] = conversation
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[Any]] = [
-            loop.create_task(self._listen(talk, first, rpc)),
-            loop.create_task(talk.over.wait()),
+            loop.create_task(self._listen(conversation, first, rpc)),
+            loop.create_task(conversation.over.wait()),
             loop.create_task(leaving.wait()),
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if talk.unread:
+            if conversation.unread:
                 await rpc.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answers are not read.")
-            for body in reply.session.farewell() if not talk.over.is_set() else ():
-                await talk.send(AgentMessage.from_bytes(body))
+            for body in reply.session.farewell() if not conversation.over.is_set() else ():
+                await conversation.send(AgentMessage.from_bytes(body))
         finally:
-            talk.over.set()
-            del self.talks[talk.session_id]
+            conversation.over.set()
+            del self.conversations[conversation.session_id]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -110,7 +112,7 @@ class Inquiries:
     async def call(self, reply: Handle, body: bytes) -> Respond | Refuse:
         return Refuse("NOT_FOUND", "Receiver not found")
 
-    async def _listen(self, talk: Talk, first: bytes, rpc: Any) -> None:
+    async def _listen(self, conversation: Dialogue, first: bytes, rpc: Any) -> None:
         """Reads until the caller asks for the end, hung up, or said nothing more for too long."""
         body: Any = first
         with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
@@ -119,10 +121,10 @@ class Inquiries:
                     message = AgentMessage.from_bytes(body)
                 except ValueError:
                     return
-                message.session_id = talk.session_id
-                await talk.room.acquire()
+                message.session_id = conversation.session_id
+                await conversation.room.acquire()
                 async with self._news:
-                    self._waiting.append((talk, message))
+                    self._waiting.append((conversation, message))
                     self._news.notify_all()
                 if message.session_status == SessionStatus.STOP_QUEST:
                     # Nothing that follows is answered; the program ends the session.

@@ -21,7 +21,7 @@ from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatu
 from bridge.dialects.aip.sdk.data import ToolRequest
 from bridge.errors import BridgeError
 from bridge.model import Media, Message, Part, Text, ToolCall, ToolResult
-from bridge.stores.sqlite_conversations import SQLiteTalks
+from bridge.stores.sqlite_conversations import SQLiteConversations
 
 Kept = AgentMessage | ToolRequest | ToolResponse
 
@@ -40,29 +40,29 @@ class ContextMemory:
         name = f"%2E{name[1:]}" if name.startswith(".") else name
         self.save_dir = Path(save_root).absolute() / (name or "%")
         self.dbs: Mapping[str, Task] = _Tasks(self)
-        self._talks = SQLiteTalks(self.save_dir / "memory.db", agent_id, "tasks")
+        self._conversations = SQLiteConversations(self.save_dir / "memory.db", agent_id, "tasks")
 
     def create(self, task_id: str) -> bool:
         """False when the task exists, or cannot be made."""
-        return _done(lambda: self._talks.create(task_id))
+        return _done(lambda: self._conversations.create(task_id))
 
     def write(self, task_id: str, message: Kept) -> bool:
         """False when the task is unknown, or writing fails. Raises `TypeError` for what is none of the three."""
         stored = _stored(message)
-        return _done(lambda: self._talks.append(task_id, [stored]))
+        return _done(lambda: self._conversations.append(task_id, [stored]))
 
     def clear(self, task_id: str) -> bool:
         """Empties the task, which stays known; False when it is unknown."""
-        return _done(lambda: self._talks.clear(task_id))
+        return _done(lambda: self._conversations.clear(task_id))
 
     def read(self, task_id: str) -> list[Kept]:
         """What was written, in order; nothing of an unknown task. Raises `BridgeError` where it cannot be read."""
-        talk = self._talks.load(task_id)
-        return [_kept(message) for message in talk.messages] if talk is not None else []
+        conversation = self._conversations.load(task_id)
+        return [_kept(message) for message in conversation.messages] if conversation is not None else []
 
     def tasks(self) -> list[str]:
         """The tasks there are, oldest first. Raises `BridgeError` where they cannot be read."""
-        return self._talks.threads()
+        return self._conversations.threads()
 
 
 def _done(work: Callable[[], bool]) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
-from bridge.codec.sessions import Channel, Hub
+from bridge.codec.sessions import AgentRegistry, Channel
 from bridge.dialects.aip.codec import dialect
-from bridge.dialects.aip.member import Membership
 from bridge.dialects.aip.messages import AgentInfo, ToolInfo
 from bridge.dialects.aip.options import MAX_MESSAGE, FrontOptions, Tls
+from bridge.dialects.aip.registration import Membership
 from bridge.grpc.channels import Metadata, metadata_of, open_channel
 from bridge.grpc.server.guard import Guard
 from bridge.grpc.server.service import GrpcServer, Host
@@ -43,13 +43,13 @@ class Node:
         self._key = key
         self._server: GrpcServer | None = None
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._members: list[Membership] = []
+        self._registrations: list[Membership] = []
 
-    async def _serve(self, hub: Hub, host: Host, guard: Guard | None = None) -> None:
+    async def _serve(self, agent_registry: AgentRegistry, host: Host, guard: Guard | None = None) -> None:
         """Raises `OSError` when the address cannot be had, `RuntimeError` when it is served by this node already."""
         if self._server is not None:
             raise RuntimeError(f"the node at {self.address} is started already")
-        server = GrpcServer(self.address, dialect, hub, self._settings, host, guard=guard)
+        server = GrpcServer(self.address, dialect, agent_registry, self._settings, host, guard=guard)
         await server.start()
         self._server = server
 
@@ -60,7 +60,7 @@ class Node:
     async def stop(self) -> None:
         """Leaves its gateways, ends its sessions and closes its connections. Repeating it is harmless."""
         server, self._server = self._server, None
-        self._members.clear()
+        self._registrations.clear()
         if server is not None:
             await server.stop(_GRACE)
         while self._channels:
@@ -86,25 +86,25 @@ class Node:
         """
         if self._server is None:
             raise RuntimeError("start() comes first: a gateway connects to the node before it takes it")
-        member = Membership(plain_address(gateway), info, self._key or "")
-        todo = member.next(0.0)
+        registration = Membership(plain_address(gateway), info, self._key or "")
+        todo = registration.next(0.0)
         assert isinstance(todo, tuple)
-        call = self._channel(member.gateway).unary_unary(todo[0])
+        call = self._channel(registration.gateway).unary_unary(todo[0])
         answer: bytes = await call(todo[1], timeout=DEADLINE, metadata=metadata_of(dialect, self._key))
-        if not member.answered(answer, time.monotonic()):
-            raise RuntimeError(f"the gateway {member.gateway} did not take the registration")
-        self._server.join(member)
-        self._members.append(member)
+        if not registration.answered(answer, time.monotonic()):
+            raise RuntimeError(f"the gateway {registration.gateway} did not take the registration")
+        self._server.join(registration)
+        self._registrations.append(registration)
         return answer
 
     def _shown(self, address: str) -> Metadata:
         """What a call to this address carries beside its messages: our key, where we are registered."""
-        known = any(member.gateway == address for member in self._members)
+        known = any(registration.gateway == address for registration in self._registrations)
         return metadata_of(dialect, self._key) if known else ()
 
     @property
     def _gateway(self) -> str:
         """The gateway of the last registration. Raises `RuntimeError` without any."""
-        if not self._members:
+        if not self._registrations:
             raise RuntimeError("register_to_gateway() comes first")
-        return self._members[-1].gateway
+        return self._registrations[-1].gateway

@@ -180,9 +180,9 @@ class Tool(Node):
         if arguments is not None:
             self.tool_info.arguments = dict(arguments)
         update = UpdateNodeInfoRequest(self.tool_id, Peer(tool_info=self.tool_info))
-        for member in self._members:
-            stub = GatewayServiceStub(self._channel(member.gateway))
-            await stub.UpdateNodeInfo(update, timeout=DEADLINE, metadata=self._shown(member.gateway))
+        for registration in self._registrations:
+            stub = GatewayServiceStub(self._channel(registration.gateway))
+            await stub.UpdateNodeInfo(update, timeout=DEADLINE, metadata=self._shown(registration.gateway))
         return self
 
     async def answer(self, body: bytes) -> Respond | Refuse:

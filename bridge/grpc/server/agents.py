@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bridge.codec import Dialect, SessionDialect, ToolHostDialect, require
-from bridge.codec.sessions import Handle, Member, OwnAgent, Refuse, Respond, Serve
+from bridge.codec.sessions import Handle, OwnAgent, Refuse, Registration, Respond, Serve
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
-from bridge.grpc.server.conversation import Conversation, Turns
+from bridge.grpc.server.conversation import ServedSession, TurnRunner
 from bridge.grpc.server.guard import Guard
 from bridge.grpc.server.service import GrpcServer
 from bridge.pipeline.tools import Tools, ToolSource
@@ -45,25 +45,29 @@ def _server(
     if len({(s.ca, s.cert, s.key, s.max_message) for s in settings}) > 1:
         raise ConfigError(f"routes at {address} share one server, so that tls and max_message must be the same.")
     by_agent = {route.agent_id or "": route for route in routes}
-    agents = {name: OwnAgent(route.options, tuple(b.card for b in route.backends)) for name, route in by_agent.items()}
-    found = {name: dialect.member(address, name, agent) for name, agent in agents.items()}
-    members = [member for member in found.values() if member is not None]
-    if len({(m.gateway, m.address) for m in members}) < len(members):
+    agents = {
+        name: OwnAgent(route.options, tuple(b.capabilities for b in route.backends)) for name, route in by_agent.items()
+    }
+    found = {name: dialect.registration(address, name, agent) for name, agent in agents.items()}
+    registrations = [registration for registration in found.values() if registration is not None]
+    if len({(m.gateway, m.address) for m in registrations}) < len(registrations):
         raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
-    host = Agents(by_agent, Turns(bridge, limits), settings[0].idle)
+    host = Agents(by_agent, TurnRunner(bridge, limits), settings[0].idle)
     guard = Guard(identity, {name: route.path for name, route in by_agent.items()}, audit)
-    server = GrpcServer(address, dialect, dialect.hub(address, agents), settings[0], host, members, guard)
+    server = GrpcServer(
+        address, dialect, dialect.agent_registry(address, agents), settings[0], host, registrations, guard
+    )
     for name, route in by_agent.items():
         _give_tools(route, found[name], server, bridge.tracing)
     return server
 
 
-def _give_tools(route: Route, member: Member | None, server: GrpcServer, tracing: Tracing | None) -> None:
+def _give_tools(route: Route, registration: Registration | None, server: GrpcServer, tracing: Tracing | None) -> None:
     """The tools at the route's own registry, or at the one where it is a member, for the model behind it."""
     dialect = route.dialect
     rounds = dialect.own_tools(route.options) if isinstance(dialect, ToolHostDialect) else None
     if isinstance(dialect, ToolHostDialect) and route.tools is None and rounds is not None:
-        ask = server.ask if member is None else server.ask_at(member)
+        ask = server.ask if registration is None else server.ask_at(registration)
         tools = ToolSource(dialect, route.options, ask)
         route.tools = tools if tracing is None else _traced(tools, tracing)
         route.max_tool_rounds = rounds
@@ -78,14 +82,14 @@ def _traced(tools: ToolSource, tracing: Tracing) -> Tools:
 class Agents:
     """See `bridge.grpc.server.service.Host`: sessions become runs of routes."""
 
-    def __init__(self, routes: dict[str, Route], turns: Turns, idle: float) -> None:
+    def __init__(self, routes: dict[str, Route], turns: TurnRunner, idle: float) -> None:
         self._routes = routes
         self._turns = turns
         self._idle = idle
 
     async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
         route = self._routes[reply.agent]
-        await Conversation(reply.session, route, self._turns, rpc, leaving).run(first, self._idle)
+        await ServedSession(reply.session, route, self._turns, rpc, leaving).run(first, self._idle)
 
     async def call(self, reply: Handle, body: bytes) -> Respond | Refuse:
         return Refuse("NOT_FOUND", "Receiver not found")

@@ -19,7 +19,7 @@ from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, RunFailed, RunStarted
 from bridge.pipeline import Run
-from bridge.server.limits import Door, Limits
+from bridge.server.limits import Limits, RouteLimiter
 from bridge.server.report import Report
 from bridge.server.runs import shown_model
 from bridge.server.spans import spanned_turn
@@ -30,10 +30,12 @@ _QUEUE = 32
 """Inquiries of one session that wait for their turn; then its client has to wait."""
 
 
-class Conversation:
+class ServedSession:
     """A session with one of our agents: inquiries are read ahead and answered one after the other."""
 
-    def __init__(self, session: CalleeSession, route: Route, turns: Turns, rpc: Any, leaving: asyncio.Event) -> None:
+    def __init__(
+        self, session: CalleeSession, route: Route, turns: TurnRunner, rpc: Any, leaving: asyncio.Event
+    ) -> None:
         self._session = session
         self._route = route
         self._turns = turns
@@ -101,13 +103,13 @@ class SlowReader(Exception):
     """A client has left an answer unread for too long."""
 
 
-class Turns:
+class TurnRunner:
     """Runs one inquiry at a backend and writes its answers."""
 
     def __init__(self, bridge: Bridge, limits: Limits) -> None:
         self._bridge = bridge
         self._limits = limits
-        self._doors: dict[str, Door] = {}
+        self._limiters: dict[str, RouteLimiter] = {}
         self._slow_reader = bridge.config.server.slow_reader
 
     async def answer(self, session: CalleeSession, route: Route, body: bytes, rpc: Any) -> None:
@@ -147,11 +149,11 @@ class Turns:
         # Names that callers give themselves are their own: no user, of another route say, has to answer for them.
         caller = session.user or f"{route.path}\0{session.owner}"
         await self._limits.asked(caller)
-        async with self._door(route).place(caller):
+        async with self._limiter(route).slot(caller):
             run = await self._bridge.run(
                 route,
                 request,
-                card=route.dialect.card,
+                capabilities=route.dialect.capabilities,
                 caller=Caller(session.user or session.owner, context.run_id),
                 lost=context.lost,
                 run_id=context.run_id,
@@ -169,11 +171,11 @@ class Turns:
                 report.of(run)
                 await run.close()
 
-    def _door(self, route: Route) -> Door:
-        door = self._doors.get(route.path)
-        if door is None:
-            door = self._doors[route.path] = self._limits.at(route)
-        return door
+    def _limiter(self, route: Route) -> RouteLimiter:
+        limiter = self._limiters.get(route.path)
+        if limiter is None:
+            limiter = self._limiters[route.path] = self._limits.at(route)
+        return limiter
 
     async def _failed(
         self, session: CalleeSession, failure: Failure, rpc: Any, context: Context, report: Report

@@ -1,6 +1,6 @@
 """The gRPC server of one address: agents, tools, or a gateway to them. One handler per operation, none per dialect.
 
-The dialect routes each message (`bridge.codec.sessions.Hub`) and the `Host` answers it; this module moves bytes, opens
+The dialect routes each message (`AgentRegistry`) and the `Host` answers it; this module moves bytes, opens
 connections and waits. `bridge.grpc.server.agents` decides which routes of a bridge are served this way.
 """
 
@@ -20,19 +20,19 @@ import grpc.aio
 from bridge.codec import Dialect, Endpoint, Operation
 from bridge.codec.redact import printable
 from bridge.codec.sessions import (
+    AgentRegistry,
     Channel,
+    Decision,
     Dial,
     Dialed,
     Forward,
     Handle,
-    Hub,
-    Member,
     Refuse,
-    Reply,
+    Registration,
     Respond,
     Serve,
+    Subscribe,
     Visitor,
-    Watch,
 )
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
 from bridge.grpc.channels import (
@@ -76,19 +76,19 @@ class GrpcServer:
         self,
         address: str,
         dialect: Dialect,
-        hub: Hub,
+        agent_registry: AgentRegistry,
         settings: Channel,
         host: Host,
-        members: Sequence[Member] = (),
+        registrations: Sequence[Registration] = (),
         guard: Guard | None = None,
     ) -> None:
         """`guard`: who may call; without one everybody."""
         self.address = address
         self._dialect = dialect
-        self._hub = hub
+        self._registry = agent_registry
         self._settings = settings
         self._host = host
-        self._members = list(members)
+        self._registrations = list(registrations)
         self._guard = guard
         self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
         self._handlers = _Handlers(self._endpoints, self)
@@ -119,16 +119,16 @@ class GrpcServer:
         await server.start()
         self._server = server
         self._chores = [asyncio.get_running_loop().create_task(self._clean())]
-        for member in self._members:
-            self.join(member)
+        for registration in self._registrations:
+            self.join(registration)
 
     def check(self, before: GrpcServer) -> None:
         """Raises `ConfigError` when this one cannot `follow` the other one at their address."""
         if replace(self._settings, grace=0, idle=0) != replace(before._settings, grace=0, idle=0):
             raise ConfigError(f"tls and max_message of {self.address} belong to its listener: that takes a restart")
-        if self._members or before._members:
+        if self._registrations or before._registrations:
             raise ConfigError(f"an agent at {self.address} registers at another gateway: that takes a restart")
-        if taken := before._hub.taken(self._hub):
+        if taken := before._registry.taken(self._registry):
             raise ConfigError(f"agent_id {', '.join(taken)} belongs to a node that is registered at {self.address}")
 
     def follow(self, before: GrpcServer) -> None:
@@ -136,8 +136,8 @@ class GrpcServer:
 
         Sessions with the other one's agents stay with these; its `stop` waits for them. Nobody notices anything.
         """
-        before._hub.replace(self._hub)
-        self._hub, self._relays, self._nodes = before._hub, before._relays, before._nodes
+        before._registry.replace(self._registry)
+        self._registry, self._relays, self._nodes = before._registry, before._relays, before._nodes
         self._watchers, self._handlers = before._watchers, before._handlers
         self._server, before._server = before._server, None
         self._handlers.server = self
@@ -149,9 +149,9 @@ class GrpcServer:
         if not before._open:
             before._quiet.set()
 
-    def join(self, member: Member) -> None:
+    def join(self, registration: Registration) -> None:
         """Keeps one of our nodes known at a foreign gateway from now on, until this server stops."""
-        self._chores.append(asyncio.get_running_loop().create_task(self._stay(member)))
+        self._chores.append(asyncio.get_running_loop().create_task(self._stay(registration)))
 
     async def stop(self, grace: float) -> None:
         """Takes no more; turns that run have `grace` seconds, and idle sessions are told goodbye now.
@@ -193,13 +193,13 @@ class GrpcServer:
     async def _clean(self) -> None:
         """Forgets nodes that were silent for too long."""
         while True:
-            await asyncio.sleep(self._hub.check_every)
-            for name in self._hub.expire(time.monotonic()):
+            await asyncio.sleep(self._registry.check_every)
+            for name in self._registry.expire(time.monotonic()):
                 log.info("the node %s was silent for too long and is forgotten", printable(name))
             self._tell()
-            await self._nodes.tidy(self._hub.addresses, self._relays.addresses)
+            await self._nodes.tidy(self._registry.addresses, self._relays.addresses)
 
-    async def _stay(self, member: Member) -> None:
+    async def _stay(self, registration: Registration) -> None:
         """Keeps one of our agents known at a foreign gateway, and says goodbye when it is canceled."""
         known = False
 
@@ -208,9 +208,9 @@ class GrpcServer:
             before, known = known, now
             if known != before or not known:
                 level = logging.INFO if known else logging.WARNING
-                log.log(level, "gateway %s: %s", member.gateway, "registered" if known else f"not known: {why}")
+                log.log(level, "gateway %s: %s", registration.gateway, "registered" if known else f"not known: {why}")
 
-        await stay(member, self._dialect, self._settings, told)
+        await stay(registration, self._dialect, self._settings, told)
 
     async def _visitor(self, rpc: Any, endpoint: Endpoint) -> Visitor:
         return Visitor(await self._caller(rpc, endpoint), peer_address(rpc))
@@ -219,7 +219,7 @@ class GrpcServer:
         """See `Guard.caller`."""
         return await self._guard.caller(rpc, endpoint, agent) if self._guard is not None else ""
 
-    async def _refuse(self, rpc: Any, endpoint: Endpoint, reply: Reply, by: Visitor) -> bytes:
+    async def _refuse(self, rpc: Any, endpoint: Endpoint, reply: Decision, by: Visitor) -> bytes:
         """Ends the call with what the hub refused it with."""
         if not isinstance(reply, Refuse):
             raise TypeError(f"expected an answer, got {type(reply).__name__}")
@@ -239,8 +239,8 @@ class GrpcServer:
     async def watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
         """What becomes of the nodes, for one subscriber; it hears no more when the server stops."""
         by = await self._visitor(rpc, endpoint)
-        reply = self._hub.call(endpoint, body, time.monotonic(), by)
-        if not isinstance(reply, Watch):
+        reply = self._registry.call(endpoint, body, time.monotonic(), by)
+        if not isinstance(reply, Subscribe):
             await self._refuse(rpc, endpoint, reply, by)
             return
         told = asyncio.Event()
@@ -250,22 +250,23 @@ class GrpcServer:
             await rpc.send_initial_metadata(())
             # Who took this one's place tells the same news.
             while (
-                not self._handlers.server._leaving.is_set() and (news := self._hub.news(reply.subscriber)) is not None
+                not self._handlers.server._leaving.is_set()
+                and (events := self._registry.events(reply.subscriber)) is not None
             ):
-                for message in news:
+                for message in events:
                     await rpc.write(message)
                 await told.wait()
                 told.clear()
         finally:
             self._watchers.discard(told)
-            self._hub.unwatched(reply.subscriber)
+            self._registry.unwatched(reply.subscriber)
 
     def _tell(self) -> None:
         for told in self._watchers:
             told.set()
 
     async def _answered(self, endpoint: Endpoint, body: bytes, rpc: Any, by: Visitor) -> bytes:
-        reply = self._hub.call(endpoint, body, time.monotonic(), by)
+        reply = self._registry.call(endpoint, body, time.monotonic(), by)
         if isinstance(reply, Dial):
             reply = await self._dial(reply)
         if isinstance(reply, Forward):
@@ -280,7 +281,7 @@ class GrpcServer:
         """What a caller of this address would be answered who shows these headers. Raises `BackendError`."""
         if self._follower is not None:
             return await self._follower.ask(path, body, seconds, shown)
-        reply = self._hub.call(self._endpoints[path], body, time.monotonic(), Visitor())
+        reply = self._registry.call(self._endpoints[path], body, time.monotonic(), Visitor())
         match reply:
             case Respond():
                 return reply.body
@@ -297,31 +298,31 @@ class GrpcServer:
             return await asked(channel, self._dialect, node.path, body, seconds, beside)
         except BackendError as error:
             if error.failure.backend_code == grpc.StatusCode.UNAVAILABLE.name:
-                self._hub.lost(node.node)
+                self._registry.lost(node.node)
                 self._tell()
             raise
 
-    def ask_at(self, member: Member) -> Ask:
+    def ask_at(self, registration: Registration) -> Ask:
         """The same at the registry of a member, by the settings of this address."""
-        own = metadata_of(self._dialect, member.key)
+        own = metadata_of(self._dialect, registration.key)
 
         async def ask(path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
             beside = (*shown.items(), *own)
-            channel = self._gateways.get(member.gateway)
+            channel = self._gateways.get(registration.gateway)
             if channel is None:
-                channel = self._gateways[member.gateway] = open_channel(member.gateway, self._settings)
+                channel = self._gateways[registration.gateway] = open_channel(registration.gateway, self._settings)
             return await asked(channel, self._dialect, path, body, seconds, beside)
 
         return ask
 
-    async def _dial(self, dial: Dial) -> Reply:
+    async def _dial(self, dial: Dial) -> Decision:
         """Connects to a node that registers. Nobody else waits for that."""
         try:
-            outcome = await self._nodes.dial(dial, self._hub.dial_timeout)
+            outcome = await self._nodes.dial(dial, self._registry.dial_timeout)
         except BaseException:
-            self._hub.dialed(dial.node, Dialed.UNREACHABLE, time.monotonic())
+            self._registry.dialed(dial.node, Dialed.UNREACHABLE, time.monotonic())
             raise
-        return self._hub.dialed(dial.node, outcome, time.monotonic())
+        return self._registry.dialed(dial.node, outcome, time.monotonic())
 
     async def _forward(self, forward: Forward, body: bytes, rpc: Any) -> bytes:
         left = rpc.time_remaining()
@@ -336,7 +337,7 @@ class GrpcServer:
     async def _passed_on(self, forward: Forward, code: grpc.StatusCode, details: str | None, rpc: Any) -> bytes:
         """A node's own status goes to the caller; one that cannot be reached is forgotten."""
         if code is grpc.StatusCode.UNAVAILABLE:
-            self._hub.lost(forward.node)
+            self._registry.lost(forward.node)
             self._tell()
         return await _abort(rpc, code, details or "")
 
@@ -345,14 +346,14 @@ class GrpcServer:
     async def session(self, endpoint: Endpoint, rpc: Any) -> None:
         by = await self._visitor(rpc, endpoint)
         first = await self._first(rpc)
-        reply = self._hub.open(endpoint, first, time.monotonic(), by)
+        reply = self._registry.open(endpoint, first, time.monotonic(), by)
         if isinstance(reply, Serve) and first is not None:
             try:
                 self._open += 1
                 reply.session.user = await self._caller(rpc, endpoint, reply.agent)
                 await self._host.session(reply, first, rpc, self._leaving)
             finally:
-                self._hub.closed(reply.session.name)
+                self._registry.closed(reply.session.name)
                 self._open -= 1
                 if not self._open and self._follower is not None:
                     self._quiet.set()
@@ -362,7 +363,7 @@ class GrpcServer:
                 if status is not None:
                     await self._passed_on(reply, *status, rpc)
             finally:
-                self._hub.closed(reply.session.name)
+                self._registry.closed(reply.session.name)
         else:
             await self._refuse(rpc, endpoint, reply, by)
 

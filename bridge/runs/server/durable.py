@@ -76,7 +76,7 @@ class DurableHandler(LogHandler):
         cursor = cursor_of(http)
         key, plan = self._bridge.plan(self._route, request, caller, run_id=report.run_id, created_at=context.created_at)
         report.back = self._route.group_for(request).names
-        async with self._door.reading(caller.owner):
+        async with self._limiter.reader_slot(caller.owner):
             key = await self._begin(key, plan, fingerprint(caller.raw_body or b""))
             if request.stream:
                 response = await self._read_on(http, key, cursor, context, report)
@@ -107,10 +107,14 @@ class DurableHandler(LogHandler):
                 return web.Response(status=204)
             # Who comes back gets the head at once: what he waits for may be long in coming.
             frames = await subscription.read(_POLL if fresh else 0)
-            while fresh and not frames and not subscription.done and not dialect.card.eager_start:
+            while fresh and not frames and not subscription.done and not dialect.capabilities.eager_start:
                 frames = await subscription.read(_POLL)
             report.first = time.monotonic() if subscription.spoke else None
-            if fresh and subscription.failure is not None and not (subscription.spoke or dialect.card.eager_start):
+            if (
+                fresh
+                and subscription.failure is not None
+                and not (subscription.spoke or dialect.capabilities.eager_start)
+            ):
                 return self._refused(subscription.failure, context)
             return await self._relayed(http, subscription, report, sse.join(frames))
         finally:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from aiohttp import web
 
-from bridge.codec import DayShown, KeptDialect, ShownFile, ShownMessage, require
+from bridge.codec import HistoryFile, HistoryMessage, HistoryPage, QueuedRunsDialect, require
 from bridge.codec.jsontext import loads
 from bridge.engine import Bridge, Route
 from bridge.errors import BridgeError, ErrorCode
@@ -26,7 +26,7 @@ class HistoryHandler:
     def __init__(self, bridge: Bridge, route: Route, files: AttachmentService) -> None:
         self._bridge = bridge
         self._route = route
-        self._dialect = require(route.dialect, KeptDialect)
+        self._dialect = require(route.dialect, QueuedRunsDialect)
         self._files = files
         name = bridge.config.server.time_zone
         self._zone: tzinfo = UTC if name == "UTC" else ZoneInfo(name)
@@ -35,25 +35,27 @@ class HistoryHandler:
         server = self._bridge.config.server
         wire = await read_request(http, self._route.path, server.max_body, server.body_time)
         asked = self._dialect.decode_history(wire)
-        owner, talks = http[USER], self._bridge.talks
+        owner, conversations = http[USER], self._bridge.conversations
         thread = asked.thread_id
         if thread is None:
-            thread = await talks.latest(owner, self._route.path)
+            thread = await conversations.latest(owner, self._route.path)
         else:
             await own_thread(self._bridge, self._route, owner, thread)
         if thread is None:
-            return response_of(self._dialect.encode_history(DayShown()))
-        talk = await talks.load(owner, self._route.path, thread) or Conversation(thread)
-        day, rows, more = self._day(talk, asked.before)
+            return response_of(self._dialect.encode_history(HistoryPage()))
+        conversation = await conversations.load(owner, self._route.path, thread) or Conversation(thread)
+        day, rows, more = self._day(conversation, asked.before)
         base = self._files.base(http)
         shown = [await self._shown(message, seq, owner, base) for seq, message in rows]
-        return response_of(self._dialect.encode_history(DayShown(thread, day, more, tuple(shown))))
+        return response_of(self._dialect.encode_history(HistoryPage(thread, day, more, tuple(shown))))
 
-    def _day(self, talk: Conversation, before: date | None) -> tuple[date | None, list[tuple[int, Message]], bool]:
+    def _day(
+        self, conversation: Conversation, before: date | None
+    ) -> tuple[date | None, list[tuple[int, Message]], bool]:
         """The last day before `before` on which something can be seen, its messages with their places in the talk, and
         whether there is an earlier one."""
         days: dict[date, list[tuple[int, Message]]] = {}
-        for seq, message in enumerate(talk.messages, talk.dropped + 1):
+        for seq, message in enumerate(conversation.messages, conversation.dropped + 1):
             if visible(message):
                 days.setdefault(self._at(message).date(), []).append((seq, message))
         known = sorted(day for day in days if before is None or day < before)
@@ -62,9 +64,9 @@ class HistoryHandler:
     def _at(self, message: Message) -> datetime:
         return datetime.fromtimestamp(Kept.of(message).at, self._zone)
 
-    async def _shown(self, message: Message, seq: int, owner: str, base: str) -> ShownMessage:
+    async def _shown(self, message: Message, seq: int, owner: str, base: str) -> HistoryMessage:
         files = [await self._file(part, owner, base) for part in message.parts if isinstance(part, Media)]
-        return ShownMessage(
+        return HistoryMessage(
             message.id or "",
             seq,
             message.role,
@@ -74,19 +76,19 @@ class HistoryHandler:
             own_metadata(message),
         )
 
-    async def _file(self, part: Media, owner: str, base: str) -> ShownFile | None:
+    async def _file(self, part: Media, owner: str, base: str) -> HistoryFile | None:
         """One of ours with a fresh URL; None for what has no URL, or is not there any more."""
         url, mime = url_of(part), part.mime or "application/octet-stream"
         place = self._bridge.attachments.find(url) if url else None
         if place is None:
-            return ShownFile(mime, url) if url else None
+            return HistoryFile(mime, url) if url else None
         try:
             found = await self._files.sign(owner, *place, base)
         except BridgeError as error:
             if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN):
                 raise
             return None
-        return ShownFile(found.mime, found.url)
+        return HistoryFile(found.mime, found.url)
 
 
 def visible(message: Message) -> bool:

@@ -11,13 +11,13 @@ import time
 
 from aiohttp import web
 
-from bridge.codec import Context, KeptDialect, KeptOptions, ReadAsked, RunNamed, require
+from bridge.codec import Context, QueuedRunsDialect, QueuedRunsOptions, RunRef, SubscribeRequest, require
 from bridge.engine import Bridge, Route
 from bridge.errors import ErrorCode, RequestError
 from bridge.framing import sse
 from bridge.runs import Cursor, Ownership, RunKey, Subscription, fingerprint
 from bridge.runs.server.durable import LogHandler, cursor_of
-from bridge.server.limits import Door, Rules
+from bridge.server.limits import RouteLimiter, Rules
 from bridge.server.report import Report
 from bridge.server.wire import USER, WHERE, read_request, response_of
 
@@ -29,8 +29,8 @@ _HEADERS = {
 _KEEPALIVE = 15.0
 
 
-def kept_options(route: Route) -> KeptOptions:
-    return route.options if isinstance(route.options, KeptOptions) else KeptOptions()
+def kept_options(route: Route) -> QueuedRunsOptions:
+    return route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
 
 
 async def own_thread(bridge: Bridge, route: Route, owner: str, thread: str, *, make: bool = False) -> None:
@@ -45,9 +45,9 @@ async def own_thread(bridge: Bridge, route: Route, owner: str, thread: str, *, m
 class QueuedHandler(LogHandler):
     """What the handlers of one route share."""
 
-    def __init__(self, bridge: Bridge, route: Route, door: Door, rules: Rules) -> None:
-        super().__init__(bridge, route, door, rules)
-        self._dialect = require(route.dialect, KeptDialect)
+    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, rules: Rules) -> None:
+        super().__init__(bridge, route, limiter, rules)
+        self._dialect = require(route.dialect, QueuedRunsDialect)
         self._options = kept_options(route)
 
     async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
@@ -60,7 +60,7 @@ class QueuedHandler(LogHandler):
     async def _queued(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
         raise NotImplementedError
 
-    def _key(self, http: web.Request, run: RunNamed) -> RunKey:
+    def _key(self, http: web.Request, run: RunRef) -> RunKey:
         return RunKey(http[USER], self._route.path, run.thread_id, run.run_id)
 
 
@@ -75,10 +75,10 @@ class StartHandler(QueuedHandler):
         await own_thread(self._bridge, self._route, key.owner, key.thread_id, make=True)
         runs = self._bridge.runs
         if await runs.status(key) is None:
-            await self._bridge.talks.say(key.owner, key.scope, request, key.run_id)
+            await self._bridge.conversations.say(key.owner, key.scope, request, key.run_id)
         made = await runs.start(key, plan, mark)
         report.status = "queued"
-        run = RunNamed(key.thread_id, key.run_id)
+        run = RunRef(key.thread_id, key.run_id)
         return response_of(self._dialect.encode_started(run, made.record.task_id, made.new and made.first))
 
 
@@ -104,7 +104,9 @@ class SubscribeHandler(QueuedHandler):
         async with self._bridge.runs.place(http[USER], self._options.connection_limit):
             return await self._read(http, asked, cursor, report)
 
-    async def _read(self, http: web.Request, asked: ReadAsked, cursor: Cursor, report: Report) -> web.StreamResponse:
+    async def _read(
+        self, http: web.Request, asked: SubscribeRequest, cursor: Cursor, report: Report
+    ) -> web.StreamResponse:
         subscription = self._bridge.runs.subscribe(self._key(http, asked), self._dialect, self._options, cursor)
         try:
             if not await subscription.open():

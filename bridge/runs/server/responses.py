@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from bridge.codec import Context, Shelf, StoredAnswer, StoredAnswersDialect, WireRequest, require
+from bridge.codec import Context, StoredAnswer, StoredAnswersDialect, StoredResponses, WireRequest, require
 from bridge.engine import Caller
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.model import Request
@@ -38,7 +38,7 @@ class AnswerReader(LogHandler):
         stream = self._bridge.runs.stream(key, self._route.dialect, self._route.options, have)
         try:
             await stream.open()
-            async with self._door.reading(http[USER]):
+            async with self._limiter.reader_slot(http[USER]):
                 return await self._relayed(http, stream, report)
         finally:
             report.lost, report.usage = stream.lost, stream.usage
@@ -136,24 +136,28 @@ class BackgroundHandler(AnswerReader):
 
     async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
         request, caller = await self._request(http, context, report)
-        shelf = context.shelf
-        answers = self._bridge.answers(self._route, caller.owner) if shelf is not None and shelf.background else None
-        if shelf is None or answers is None:
+        stored_responses = context.stored_responses
+        answers = (
+            self._bridge.answers(self._route, caller.owner)
+            if stored_responses is not None and stored_responses.background
+            else None
+        )
+        if stored_responses is None or answers is None:
             return await self._attended(http, context, report, request, caller)
         report.back = self._route.group_for(request).names
-        plan = self._plan(request, caller, context, shelf)
+        plan = self._plan(request, caller, context, stored_responses)
         answer = await self._queue(http, plan, answers)
         if request.stream:
             return await self._streamed(http, self._key(http, answer), 0, report)
         report.status, report.http = "queued", 200
         return response_of(self._dialect.encode_stored(answer), context.lost.names)
 
-    def _plan(self, request: Request, caller: Caller, context: Context, shelf: Shelf) -> RunPlan:
+    def _plan(self, request: Request, caller: Caller, context: Context, stored_responses: StoredResponses) -> RunPlan:
         """The backend streams in any case: readers see the answer grow."""
         run_id, created_at = context.run_id, context.created_at
         request = replace(request, stream=True)
         _, plan = self._bridge.plan(self._route, request, caller, run_id=run_id, created_at=created_at)
-        plan.background, plan.previous = True, shelf.previous
+        plan.background, plan.previous = True, stored_responses.previous
         return plan
 
     async def _queue(self, http: web.Request, plan: RunPlan, answers: Answers) -> StoredAnswer:

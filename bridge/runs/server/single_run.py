@@ -17,7 +17,7 @@ from aiohttp import web
 
 from bridge.codec import (
     Context,
-    SessionNamed,
+    SessionRef,
     SingleRunDialect,
     SingleRunOptions,
     WireRequest,
@@ -43,14 +43,14 @@ def _supersedes(route: Route) -> bool:
     return isinstance(route.options, SingleRunOptions) and route.options.supersede
 
 
-def _busy(dialect: SingleRunDialect, session: SessionNamed) -> RequestError:
+def _busy(dialect: SingleRunDialect, session: SessionRef) -> RequestError:
     return RequestError(dialect.busy(session), code=ErrorCode.CONFLICT)
 
 
 # ------------------------------------------------------------------ in this process
 
 
-class Seat:
+class SessionLock:
     """The place of one run, made in the task that answers. `superseded` is None while nobody has asked for its end."""
 
     def __init__(self) -> None:
@@ -85,18 +85,18 @@ class Seat:
         return run.cut(TAKEN_OVER) if self.superseded else run.cancel()
 
 
-class Seats:
+class SessionLocks:
     """Who runs on one route in this process, by user and session."""
 
     def __init__(self) -> None:
-        self._taken: dict[tuple[str, str], Seat] = {}
+        self._taken: dict[tuple[str, str], SessionLock] = {}
 
-    async def take(self, name: tuple[str, str], *, supersede: bool) -> Seat | None:
+    async def take(self, name: tuple[str, str], *, supersede: bool) -> SessionLock | None:
         """A seat, to be left again; None when it is taken and nobody may be sent away, or will not go."""
         if name in self._taken and not await self._free(name, supersede=supersede):
             return None
-        seat = self._taken[name] = Seat()
-        return seat
+        lock = self._taken[name] = SessionLock()
+        return lock
 
     def leave(self, name: tuple[str, str]) -> None:
         """Frees a seat that was taken."""
@@ -122,18 +122,18 @@ class Seats:
 
     def stop(self, name: tuple[str, str]) -> bool:
         """Ends the run of a session; False when there is none."""
-        seat = self._taken.get(name)
-        return seat is not None and seat.end(superseded=False)
+        lock = self._taken.get(name)
+        return lock is not None and lock.end(superseded=False)
 
 
-class ExclusiveHandler(RunHandler):
+class SingleRunHandler(RunHandler):
     """Serves the `run` endpoints of a route whose runs live in this process."""
 
-    def __init__(self, seats: Seats, bridge: Bridge, route: Route, *more: Any) -> None:
+    def __init__(self, locks: SessionLocks, bridge: Bridge, route: Route, *more: Any) -> None:
         super().__init__(bridge, route, *more)
         self._dialect = require(route.dialect, SingleRunDialect)
-        self._seats = seats
-        self._mine: dict[str, Seat] = {}
+        self._locks = locks
+        self._mine: dict[str, SessionLock] = {}
 
     async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
         wire = await read_request(http, self._route.path, self._rules.max_body, self._rules.body_time)
@@ -145,21 +145,21 @@ class ExclusiveHandler(RunHandler):
     async def _attended(
         self, http: web.Request, context: Context, report: Report, request: Request, caller: Caller
     ) -> web.StreamResponse:
-        session = self._dialect.session_of(request) or SessionNamed(context.run_id, request.user_id)
+        session = self._dialect.session_of(request) or SessionRef(context.run_id, request.user_id)
         name = (caller.owner, session.key)
-        seat = await self._seats.take(name, supersede=_supersedes(self._route))
-        if seat is None:
+        lock = await self._locks.take(name, supersede=_supersedes(self._route))
+        if lock is None:
             raise _busy(self._dialect, session)
-        self._mine[report.run_id] = seat
+        self._mine[report.run_id] = lock
         try:
             return await super()._attended(http, context, report, request, caller)
         except asyncio.CancelledError:
-            if seat.superseded is None:
+            if lock.superseded is None:
                 raise
-            return self._unbegun(context, request, report, seat.superseded)
+            return self._unbegun(context, request, report, lock.superseded)
         finally:
             del self._mine[report.run_id]
-            self._seats.leave(name)
+            self._locks.leave(name)
 
     async def _run(self, context: Context, request: Request, caller: Caller, report: Report) -> Run:
         run = self._mine[report.run_id].run = await super()._run(context, request, caller, report)
@@ -187,11 +187,11 @@ def _nothing(report: Report) -> web.StreamResponse:
 # ------------------------------------------------------------------ over all processes
 
 
-def _key(owner: str, route: Route, session: SessionNamed) -> tuple[str, str, str]:
+def _key(owner: str, route: Route, session: SessionRef) -> tuple[str, str, str]:
     return owner, route.path, session.key
 
 
-class ExclusiveDurableHandler(DurableHandler):
+class SingleRunDurableHandler(DurableHandler):
     """Serves the `run` endpoints of a durable route: a session is a thread of the run store."""
 
     def __init__(self, bridge: Bridge, route: Route, *more: Any) -> None:
@@ -209,14 +209,14 @@ class ExclusiveDurableHandler(DurableHandler):
         record = await self._bridge.runs.running(*_key(http[USER], self._route, session))
         if record is None:
             return _nothing(report)
-        async with self._door.reading(http[USER]):
+        async with self._limiter.reader_slot(http[USER]):
             return await self._read_on(http, record.key, cursor_of(http), context, report)
 
     async def _begin(self, key: RunKey, plan: RunPlan, mark: str) -> RunKey:
         """Starts the run when its session is free, or made free; else raises `RequestError` (conflict)."""
         runs, clock = self._bridge.runs, asyncio.get_running_loop().time
         named = self._dialect.session_of(plan.request)
-        session = named or SessionNamed(key.thread_id, plan.request.user_id)
+        session = named or SessionRef(key.thread_id, plan.request.user_id)
         key = RunKey(*_key(key.owner, self._route, session), key.run_id)
         until = clock() + _PATIENCE
         while True:
@@ -238,11 +238,11 @@ class ExclusiveDurableHandler(DurableHandler):
 class StopHandler:
     """Serves the `stop` endpoints of one route. What is not there, or somebody else's, is not running."""
 
-    def __init__(self, bridge: Bridge, route: Route, seats: Seats) -> None:
+    def __init__(self, bridge: Bridge, route: Route, locks: SessionLocks) -> None:
         self._bridge = bridge
         self._route = route
         self._dialect = require(route.dialect, SingleRunDialect)
-        self._seats = seats
+        self._locks = locks
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         server = self._bridge.config.server
@@ -251,7 +251,7 @@ class StopHandler:
         if self._route.durable:
             stopped = await self._cancel(await self._bridge.runs.running(*_key(owner, self._route, session)))
         else:
-            stopped = self._seats.stop((owner, session.key))
+            stopped = self._locks.stop((owner, session.key))
         return response_of(self._dialect.encode_stopped(wire, stopped))
 
     async def _cancel(self, record: RunRecord | None) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from bridge.codec import Context, TaskDialect, TaskSeen, TaskState, require
+from bridge.codec import Context, TaskDialect, TaskState, TaskStatus, require
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import RequestError
 from bridge.model import Event
@@ -65,7 +65,7 @@ class TaskStatusHandler:
         seen = await self._seen(_key(http[USER], self._route, task_id))
         return response_of(self._dialect.encode_task(task_id, seen))
 
-    async def _seen(self, key: RunKey) -> TaskSeen | None:
+    async def _seen(self, key: RunKey) -> TaskStatus | None:
         reader, events = self._bridge.runs.follow(key), list[Event]()
         try:
             record = await reader.open()
@@ -75,4 +75,4 @@ class TaskStatusHandler:
                 events += [event for _, batch in await reader.read(0) for event in batch.events]
         except RequestError:
             return None  # what it said is not kept any more
-        return TaskSeen(_STATES[record.state], record.created_at, reader.plan.context(self._route.options), events)
+        return TaskStatus(_STATES[record.state], record.created_at, reader.plan.context(self._route.options), events)

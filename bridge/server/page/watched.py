@@ -24,7 +24,7 @@ class Watched:
         self._backend = backend
         self._trace = trace
         self.name = backend.name
-        self.card = backend.card
+        self.capabilities = backend.capabilities
         self.names = backend.names
         self.timeouts = backend.timeouts
         self.retry = backend.retry

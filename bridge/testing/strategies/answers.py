@@ -60,7 +60,7 @@ class Features:
     calls: bool = True
     parallel: bool = True
     interleaved: bool = True
-    ragged_arguments: bool = True
+    unpaired_arguments: bool = True
     origins: bool = True
     results: bool = True
     result_errors: bool = True
@@ -187,7 +187,7 @@ def _calls(run: _Run) -> None:
         call_id, name = run.call_id(), draw(names())
         run.names[call_id] = name
         origin = draw(st.sampled_from(Origin)) if features.origins else Origin.FUNCTION
-        said = draw(arguments(ragged=features.ragged_arguments))
+        said = draw(arguments(unpaired=features.unpaired_arguments))
         label = "srv" if origin is Origin.MCP and draw(st.booleans()) else None
         cut = draw(st.integers(0, len(said)))
         own: list[tuple[str, str | None]] = [(call_id, said[:cut]), (call_id, said[cut:]), (call_id, None)]

@@ -60,7 +60,7 @@ class Asked:
     signatures: bool = True
     refusal: bool = True
     tool_history: bool = True
-    ragged_arguments: bool = True
+    unpaired_arguments: bool = True
     origins: bool = True
     result_media: bool = True
     tools: bool = True
@@ -120,7 +120,7 @@ def _tool_turn(draw: Any, asked: Asked, turn: int) -> list[Message]:
     for number in range(draw(st.integers(1, 2))):
         call_id, name = f"call-{turn}-{number}", draw(names())
         origin = draw(st.sampled_from(Origin)) if asked.origins else Origin.FUNCTION
-        calls.append(ToolCall(call_id, name, draw(arguments(ragged=asked.ragged_arguments)), origin))
+        calls.append(ToolCall(call_id, name, draw(arguments(unpaired=asked.unpaired_arguments)), origin))
         parts: list[Part] = [Text(draw(asked.texts()))]
         if asked.result_media and asked.media:
             parts += draw(st.lists(media(asked.media, asked.sources), max_size=1))

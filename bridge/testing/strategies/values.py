@@ -101,11 +101,11 @@ def json_objects(*, awkward: bool = True) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @cache
-def arguments(*, ragged: bool = True) -> st.SearchStrategy[str]:
-    """Arguments as models write them; with `ragged` also empty, cut off or no JSON at all."""
+def arguments(*, unpaired: bool = True) -> st.SearchStrategy[str]:
+    """Arguments as models write them; with `unpaired` also empty, cut off or no JSON at all."""
     good = ('{"city": "Köln"}', "{}", '{"a": [1, {"b": null}], "c": "\\u2028\\n\\"}"}', '{ "spaced" : 1.0 }')
     bad = ("", '{"city": "K', "not json", "[1, 2]", '"text"', '{"a": 1} trailing', "null")
-    return st.sampled_from(good + bad if ragged else good)
+    return st.sampled_from(good + bad if unpaired else good)
 
 
 def sources(kinds: Collection[type] = ALL_SOURCES) -> st.SearchStrategy[Source]:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.codec import Fate, Feature, Operation, WireResponse
+from bridge.codec import Feature, Operation, Support, WireResponse
 from bridge.dialects.ag_kit import AGKit, dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import HistoryMode, fold, verify
@@ -152,9 +152,13 @@ def test_health() -> None:
 
 
 def test_the_card() -> None:
-    card = dialect.card
-    assert (card.history, card.keeps_history, card.client_runs_calls) == (HistoryMode.DELTA, True, False)
+    capabilities = dialect.capabilities
+    assert (capabilities.history, capabilities.keeps_history, capabilities.client_runs_calls) == (
+        HistoryMode.DELTA,
+        True,
+        False,
+    )
     # Of generation 2's interrupts no id is on the wire.
-    assert not card.names_interrupts
-    assert card.answer(Feature.TOOL_RESULT) is Fate.EXACT
-    assert card.request(Feature.IMAGE_URL) is Fate.REFUSE
+    assert not capabilities.names_interrupts
+    assert capabilities.answer(Feature.TOOL_RESULT) is Support.EXACT
+    assert capabilities.request(Feature.IMAGE_URL) is Support.REFUSE

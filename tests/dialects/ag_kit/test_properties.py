@@ -45,7 +45,7 @@ def comparable(out: Outline) -> tuple[Any, ...]:
 @settings(max_examples=150)
 @given(answers())
 def test_nothing_is_lost_that_the_card_does_not_name(events: list[Event]) -> None:
-    assert comparable(outline(again(events))) == comparable(project(fold(events), dialect.card))
+    assert comparable(outline(again(events))) == comparable(project(fold(events), dialect.capabilities))
 
 
 @settings(max_examples=100)
@@ -56,7 +56,7 @@ def test_only_the_events_of_the_page_are_written(events: list[Event]) -> None:
         assert set(event) == EVENTS[kind]
         assert all(isinstance(v, str) for k, v in event.items() if k != "payload")
     client = shown(events)
-    assert client.text == "".join(i[1] for i in project(fold(events), dialect.card).items if i[0] == "text")
+    assert client.text == "".join(i[1] for i in project(fold(events), dialect.capabilities).items if i[0] == "text")
 
 
 @given(answers(), st.data())

@@ -446,11 +446,11 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize(("odd", "mended"), ODD)
-def test_an_event_that_clients_would_refuse_does_not_end_their_run(odd: dict[str, Any], mended: Any) -> None:
+@pytest.mark.parametrize(("odd", "repaired"), ODD)
+def test_an_event_that_clients_would_refuse_does_not_end_their_run(odd: dict[str, Any], repaired: Any) -> None:
     """Measured: each of these alone makes the official client 1.0 reject the run."""
     out = said(build(lambda b: b.emit(Raw("ag-ui", odd))), new_client())
-    assert out[1] == (mended or {"type": "RAW", "event": odd})
+    assert out[1] == (repaired or {"type": "RAW", "event": odd})
 
 
 def test_a_snapshot_of_messages_has_no_nulls_and_no_foreign_spelling() -> None:

@@ -35,7 +35,7 @@ def comparable(out: Outline) -> Outline:
 @given(answers(choices=False))
 def test_nothing_is_lost_that_the_card_does_not_name(events: list[Event]) -> None:
     said(events)
-    assert comparable(outline(again(events))) == comparable(project(fold(events), dialect.card))
+    assert comparable(outline(again(events))) == comparable(project(fold(events), dialect.capabilities))
 
 
 @given(answers())

@@ -76,15 +76,15 @@ async def test_a_picture_travels_through_both(tmp_path: Path) -> None:
 
 async def test_a_talk_without_a_name_is_one_thread_of_which_the_whole_is_sent(tmp_path: Path) -> None:
     async with upstream() as server, serving(routes(server.url, tmp_path)) as base:
-        talk = list(BODY["messages"])  # type: ignore[call-overload]
+        conversation = list(BODY["messages"])  # type: ignore[call-overload]
         for word in ("and then?", "and then??"):
-            reply = await post(base + endpoint("openai-chat"), {**BODY, "messages": talk})
-            talk += [
+            reply = await post(base + endpoint("openai-chat"), {**BODY, "messages": conversation})
+            conversation += [
                 {"role": "assistant", "content": fold(decode(reply.body, "openai-chat")).text},
                 {"role": "user", "content": word},
             ]
-        await post(base + endpoint("openai-chat"), {**BODY, "messages": talk})
-        await post(base + endpoint("openai-chat"), {**BODY, "messages": talk[:3]})
+        await post(base + endpoint("openai-chat"), {**BODY, "messages": conversation})
+        await post(base + endpoint("openai-chat"), {**BODY, "messages": conversation[:3]})
         first, second, third, other = (seen.json for seen in server.asked("/runs"))
     assert first["threadId"] == second["threadId"] == third["threadId"] != other["threadId"]
     assert [len(body["messages"]) for body in (first, second, third)] == [1, 3, 5]

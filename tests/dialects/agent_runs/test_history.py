@@ -40,12 +40,12 @@ def at(text: str, zone: str = "UTC") -> float:
 async def keep(engine: Engine, *messages: tuple[str, str, float, list[str]]) -> None:
     """Puts messages into alice's history: role, text, time, places."""
     history = engine.history()
-    talk = await history.load("alice", BASE, THREAD) or Conversation(THREAD)
+    conversation = await history.load("alice", BASE, THREAD) or Conversation(THREAD)
     new = [
         Message(role, [Text(text)], f"m-{text}", metadata={"bridge": {"run": "r", "at": when, "places": places}})
         for role, text, when, places in messages
     ]
-    await history.commit("alice", BASE, talk, new)
+    await history.commit("alice", BASE, conversation, new)
 
 
 def on(engine: Engine, folder: Path, backend: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:

@@ -180,7 +180,7 @@ def test_every_recorded_form_is_read_on_every_route_and_written_in_the_route_s_o
 ) -> None:
     events = decode([body_of(CASES[name])], back=back)
     assert events == decode([body_of(CASES[name])])
-    assert outline(again(events, form=front)).items == project(fold(events), front.card).items
+    assert outline(again(events, form=front)).items == project(fold(events), front.capabilities).items
     if front is java:
         java_payloads(events)
     else:
@@ -336,7 +336,7 @@ def test_messages_of_other_types_pass_without_what_the_form_has_no_field_for() -
 @given(streams())
 def test_nothing_is_lost_that_the_card_does_not_name(events: list[Event]) -> None:
     java_payloads(events)
-    out, wanted = outline(again(events, form=java)), project(fold(events), java.card)
+    out, wanted = outline(again(events, form=java)), project(fold(events), java.capabilities)
     # Words for failures are fewer here than our codes: there is no field for the reason behind them.
     assert (out.error is None) == (wanted.error is None)
     out.error = wanted.error

@@ -125,7 +125,7 @@ def _step(draw: st.DrawFn, builder: Builder, key: str, name: str) -> list[str]:
 def test_nothing_is_lost_that_the_card_does_not_name(events: list[Event]) -> None:
     frames = encode(events)
     check_schemas(payloads(frames))
-    assert outline(again(events)) == project(fold(events), dialect.card)
+    assert outline(again(events)) == project(fold(events), dialect.capabilities)
 
 
 @settings(max_examples=100, deadline=None)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bridge.codec import Endpoint
-from bridge.codec.sessions import Dial, Dialed, Forward, OwnAgent, Refuse, Respond, Serve, Visitor, Watch
+from bridge.codec.sessions import Dial, Dialed, Forward, OwnAgent, Refuse, Respond, Serve, Subscribe, Visitor
 from bridge.dialects.aip import dialect
 from bridge.dialects.aip.gateway import Gateway
 from bridge.dialects.aip.proto import text_field
-from bridge.transports.local import CARD
+from bridge.transports.local import CAPABILITIES
 
 from . import schema
 from .peers import quest
@@ -36,7 +36,7 @@ def endpoint(method: str) -> Endpoint:
 
 def gateway() -> Gateway:
     options = dialect.front_options(name="Ours", domain="home", skills=[{"skill_id": "chat", "capability": "talks"}])
-    return Gateway("127.0.0.1:1", {"bridge": OwnAgent(options, (CARD,))}, heartbeat_timeout=30)
+    return Gateway("127.0.0.1:1", {"bridge": OwnAgent(options, (CAPABILITIES,))}, heartbeat_timeout=30)
 
 
 def call(it: Gateway, method: str, body: Any, now: float = 0.0, by: Visitor = LOCAL) -> Any:
@@ -177,17 +177,17 @@ def test_a_registration_needs_an_id_and_an_address() -> None:
 def test_a_subscriber_hears_of_the_nodes_it_named() -> None:
     it = gateway()
     asked = schema.message("UpdateSubscriptionRequest", subscriber_id="me", node_ids=["a", "c"])
-    assert call(it, "SubscribeToUpdates", asked) == Watch("me")
+    assert call(it, "SubscribeToUpdates", asked) == Subscribe("me")
     for name in ("a", "b"):
         register(it, schema.message("AgentInfo", agent_id=name, address=f"{name}:1").SerializeToString())
-    told = [schema.tool().NodeUpdate.FromString(update) for update in it.news("me") or []]
+    told = [schema.tool().NodeUpdate.FromString(update) for update in it.events("me") or []]
     assert [(u.update_type, u.node_id, u.peer.agent_info.address) for u in told] == [(0, "a", "a:1")]
     it.expire(100.0)
-    assert [schema.tool().NodeUpdate.FromString(u).update_type for u in it.news("me") or []] == [2]
+    assert [schema.tool().NodeUpdate.FromString(u).update_type for u in it.events("me") or []] == [2]
     call(it, "Unsubscribe", schema.message("UnsubscribeRequest", subscriber_id="me", node_ids=["a"]))
-    assert it.news("me") == []
+    assert it.events("me") == []
     call(it, "Unsubscribe", schema.message("UnsubscribeRequest", subscriber_id="me", node_ids=["c"]))
-    assert it.news("me") is None
+    assert it.events("me") is None
 
 
 def test_a_relayed_session_ends_once_and_nothing_follows() -> None:
@@ -225,9 +225,9 @@ def test_what_would_end_an_agent_for_everybody_is_mended_on_the_way() -> None:
     odd = quest("HOLD_QUEST", receiver="chat", session="another")
     del odd.content[:]
     odd.content.append(schema.message("ContentItem", image=b"i"))
-    mended = schema.tool().AgentMessage.FromString(it.onwards(odd.SerializeToString()) or b"")
-    assert (mended.session_id, mended.content) == ("s1", odd.content)
+    repaired = schema.tool().AgentMessage.FromString(it.onwards(odd.SerializeToString()) or b"")
+    assert (repaired.session_id, repaired.content) == ("s1", odd.content)
     del odd.content[:]
-    mended = schema.tool().AgentMessage.FromString(it.onwards(odd.SerializeToString()) or b"")
-    assert [(item.WhichOneof("data"), item.text) for item in mended.content] == [("text", "")]
-    assert (mended.session_id, mended.message_id, mended.task_info) == ("s1", odd.message_id, odd.task_info)
+    repaired = schema.tool().AgentMessage.FromString(it.onwards(odd.SerializeToString()) or b"")
+    assert [(item.WhichOneof("data"), item.text) for item in repaired.content] == [("text", "")]
+    assert (repaired.session_id, repaired.message_id, repaired.task_info) == ("s1", odd.message_id, odd.task_info)

@@ -145,13 +145,13 @@ async def test_a_memory_is_a_history_of_the_bridge(tmp_path: Path) -> None:
     for message in (ASKED, CALLED, CAME):
         memory.write("t", message)
     history = open_history(f"sqlite:///{memory.save_dir}/memory.db")
-    talk = await history.load("agent", "tasks", "t")
+    conversation = await history.load("agent", "tasks", "t")
     await history.close()
-    assert talk is not None
-    assert [(m.role, type(m.parts[0])) for m in talk.messages] == [
+    assert conversation is not None
+    assert [(m.role, type(m.parts[0])) for m in conversation.messages] == [
         ("user", Text), ("assistant", ToolCall), ("tool", ToolResult),
     ]  # fmt: skip
-    assert talk.version == 4
+    assert conversation.version == 4
 
 
 def test_a_memory_keeps_more_than_a_conversation_of_the_bridge(tmp_path: Path) -> None:

@@ -79,24 +79,24 @@ async def test_a_node_is_changed_by_its_owner_alone(tmp_path: Path) -> None:
         agent() as other,
         client(listen) as caller,
     ):
-        gate = caller.gateway
-        assert (await gate.RegisterAgent(info("AgentInfo", "chat", node.address), metadata=BOB)).success
+        pool = caller.gateway
+        assert (await pool.RegisterAgent(info("AgentInfo", "chat", node.address), metadata=BOB)).success
         for changed in (node.address, other.address):
-            assert await refused(gate.UpdateNodeInfo(update("chat", changed, name="mine"), metadata=ALICE)) == foreign
-            again = gate.RegisterAgent(info("AgentInfo", "chat", changed), metadata=ALICE)
+            assert await refused(pool.UpdateNodeInfo(update("chat", changed, name="mine"), metadata=ALICE)) == foreign
+            again = pool.RegisterAgent(info("AgentInfo", "chat", changed), metadata=ALICE)
             assert await refused(again) == ("ALREADY_EXISTS", "Agent [chat] already registered.")
-        assert await refused(gate.DeregisterNode(named("DeregisterNodeRequest", "chat"), metadata=ALICE)) == foreign
-        assert await refused(gate.Heartbeat(named("HeartbeatRequest", "chat"), metadata=ALICE)) == foreign
+        assert await refused(pool.DeregisterNode(named("DeregisterNodeRequest", "chat"), metadata=ALICE)) == foreign
+        assert await refused(pool.Heartbeat(named("HeartbeatRequest", "chat"), metadata=ALICE)) == foreign
         assert (await nodes(caller, metadata=ALICE))["chat"] == node.address
         assert (await said(caller, "chat", "s1", metadata=ALICE))[0] == ("HOLD_RESPONSE", "Response to: hi")
         # What is nobody's is told as the reference tells it.
-        missing = await refused(gate.UpdateNodeInfo(update("nobody", other.address), metadata=ALICE))
+        missing = await refused(pool.UpdateNodeInfo(update("nobody", other.address), metadata=ALICE))
         assert missing == ("NOT_FOUND", "Agent [nobody] not registered.")
-        assert not (await gate.DeregisterNode(named("DeregisterNodeRequest", "nobody"), metadata=ALICE)).success
+        assert not (await pool.DeregisterNode(named("DeregisterNodeRequest", "nobody"), metadata=ALICE)).success
         # The owner may do all of it.
-        assert (await gate.Heartbeat(named("HeartbeatRequest", "chat"), metadata=BOB)).success
-        assert (await gate.UpdateNodeInfo(update("chat", other.address), metadata=BOB)).success
-        assert (await gate.DeregisterNode(named("DeregisterNodeRequest", "chat"), metadata=BOB)).success
+        assert (await pool.Heartbeat(named("HeartbeatRequest", "chat"), metadata=BOB)).success
+        assert (await pool.UpdateNodeInfo(update("chat", other.address), metadata=BOB)).success
+        assert (await pool.DeregisterNode(named("DeregisterNodeRequest", "chat"), metadata=BOB)).success
 
 
 async def test_a_subscription_is_ended_by_its_owner_alone(tmp_path: Path) -> None:

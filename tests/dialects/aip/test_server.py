@@ -402,7 +402,7 @@ async def test_a_node_that_cannot_be_reached_is_refused_and_holds_up_nobody(
     from bridge.dialects.aip.codec import AIP
     from bridge.dialects.aip.gateway import Gateway
 
-    monkeypatch.setattr(AIP, "hub", lambda self, address, agents: Gateway(address, agents, dial_timeout=0.5))
+    monkeypatch.setattr(AIP, "agent_registry", lambda self, address, agents: Gateway(address, agents, dial_timeout=0.5))
     async with served(tmp_path) as (address, _), agent() as node, client(address) as caller:
         lost = asyncio.ensure_future(
             caller.gateway.RegisterAgent(info("AgentInfo", "lost", f"127.0.0.1:{free_port()}"))

@@ -259,8 +259,8 @@ def request(body: Any, headers: dict[str, str] | None = None, context: Context |
 
 
 def asked(messages: list[Any] | None = None, **fields: Any) -> dict[str, Any]:
-    talk = messages or [{"role": "user", "content": "Hi"}]
-    return {"model": "m", "max_tokens": 100, "messages": talk, **fields}
+    conversation = messages or [{"role": "user", "content": "Hi"}]
+    return {"model": "m", "max_tokens": 100, "messages": conversation, **fields}
 
 
 def sent(wanted: Request, options: dict[str, Any] | None = None, context: Context | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.codec import Context, WireResponse
-from bridge.codec.jsontext import mended
+from bridge.codec.jsontext import repaired
 from bridge.dialects.anthropic_messages import dialect
 from bridge.dialects.anthropic_messages.wire import own
 from bridge.errors import ErrorCode, Failure
@@ -128,7 +128,7 @@ def named(data: bytes) -> bytes:
 
 def joined(value: dict[str, Any]) -> dict[str, Any]:
     """With halves of characters put together, which the SDK leaves to whoever prints the text."""
-    return {k: mended(v) for k, v in value.items()}
+    return {k: repaired(v) for k, v in value.items()}
 
 
 def without_null(value: dict[str, Any]) -> dict[str, Any]:

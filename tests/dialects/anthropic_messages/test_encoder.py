@@ -321,8 +321,8 @@ def test_arguments_that_are_no_object_survive_a_message_in_one_piece(arguments: 
     events = build(lambda b: b.add(0, ToolCall("c", "f", arguments)))
     (block,) = judged_message(dialect.assemble(events, front())).content
     assert block.to_dict()["input"] == {"INVALID_JSON": arguments}
-    talk = [{"role": "user", "content": "x"}, {"role": "assistant", "content": [block.to_dict()]}]
-    (call,) = request(asked(talk)).messages[1].parts
+    conversation = [{"role": "user", "content": "x"}, {"role": "assistant", "content": [block.to_dict()]}]
+    (call,) = request(asked(conversation)).messages[1].parts
     assert isinstance(call, ToolCall)
     assert call.arguments == arguments
 

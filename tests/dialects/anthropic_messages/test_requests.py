@@ -89,12 +89,12 @@ def test_the_fields_of_a_request() -> None:
 
 def test_a_message_with_results_is_one_for_each_and_one_for_the_rest() -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
-    talk = [
+    conversation = [
         user(text("Go")),
         assistant(call("a", "f", x=1), call("b", "g")),
         user(result("a"), result("b", [text("see"), picture], is_error=True), text("And?")),
     ]
-    messages = request(asked(talk)).messages
+    messages = request(asked(conversation)).messages
     assert [m.role for m in messages] == ["user", "assistant", "tool", "tool", "user"]
     assert messages[1].parts == [ToolCall("a", "f", '{"x":1}'), ToolCall("b", "g", "{}")]
     assert messages[2].parts == [ToolResult("a", [Text("ok")], "f")]
@@ -312,8 +312,15 @@ def test_nothing_of_a_request_is_lost_between_two_sides_of_one_dialect(name: str
 
 
 def test_messages_of_one_role_become_one() -> None:
-    talk = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}, {"role": "assistant", "content": "c"}]
-    assert sent(request(asked(talk)))["messages"] == [user(text("a"), text("b")), {"role": "assistant", "content": "c"}]
+    conversation = [
+        {"role": "user", "content": "a"},
+        {"role": "user", "content": "b"},
+        {"role": "assistant", "content": "c"},
+    ]
+    assert sent(request(asked(conversation)))["messages"] == [
+        user(text("a"), text("b")),
+        {"role": "assistant", "content": "c"},
+    ]
 
 
 def test_other_dialects_see_neither_half_of_a_server_tool() -> None:
@@ -384,8 +391,8 @@ def test_an_answer_that_was_kept_goes_back_as_a_request_may() -> None:
 
 
 def test_instructions_on_the_way_may_stay_there() -> None:
-    talk = foreign(Message("user", [Text("x")]), Message("system", [Text("Be brief.")]))
-    body = sent(talk, {"system_inside": "system"})
+    conversation = foreign(Message("user", [Text("x")]), Message("system", [Text("Be brief.")]))
+    body = sent(conversation, {"system_inside": "system"})
     assert "system" not in body
     assert body["messages"][1] == {"role": "system", "content": "Be brief."}
 
@@ -460,12 +467,12 @@ def test_media_go_in_and_inside_results(media: Media, block: Any) -> None:
     ],
 )
 def test_media_that_have_no_block(media: Media) -> None:
-    talk = foreign(Message("user", [Text("x"), media]))
+    conversation = foreign(Message("user", [Text("x"), media]))
     with pytest.raises(Unsupported, match=r"messages\[0\].content\[1\]: this backend takes no") as caught:
-        sent(talk)
+        sent(conversation)
     assert caught.value.failure.param == "messages[0].content[1]"
     context = back({"unsupported_media": "text"})
-    assert sent(talk, context=context)["messages"][0]["content"][1]["type"] == "text"
+    assert sent(conversation, context=context)["messages"][0]["content"][1]["type"] == "text"
     assert len(context.lost.names) == 1
 
 
@@ -553,7 +560,7 @@ def test_what_has_no_field_is_named() -> None:
         "message_name", "thread_id", "metadata", "context", "state", "resume", "response_format", "extras",
     }  # fmt: skip
     for name in context.lost.names:
-        assert dialect.card.request(Feature(name)) != "exact" or name == "extras"
+        assert dialect.capabilities.request(Feature(name)) != "exact" or name == "extras"
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)

@@ -195,8 +195,12 @@ async def test_a_tool_loop_with_thinking_over_a_messages_model(stream: bool) -> 
         assert (first.content[0].signature, first.content[1].data) == (SIGNATURE, REDACTED)
         assert [b.input for b in first.content[3:]] == [{"city": "Paris"}, {"city": "Rome"}]
         assert first.stop_reason == "tool_use"
-        talk = [*USER, {"role": "assistant", "content": first.content}, {"role": "user", "content": results(first)}]
-        second = await ask_for(sdk, stream, "claude-x", talk, tools=TOOLS, thinking=thinking)
+        conversation = [
+            *USER,
+            {"role": "assistant", "content": first.content},
+            {"role": "user", "content": results(first)},
+        ]
+        second = await ask_for(sdk, stream, "claude-x", conversation, tools=TOOLS, thinking=thinking)
         assert second.content[0].text == "toolu_Paris=sunny in Paris; toolu_Rome=see<image>!"
         sent = backend.seen[1].json
         assert sent["thinking"] == thinking
@@ -221,12 +225,12 @@ async def test_a_tool_loop_over_a_chat_model(stream: bool) -> None:
         assert (body["tool_choice"], body["parallel_tool_calls"]) == ("required", True)
         backend.streams(*chat_stream({"content": "Sunny."}))
         answered = [{"type": "tool_result", "tool_use_id": c.id, "content": f"in {c.id}"} for c in calls]
-        talk = [
+        conversation = [
             *USER,
             {"role": "assistant", "content": first.content},
             {"role": "user", "content": [*answered, {"type": "text", "text": "And?"}]},
         ]
-        second = await ask_for(sdk, stream, "chat", talk, tools=TOOLS)
+        second = await ask_for(sdk, stream, "chat", conversation, tools=TOOLS)
         assert (second.content[0].text, second.stop_reason) == ("Sunny.", "end_turn")
         said = backend.seen[1].json["messages"]
         assert [m["role"] for m in said] == ["user", "assistant", "tool", "tool", "user"]
@@ -245,8 +249,12 @@ async def test_a_picture_in_a_result_reaches_a_chat_model_as_a_picture() -> None
         backend.streams(*chat_calls("Paris", "Rome"))
         first = await ask_for(sdk, True, "chat", tools=TOOLS)
         backend.streams(*chat_stream({"content": "Nice."}))
-        talk = [*USER, {"role": "assistant", "content": first.content}, {"role": "user", "content": results(first)}]
-        await ask_for(sdk, True, "chat", talk, tools=TOOLS)
+        conversation = [
+            *USER,
+            {"role": "assistant", "content": first.content},
+            {"role": "user", "content": results(first)},
+        ]
+        await ask_for(sdk, True, "chat", conversation, tools=TOOLS)
         *_, paris, rome, shown = backend.seen[1].json["messages"]
         assert (paris["content"], rome["content"]) == ("sunny in Paris", "see[image: shown below]")
         assert [p["type"] for p in shown["content"]] == ["text", "image_url", "text"]
@@ -263,8 +271,8 @@ async def test_ids_that_this_wire_does_not_take_come_back_as_they_were() -> None
         assert call.id.replace("_", "").replace("-", "").isalnum()
         backend.streams(*chat_stream({"content": "ok"}))
         answered = [{"type": "tool_result", "tool_use_id": call.id, "content": "1"}]
-        talk = [*USER, {"role": "assistant", "content": first.content}, {"role": "user", "content": answered}]
-        await ask_for(sdk, True, "chat", talk)
+        conversation = [*USER, {"role": "assistant", "content": first.content}, {"role": "user", "content": answered}]
+        await ask_for(sdk, True, "chat", conversation)
         said = backend.seen[1].json["messages"]
         assert (said[1]["tool_calls"][0]["id"], said[2]["tool_call_id"]) == ("functions.f:0", "functions.f:0")
 
@@ -276,13 +284,13 @@ async def test_ids_that_this_wire_does_not_take_come_back_as_they_were() -> None
 @pytest.mark.parametrize("source", [PNG, {"type": "url", "url": "https://x.example/a.png"}], ids=["inline", "url"])
 async def test_a_picture_goes_in(stream: bool, source: Any) -> None:
     parts: Any = [{"type": "image", "source": source}, {"type": "text", "text": "What is it?"}]
-    talk = [{"role": "user", "content": parts}]
+    conversation = [{"role": "user", "content": parts}]
     async with bridge() as (sdk, backend, _):
-        said = await ask_for(sdk, stream, "claude-x", talk)
+        said = await ask_for(sdk, stream, "claude-x", conversation)
         assert said.content[0].text == f"I see {source['type']} {source.get('media_type', source.get('url'))}"
-        assert backend.seen[0].json["messages"] == talk
+        assert backend.seen[0].json["messages"] == conversation
         backend.streams(*chat_stream({"content": "A square."}))
-        await ask_for(sdk, stream, "chat", talk)
+        await ask_for(sdk, stream, "chat", conversation)
         url = backend.seen[1].json["messages"][0]["content"][0]["image_url"]["url"]
         assert url == source.get("url", f"data:image/png;base64,{PICTURE}")
 
@@ -430,12 +438,12 @@ async def test_a_chat_client_over_a_messages_model() -> None:
     function = {"name": "get_weather", "parameters": TOOLS[0]["input_schema"]}
     asked: dict[str, Any] = {"model": "claude-x", "tools": [{"type": "function", "function": function}]}
     async with bridge() as (_, backend, base):
-        talk: list[dict[str, Any]] = [
+        conversation: list[dict[str, Any]] = [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "Hi"},
             {"role": "user", "content": "Weather?"},
         ]
-        first = (await post(f"{base}/chat/v1/chat/completions", {**asked, "messages": talk})).json
+        first = (await post(f"{base}/chat/v1/chat/completions", {**asked, "messages": conversation})).json
         said = first["choices"][0]["message"]
         assert [c["id"] for c in said["tool_calls"]] == ["toolu_Paris", "toolu_Rome"]
         assert first["choices"][0]["finish_reason"] == "tool_calls"
@@ -445,6 +453,9 @@ async def test_a_chat_client_over_a_messages_model() -> None:
         assert sent["messages"] == [
             {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": "Weather?"}]}
         ]
-        talk += [said, *({"role": "tool", "tool_call_id": c["id"], "content": "sun"} for c in said["tool_calls"])]
-        second = (await post(f"{base}/chat/v1/chat/completions", {**asked, "messages": talk})).json
+        conversation += [
+            said,
+            *({"role": "tool", "tool_call_id": c["id"], "content": "sun"} for c in said["tool_calls"]),
+        ]
+        second = (await post(f"{base}/chat/v1/chat/completions", {**asked, "messages": conversation})).json
         assert second["choices"][0]["message"]["content"] == "toolu_Paris=sun; toolu_Rome=sun"

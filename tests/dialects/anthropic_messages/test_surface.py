@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 import bridge.dialects.anthropic_messages
-from bridge.codec import Dialect, Fate, Operation
+from bridge.codec import Dialect, Operation, Support
 from bridge.dialects.anthropic_messages import AnthropicMessages, dialect
 from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
 from bridge.model import HistoryMode
@@ -33,11 +33,19 @@ def test_the_object() -> None:
 
 
 def test_the_card() -> None:
-    card = dialect.card
-    assert (card.history, card.keeps_history, card.eager_start) == (HistoryMode.FULL, False, False)
-    assert (card.client_runs_calls, str(card.runs_tools), card.usage_on_failure) == (True, "never", False)
-    for entry in [*card.answers.values(), *card.requests.values()]:
-        assert (entry.fate is Fate.EXACT) is not bool(entry.reason)
+    capabilities = dialect.capabilities
+    assert (capabilities.history, capabilities.keeps_history, capabilities.eager_start) == (
+        HistoryMode.FULL,
+        False,
+        False,
+    )
+    assert (capabilities.client_runs_calls, str(capabilities.runs_tools), capabilities.usage_on_failure) == (
+        True,
+        "never",
+        False,
+    )
+    for entry in [*capabilities.answers.values(), *capabilities.requests.values()]:
+        assert (entry.support is Support.EXACT) is not bool(entry.reason)
 
 
 @pytest.mark.parametrize("options", [FrontOptions, BackOptions])

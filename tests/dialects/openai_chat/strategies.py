@@ -46,7 +46,7 @@ json_values = st.recursive(
 
 
 def _flow(key: int, kind: PartKind, pieces: list[str]) -> Op:
-    return lambda b: [b.ragged_flow(key, kind, piece) for piece in pieces if piece]
+    return lambda b: [b.unpaired_flow(key, kind, piece) for piece in pieces if piece]
 
 
 def _thought(key: int, text: str, signature: str) -> Op:
@@ -71,7 +71,7 @@ def _calls(key: int, calls: list[tuple[str, Origin, list[str]]]) -> Op:
         while any(pieces for _, pieces in opened):
             for part, pieces in opened:
                 if pieces:
-                    b.ragged(part, pieces.pop(0))
+                    b.unpaired(part, pieces.pop(0))
         for part, _ in opened:
             b.end_part(part)
 

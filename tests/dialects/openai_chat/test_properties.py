@@ -25,9 +25,9 @@ from .helpers import back, decode, encode, front
 
 def expected(answer: Answer, choice: int) -> Outline:
     """The projection, and what it cannot know of this wire: the finish of the run is that of choice 0."""
-    wanted = project(answer, dialect.card, choice)
+    wanted = project(answer, dialect.capabilities, choice)
     if wanted.reason in ("stop", "tool_calls"):
-        has_calls = any(item[0] == "tool_call" for item in project(answer, dialect.card, 0).items)
+        has_calls = any(item[0] == "tool_call" for item in project(answer, dialect.capabilities, 0).items)
         wanted.reason = "tool_calls" if has_calls else "stop"
     return wanted
 

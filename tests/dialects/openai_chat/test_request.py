@@ -601,7 +601,7 @@ def test_media_that_cannot_be_sent(media: Media) -> None:
 
 def test_the_card_tells_what_is_refused() -> None:
     by_url = {m.kind for m in REFUSED if isinstance(m.source, Url)}
-    refused = {f for f, e in dialect.card.requests.items() if e.fate == "refused"}
+    refused = {f for f, e in dialect.capabilities.requests.items() if e.support == "refused"}
     assert refused == {Feature(f"{kind}_url") for kind in by_url} | {Feature.VIDEO_INLINE, Feature.RESUME}
 
 

@@ -35,7 +35,7 @@ def test_the_types_of_the_sdk_accept_every_stream(events: list[Event]) -> None:
 @given(answers(raw=False, choices=False))
 def test_a_run_comes_back_as_its_projection(events: list[Event]) -> None:
     again = fold(decode([encode(events)]))
-    assert comparable(outline(again)) == comparable(project(fold(events), dialect.card))
+    assert comparable(outline(again)) == comparable(project(fold(events), dialect.capabilities))
 
 
 @usual

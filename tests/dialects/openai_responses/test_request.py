@@ -511,13 +511,13 @@ def test_hosted_tools_are_not_told_as_functions(name: str) -> None:
 def test_items_of_built_in_tools_break_no_other_dialect(name: str) -> None:
     from bridge.codec import registry
 
-    talk = [
+    conversation = [
         {"role": "user", "content": "Hi"},
         RICH["input"][6],
         {"type": "computer_call_output", "output": {}},
         RICH["input"][10],
     ]
-    assert registry.get(name).encode_request(request(asked(talk)), back()).body
+    assert registry.get(name).encode_request(request(asked(conversation)), back()).body
 
 
 def test_a_body_that_says_it_is_no_json() -> None:

@@ -183,12 +183,12 @@ def reasoned_stream() -> list[bytes]:
 
 async def loop(client: openai.AsyncOpenAI, streamed: bool) -> tuple[list[Any], Response]:
     """A tool loop as people write it: the whole output goes back, and a result for each call."""
-    talk: list[Any] = [{"role": "user", "content": "Weather in Paris and Rome?"}]
+    conversation: list[Any] = [{"role": "user", "content": "Weather in Paris and Rome?"}]
     seen: list[Any] = []
     for _ in range(3):
         asked: dict[str, Any] = {
             "model": "m",
-            "input": talk,
+            "input": conversation,
             "tools": [WEATHER],
             "include": ["reasoning.encrypted_content"],
         }
@@ -201,10 +201,10 @@ async def loop(client: openai.AsyncOpenAI, streamed: bool) -> tuple[list[Any], R
         if not calls:
             return seen, answer
         seen += calls
-        talk += answer.output
+        conversation += answer.output
         for call in calls:
             city = json.loads(call.arguments)["city"]
-            talk.append({"type": "function_call_output", "call_id": call.call_id, "output": f"sunny in {city}"})
+            conversation.append({"type": "function_call_output", "call_id": call.call_id, "output": f"sunny in {city}"})
     raise AssertionError("the loop does not end")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Context, Shelf, StoredAnswer, WireRequest, WireResponse
+from bridge.codec import Context, StoredAnswer, StoredResponses, WireRequest, WireResponse
 from bridge.dialects.openai_responses import dialect
 from bridge.dialects.openai_responses.options import FrontOptions
 from bridge.errors import RequestError
@@ -22,19 +22,19 @@ ASKED = asked([{"role": "user", "content": "Hi"}], instructions="Be brief.")
 
 def kept(body: bytes, **fields: Any) -> tuple[dict[str, Any], StoredAnswer]:
     """The response that a client gets for this backend's answer, and what is kept of it."""
-    context = Context(RUN, created_at=1700000000.0, shelf=Shelf(), **fields)
+    context = Context(RUN, created_at=1700000000.0, stored_responses=StoredResponses(), **fields)
     context.request = request(ASKED, context)
     wire = WireResponse(200, {"content-type": "application/json"}, body)
     events = dialect.parse_response(wire, Context(RUN, created_at=1700000000.0))
     value: dict[str, Any] = json.loads(dialect.assemble(events, context).body)
-    assert context.shelf is not None
-    assert context.shelf.answer is not None
-    return value, context.shelf.answer
+    assert context.stored_responses is not None
+    assert context.stored_responses.answer is not None
+    return value, context.stored_responses.answer
 
 
-def ask(shelf: Shelf | None, **fields: Any) -> Any:
+def ask(stored_responses: StoredResponses | None, **fields: Any) -> Any:
     context = front()
-    context.shelf = shelf
+    context.stored_responses = stored_responses
     return request({"model": "m", **fields}, context)
 
 
@@ -43,7 +43,7 @@ def test_going_on_is_the_request_of_a_client_that_kept_everything(capture: dict[
     value, answer = kept((CAPTURES / capture["file"]).read_bytes())
     assert (value["id"], value["store"], answer.body) == (f"resp_{RUN}", True, value)
     new = {"role": "user", "content": "Go on"}
-    continued = ask(Shelf({answer.id: answer}), input=[new], previous_response_id=answer.id)
+    continued = ask(StoredResponses({answer.id: answer}), input=[new], previous_response_id=answer.id)
     whole = ask(None, input=[*ASKED["input"], *value["output"], new])
     assert continued.messages == whole.messages
     assert continued.extra("openai-responses") == {}, "backends know nothing of it"
@@ -65,7 +65,7 @@ def test_every_item_can_be_pointed_at() -> None:
     result = {"type": "function_call_output", "call_id": "c1", "output": "1"}
     body = {"input": [*({"type": "item_reference", "id": i["id"]} for i in output), result]}
     assert set(dialect.stored_ids(WireRequest(body=json.dumps(body).encode()))) == {answer.id}
-    pointed = ask(Shelf({answer.id: answer}), **body)
+    pointed = ask(StoredResponses({answer.id: answer}), **body)
     assert pointed.messages == ask(None, input=[*output, result]).messages
     assert pointed.messages[-1].parts[0].name == "f"
 
@@ -95,7 +95,9 @@ def test_bodies_that_name_nothing(body: bytes) -> None:
 )
 def test_mistakes_name_their_place(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(RequestError) as caught:
-        ask(Shelf({f"resp_{RUN}": StoredAnswer(f"resp_{RUN}", {}, [Message("user", [Text("Hi")])])}), **fields)
+        ask(
+            StoredResponses({f"resp_{RUN}": StoredAnswer(f"resp_{RUN}", {}, [Message("user", [Text("Hi")])])}), **fields
+        )
     assert caught.value.failure.param == param
 
 

@@ -36,19 +36,19 @@ def model_of(wire: str, base: str, **options: Any) -> BaseChatModel:
 
 
 def play(model: Any) -> list[dict[str, Any]]:
-    talk: list[BaseMessage] = [SystemMessage("Be brief.")]
+    conversation: list[BaseMessage] = [SystemMessage("Be brief.")]
     turns = []
     for text in ("What is it like in Paris?", "Thanks."):
-        talk.append(HumanMessage(text))
+        conversation.append(HumanMessage(text))
         seen: dict[str, Any] = {"calls": [], "results": [], "usage": [0, 0], "pieces": 0}
         while True:
             answer: Any = None
-            for piece in model.stream(talk):
+            for piece in model.stream(conversation):
                 answer = piece if answer is None else answer + piece
                 seen["pieces"] += 1
             assert isinstance(answer, AIMessage)
             assert not answer.invalid_tool_calls
-            talk.append(answer)
+            conversation.append(answer)
             used = answer.usage_metadata or {}
             seen["usage"][0] += used.get("input_tokens", 0)
             seen["usage"][1] += used.get("output_tokens", 0)
@@ -58,7 +58,7 @@ def play(model: Any) -> list[dict[str, Any]]:
                 result: ToolMessage = TOOLS[call["name"]].invoke(call)
                 seen["calls"].append([call["id"], call["name"], call["args"]])
                 seen["results"].append([result.tool_call_id, result.content])
-                talk.append(result)
+                conversation.append(result)
         turns.append({**seen, "text": answer.text})
     return turns
 

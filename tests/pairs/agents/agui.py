@@ -44,7 +44,7 @@ class Agui(Agent):
 def agui_message(heard: Heard, message: Wire) -> None:
     content = message.get("content")
     if message["role"] == "tool":
-        heard.talk.append(("result", message["toolCallId"], content))
+        heard.conversation.append(("result", message["toolCallId"], content))
         return
     if isinstance(content, list):
         for part in content:
@@ -58,9 +58,9 @@ def agui_message(heard: Heard, message: Wire) -> None:
                 )
         content = "".join(p["text"] for p in content if p["type"] == "text")
     if content and message["role"] in ("system", "user", "assistant"):
-        heard.talk.append((message["role"], content))
+        heard.conversation.append((message["role"], content))
     for call in message.get("toolCalls") or []:
-        heard.talk.append(("call", call["id"], call["function"]["name"], call["function"]["arguments"]))
+        heard.conversation.append(("call", call["id"], call["function"]["name"], call["function"]["arguments"]))
 
 
 def agui_events(step: Step, name: str) -> Iterator[Wire]:

@@ -26,7 +26,7 @@ class Chat(Agent):
         for message in body["messages"]:
             if message["role"] == "tool":
                 waiting.remove(message["tool_call_id"])
-                heard.talk.append(("result", message["tool_call_id"], message["content"]))
+                heard.conversation.append(("result", message["tool_call_id"], message["content"]))
                 continue
             # As the real service: 400 "must be followed by tool messages responding to each 'tool_call_id'".
             assert not waiting, f"calls without results: {waiting}"
@@ -34,7 +34,7 @@ class Chat(Agent):
             for call in message.get("tool_calls") or []:
                 function = call["function"]
                 assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", function["name"])
-                heard.talk.append(("call", call["id"], function["name"], function["arguments"]))
+                heard.conversation.append(("call", call["id"], function["name"], function["arguments"]))
                 waiting.append(call["id"])
         assert not waiting, f"calls without results: {waiting}"
         return heard
@@ -76,4 +76,4 @@ def say(heard: Heard, role: str, content: Any) -> None:
         heard.images += [p["image_url"]["url"] for p in content if p["type"] == "image_url"]
         content = "".join(p["text"] for p in content if p["type"] == "text")
     if content:
-        heard.talk.append((role, content))
+        heard.conversation.append((role, content))

@@ -19,7 +19,7 @@ class Claude(Agent):
         heard = Heard([], [t["name"] for t in body.get("tools") or []])
         assert isinstance(body["max_tokens"], int)
         if system := body.get("system"):
-            heard.talk.append(("system", system))
+            heard.conversation.append(("system", system))
         waiting: list[str] = []
         role = ""
         for message in body["messages"]:
@@ -32,7 +32,7 @@ class Claude(Agent):
             waiting = [b["id"] for b in blocks if b["type"] == "tool_use"]
             self._blocks(heard, role, blocks)
         assert not waiting, f"calls without results: {waiting}"
-        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", e[2]) for e in heard.talk if e[0] == "call")
+        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", e[2]) for e in heard.conversation if e[0] == "call")
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", name) for name in heard.tools)
         return heard
 
@@ -46,13 +46,15 @@ class Claude(Agent):
                 continue
             if texts and block["type"] != "image":
                 # People who left in the middle of an answer say the next thing in the same message.
-                heard.talk += [(role, text) for text in (texts if role == "user" else ["".join(texts)])]
+                heard.conversation += [(role, text) for text in (texts if role == "user" else ["".join(texts)])]
                 texts = []
             match block["type"]:
                 case "tool_use":
-                    heard.talk.append(("call", block["id"], block["name"], orjson.dumps(block["input"]).decode()))
+                    heard.conversation.append(
+                        ("call", block["id"], block["name"], orjson.dumps(block["input"]).decode())
+                    )
                 case "tool_result":
-                    heard.talk.append(("result", block["tool_use_id"], block["content"]))
+                    heard.conversation.append(("result", block["tool_use_id"], block["content"]))
                 case "image":
                     source = block["source"]
                     heard.images.append(f"data:{source['media_type']};base64,{source['data']}")

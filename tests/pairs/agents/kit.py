@@ -41,7 +41,7 @@ class Kit(Agent):
         self.waiting: set[str] = set()
 
     def hear(self, body: Wire) -> Heard:
-        talk = self.conversations.setdefault(body["conversationId"], [])
+        conversation = self.conversations.setdefault(body["conversationId"], [])
         for tool in body.get("tools") or []:
             assert isinstance(json.loads(tool["parameters"]), dict)
             assert isinstance(tool["description"], str)
@@ -49,11 +49,11 @@ class Kit(Agent):
             # The reference server breaks off on replayed calls (capture g1-assistant-toolcalls).
             assert not message.get("toolCalls")
             if message["role"] == "tool":
-                assert message["toolCallId"] in [e[1] for e in talk if e[0] == "call"]
-                talk.append(("result", message["toolCallId"], message["content"]))
+                assert message["toolCallId"] in [e[1] for e in conversation if e[0] == "call"]
+                conversation.append(("result", message["toolCallId"], message["content"]))
             else:
-                talk.append((message["role"], message["content"]))
-        heard = Heard(list(talk), [t["name"] for t in body.get("tools") or []])
+                conversation.append((message["role"], message["content"]))
+        heard = Heard(list(conversation), [t["name"] for t in body.get("tools") or []])
         if resume := body.get("resume"):
             assert isinstance(resume["payload"], str)
             heard.resume, heard.resumed = resume["payload"], resume["interruptId"]
@@ -97,14 +97,14 @@ class Kit2(Kit):
         self.known: dict[str, set[str]] = {}
 
     def hear(self, body: Wire) -> Heard:
-        talk = self.conversations.setdefault(body["threadId"], [])
+        conversation = self.conversations.setdefault(body["threadId"], [])
         known = self.known.setdefault(body["threadId"], set())
-        heard = Heard(talk, [t["name"] for t in body.get("tools") or []])
+        heard = Heard(conversation, [t["name"] for t in body.get("tools") or []])
         for message in body["messages"]:
             if message["id"] not in known:
                 known.add(message["id"])
                 agui_message(heard, message)
-        heard.talk = list(talk)
+        heard.conversation = list(conversation)
         command = (body.get("forwardedProps") or {}).get("command") or {}
         if "resume" in command:
             heard.resume = command["resume"]

@@ -26,11 +26,11 @@ class Responses(Chat):
                     assert not waiting, f"calls without results: {waiting}"
                     _say_items(heard, item["role"], item["content"])
                 case "function_call":
-                    heard.talk.append(("call", item["call_id"], item["name"], item["arguments"]))
+                    heard.conversation.append(("call", item["call_id"], item["name"], item["arguments"]))
                     waiting.append(item["call_id"])
                 case "function_call_output":
                     waiting.remove(item["call_id"])
-                    heard.talk.append(("result", item["call_id"], item["output"]))
+                    heard.conversation.append(("result", item["call_id"], item["output"]))
                 case "reasoning":
                     assert item.get("content") or item.get("encrypted_content"), "an id that nobody stored"
                 case other:

@@ -39,7 +39,7 @@ class Runs(Agui):
 
     def __init__(self, backend: FakeBackend) -> None:
         super().__init__(backend)
-        self.talks: dict[str, list[tuple[Any, ...]]] = {}
+        self.conversations: dict[str, list[tuple[Any, ...]]] = {}
         self.known: dict[str, set[str]] = {}
         self.logs: dict[tuple[str, str], Log] = {}
         self.uploads: dict[str, str] = {}
@@ -55,9 +55,9 @@ class Runs(Agui):
         heard = Heard([], [t["name"] for t in body["tools"]])
         for message in self._new(body):
             agui_message(heard, message)
-        talk = self.talks.setdefault(body["threadId"], [])
-        talk += heard.talk
-        heard.talk = list(talk)
+        conversation = self.conversations.setdefault(body["threadId"], [])
+        conversation += heard.conversation
+        heard.conversation = list(conversation)
         heard.images = [self.uploads.get(url, url) for url in heard.images]
         for entry in body.get("resume") or []:
             heard.resume, heard.resumed = entry.get("payload"), entry["interruptId"]
@@ -75,11 +75,11 @@ class Runs(Agui):
         return list(messages[place:])
 
     def _mine(self, message: Wire, thread: str) -> bool:
-        results = {e[1] for e in self.talks[thread] if e[0] == "result"}
+        results = {e[1] for e in self.conversations[thread] if e[0] == "result"}
         return message["role"] in ("assistant", "reasoning") or message.get("toolCallId") in results
 
     def remember(self, body: Wire, steps: list[Step]) -> None:
-        self.talks[body["threadId"]] += said(steps)
+        self.conversations[body["threadId"]] += said(steps)
 
     # ------------------------------------------------------------------ what it answers
 

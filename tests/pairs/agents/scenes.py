@@ -73,13 +73,13 @@ Step = Say | Think | Use | Ran | Ask | Fall | Hang
 
 @dataclass
 class Heard:
-    """One request. `talk` is all that the agent knows.
+    """One request. `conversation` is all that the agent knows.
 
     Its entries: (role, text), ("call", id, name, arguments), ("result", id, text). `resume` is the answer to its
     interrupt, `tools` are the names that were offered, `thread` is the id by which an agent of AG-UI keeps its state.
     """
 
-    talk: list[tuple[Any, ...]]
+    conversation: list[tuple[Any, ...]]
     tools: list[str]
     resume: Any = None
     resumed: str | None = None
@@ -89,12 +89,12 @@ class Heard:
 
     @property
     def last(self) -> tuple[Any, ...]:
-        return self.talk[-1]
+        return self.conversation[-1]
 
     @property
     def spoken(self) -> list[tuple[Any, ...]]:
         """The texts alone."""
-        return [entry for entry in self.talk if entry[0] in ("system", "user", "assistant")]
+        return [entry for entry in self.conversation if entry[0] in ("system", "user", "assistant")]
 
 
 Brain = Callable[[Heard], list[Step]]

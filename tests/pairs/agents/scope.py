@@ -35,11 +35,11 @@ class Scope(Agent):
         self.sessions: dict[str, list[tuple[Any, ...]]] = {}
 
     def hear(self, body: Wire) -> Heard:
-        talk = self.sessions.setdefault(body["session_id"], [])
-        heard = Heard(talk, [t["function"]["name"] for t in body.get("tools") or []])
+        conversation = self.sessions.setdefault(body["session_id"], [])
+        heard = Heard(conversation, [t["function"]["name"] for t in body.get("tools") or []])
         for message in body["input"]:
             self._message(heard, message)
-        heard.talk = list(talk)
+        heard.conversation = list(conversation)
         return heard
 
     def _message(self, heard: Heard, message: Wire) -> None:
@@ -49,13 +49,13 @@ class Scope(Agent):
                 heard.resume, heard.resumed = data["approve"], data["id"]
                 heard.refused = not data["approve"]
             elif message["type"].endswith("_call_output"):
-                open_calls = [e[1] for e in heard.talk if e[0] == "call"]
+                open_calls = [e[1] for e in heard.conversation if e[0] == "call"]
                 assert data["call_id"] in open_calls, "a result whose call this session does not know"
-                heard.talk.append(("result", data["call_id"], data["output"]))
+                heard.conversation.append(("result", data["call_id"], data["output"]))
             elif message["type"].endswith("_call"):
-                heard.talk.append(("call", data["call_id"], data["name"], data["arguments"]))
+                heard.conversation.append(("call", data["call_id"], data["name"], data["arguments"]))
             elif part["type"] == "text" and message["type"] == "message":
-                heard.talk.append((message["role"], part["text"]))
+                heard.conversation.append((message["role"], part["text"]))
             elif part["type"] == "image":
                 heard.images.append(part["image_url"])
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, RunsTools, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
 _AS_MARKDOWN = "Markdown in a text message: there is no event for it"
 _BY_OPTION = "no field for it; backend option forward_props sends it in forwardedProps"
 _NO_FIELD = "the wire has no field for it"
 
-CARD = Card(
+CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={

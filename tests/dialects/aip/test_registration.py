@@ -9,8 +9,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from bridge.dialects.aip.member import EVERY, Membership
 from bridge.dialects.aip.messages import AgentInfo, Done, RegisterAgentResponse
+from bridge.dialects.aip.registration import EVERY, Membership
 from bridge.testing import free_port
 
 from . import schema

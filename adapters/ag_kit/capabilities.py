@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, RunsTools, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
 _NO_EVENT = "the wire has no event for it"
@@ -11,7 +11,7 @@ _NO_FINISH = "a stream ends without saying why; option finish_notice: error"
 _MARKDOWN = "Markdown in the text; option media: drop"
 _TEXT_ONLY = "a message is one string; option unsupported_media: text"
 
-CARD = Card(
+CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, RunsTools, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
 _NO_MESSAGE = "the wire has no message for it"
@@ -10,7 +10,7 @@ _NO_FIELD = "the wire has no field for it"
 _NO_FINISH = "an answer ends without saying why"
 _ADDRESS = "the address as text"
 
-CARD = Card(
+CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={

@@ -5,7 +5,7 @@ Gateways forget who is silent and who they cannot reach; the reference nodes the
 
 from __future__ import annotations
 
-from bridge.codec.sessions import Member
+from bridge.codec.sessions import Registration
 from bridge.dialects.aip.messages import AgentInfo, Done, Named, NodeHead, RegisterAgentResponse, ToolBoxInfo, ToolInfo
 
 _GATEWAY = "/grpc_service.GatewayService/"
@@ -13,8 +13,8 @@ EVERY = 10.0
 """Seconds between two beats, and between two tries to register."""
 
 
-class Membership(Member):
-    """See `bridge.codec.sessions.Member`."""
+class Membership(Registration):
+    """See `bridge.codec.sessions.Registration`."""
 
     def __init__(self, gateway: str, info: AgentInfo | ToolInfo | ToolBoxInfo, key: str = "") -> None:
         self.gateway = gateway

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
 from bridge.model import HistoryMode
 
@@ -10,7 +10,7 @@ _AS_MARKDOWN = "Markdown in the text; option media: drop"
 _NO_FIELD = "the wire has no field for it"
 _NO_EVENT = "the wire has no event for it"
 
-CARD = Card(
+CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={

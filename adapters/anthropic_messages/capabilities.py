@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, entries
 from bridge.codec.capabilities import RunsTools
 from bridge.model import HistoryMode
 
@@ -11,7 +11,7 @@ _NO_FIELD = "the wire has no field for it"
 _NO_EVENT = "the wire has no event for it"
 _NO_BLOCK = "no block for it; option unsupported_media: text"
 
-CARD = Card(
+CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Card, Feature, RunsTools, entries
+from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, RunsTools, entries
 from bridge.model import HistoryMode
 
 _NOT_TOLD = {
@@ -22,7 +22,7 @@ _REFUSALS = {Feature.REFUSAL_HISTORY: "the agent raises an error on a refusal in
 _NO_METADATA = "messages have no metadata in this form"
 _NO_FIELD = "parsers of this form refuse fields that they do not know"
 
-CARD = Card(
+CAPABILITIES = Capabilities(
     answers=entries(ANSWER_FEATURES, drop=_NOT_TOLD),
     requests=entries(REQUEST_FEATURES, text=_REFUSALS, drop=_NOT_ASKED),
     history=HistoryMode.DELTA,
@@ -32,7 +32,7 @@ CARD = Card(
     runs_tools=RunsTools.ANY,
 )
 
-JAVA_CARD = Card(
+JAVA_CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={Feature.REFUSAL: "contents of this form have no refusal"},

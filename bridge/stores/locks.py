@@ -1,15 +1,15 @@
 """One run at a time per conversation, in order of arrival, in one process and across many.
 
-Who wants a turn takes a numbered ticket of the conversation's line in the database; the lowest ticket holds the
-turn. Tickets are leases: a `Turns` renews all of its own at once, and those of a dead process run out. An expired
-ticket is renewed like any other as long as nobody took it away, and nobody is let in without taking away the expired
-tickets before him: so that at most one ticket holds a line at any time, whatever the clocks say.
+A run takes a numbered ticket in the conversation's queue in the database; the lowest ticket holds the lock. Tickets are
+leases: `ConversationLocks` renews all tickets of its process at once, and those of a dead process expire. An expired
+ticket can be renewed until another process deletes it, and a process deletes the expired tickets before its own when it
+takes the lock. So at most one ticket holds a lock at any time, whatever the clocks say.
 
-Within a process a leaving holder lets in the next one directly. Only for lines that another process holds the
-database is asked again and again, with one query for all of them.
+Within a process, the holder hands the lock to the next ticket directly. The database is polled, with one query for all
+queues, only while another process holds a lock.
 
-What a turn needs of the talk goes with its ticket: who is first at once is given the talk by the transaction that makes
-the ticket, and the turn's commit takes it away.
+The transaction that creates a ticket also reads the conversation if the ticket comes first, and the commit of the run
+deletes the ticket.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeAlias
 from bridge.errors import BridgeError
 from bridge.model.parts import Message
 from bridge.stores import rows
-from bridge.stores.base import Conversation, Held, unavailable
+from bridge.stores.base import Conversation, HeldConversation, unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Tickets(Protocol):
         """
 
     async def commit(self, key: Key, ticket: int, mine: Sequence[int], change: rows.Change) -> int | None:
-        """`History.commit` and `leave` at once."""
+        """`ConversationStore.commit` and `leave` at once."""
 
     async def first(self, key: Key, mine: Sequence[int]) -> int | None:
         """The first ticket of the line; expired ones are taken away."""
@@ -69,7 +69,7 @@ class Tickets(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
+class _Waiter:
     """Somebody of this process in a line. `let_in` is done when the turn is his, with what reads the talk.
 
     `leaving`: he gives his ticket back, so that nobody need wonder where it is.
@@ -82,18 +82,18 @@ class _Place:
     leaving: bool = False
 
 
-class _Line:
-    """What this process knows of one conversation's line: `async with line` keeps its dealings with the database in
+class _Queue:
+    """What this process knows of one conversation's line: `async with queue` keeps its dealings with the database in
     order. It is forgotten when nobody has to do with it any more.
     """
 
     def __init__(self, forget: Callable[[], object]) -> None:
-        self.places: dict[int, _Place] = {}
+        self.places: dict[int, _Waiter] = {}
         self._forget = forget
         self._lock = asyncio.Lock()
         self._users = 0
 
-    async def __aenter__(self) -> _Line:
+    async def __aenter__(self) -> _Queue:
         self._users += 1
         try:
             await self._lock.acquire()
@@ -109,14 +109,14 @@ class _Line:
             self._forget()
 
 
-class Turns:
+class ConversationLocks:
     """The turns of one store in one process."""
 
     def __init__(self, tickets: Tickets, engine: str, lease: float) -> None:
         self._tickets = tickets
         self._engine = engine
         self._lease = lease
-        self._lines: dict[Key, _Line] = {}
+        self._queues: dict[Key, _Queue] = {}
         self._left: list[tuple[Key, int]] = []  # tickets that could not be given back yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeper: asyncio.Task[None] | None = None
@@ -127,7 +127,7 @@ class Turns:
 
     def turn(self, key: Key) -> _Held:
         """Waits for the turn and holds it. However it ends, the ticket is given back."""
-        return _Held(self, _Place(key, asyncio.get_running_loop().create_future()))
+        return _Held(self, _Waiter(key, asyncio.get_running_loop().create_future()))
 
     async def close(self) -> None:
         """Gives back every ticket; who still waits gets an error."""
@@ -148,13 +148,13 @@ class Turns:
 
     # -------------------------------------------------------------------- one place
 
-    def _line(self, key: Key) -> _Line:
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = _Line(partial(self._lines.pop, key))
-        return line
+    def _line(self, key: Key) -> _Queue:
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _Queue(partial(self._queues.pop, key))
+        return queue
 
-    async def wait(self, place: _Place) -> Conversation:
+    async def wait(self, place: _Waiter) -> Conversation:
         """The talk, once the turn is his."""
         # Dealings with the database are tasks of their own: a cancelled caller must not leave a ticket behind.
         self._spawn(self._enter(place))
@@ -164,13 +164,13 @@ class Turns:
             self._spawn(self._leave(place))
             raise
 
-    async def _enter(self, place: _Place) -> None:
+    async def _enter(self, place: _Waiter) -> None:
         try:
-            async with self._line(place.key) as line:
+            async with self._line(place.key) as queue:
                 if place.let_in.done():
                     return  # cancelled meanwhile
-                place.ticket, read = await self._tickets.enter(place.key, list(line.places))
-                line.places[place.ticket] = place
+                place.ticket, read = await self._tickets.enter(place.key, list(queue.places))
+                queue.places[place.ticket] = place
                 if read is not None:
                     self._let_in(place, read)
         except Exception as error:
@@ -181,51 +181,51 @@ class Turns:
         if self._idle or read is None:
             self._kick.set()
 
-    async def commit(self, place: _Place, change: rows.Change) -> None:
+    async def commit(self, place: _Waiter, change: rows.Change) -> None:
         """Stores the change and gives the ticket back. Who is cancelled in it, or gets an error, still has to leave."""
-        async with self._line(place.key) as line:
+        async with self._line(place.key) as queue:
             ticket, place.leaving = place.ticket or 0, True
             try:
-                others = [other for other in line.places if other != ticket]
+                others = [other for other in queue.places if other != ticket]
                 first = await self._tickets.commit(place.key, ticket, others, change)
             except Exception:
                 place.leaving = False
                 raise
-            line.places.pop(ticket, None)
+            queue.places.pop(ticket, None)
             place.ticket = None
-            self._moved_up(line, first)
+            self._moved_up(queue, first)
 
-    async def leave(self, place: _Place) -> None:
+    async def leave(self, place: _Waiter) -> None:
         """Gives the ticket back, unless a commit did."""
         if place.ticket is not None:
             await asyncio.shield(self._spawn(self._leave(place)))
 
-    async def _leave(self, place: _Place) -> None:
-        async with self._line(place.key) as line:
+    async def _leave(self, place: _Waiter) -> None:
+        async with self._line(place.key) as queue:
             ticket = place.ticket
-            if ticket is None or line.places.pop(ticket, None) is None:
+            if ticket is None or queue.places.pop(ticket, None) is None:
                 return  # lost, or given back by `close`
             try:
-                first = await self._tickets.leave(place.key, ticket, list(line.places))
+                first = await self._tickets.leave(place.key, ticket, list(queue.places))
             except BridgeError:
                 # Not the caller's business: his run is over. The keeper tries again, and in the end it runs out.
                 self._left.append((place.key, ticket))
                 self._kick.set()
                 return
-            self._moved_up(line, first)
+            self._moved_up(queue, first)
 
-    def _moved_up(self, line: _Line, first: int | None) -> None:
+    def _moved_up(self, queue: _Queue, first: int | None) -> None:
         """Who is first in the line now goes in, if he is one of ours."""
-        self._let_in(line.places.get(first or 0))
-        if line.places and first not in line.places:
+        self._let_in(queue.places.get(first or 0))
+        if queue.places and first not in queue.places:
             self._kick.set()  # another process is next
 
-    def _let_in(self, place: _Place | None, read: Read | None = None) -> None:
+    def _let_in(self, place: _Waiter | None, read: Read | None = None) -> None:
         if place is not None and not place.let_in.done():
             place.holds = True
             place.let_in.set_result(read or partial(self._tickets.load, place.key))
 
-    def _refuse(self, place: _Place, error: Exception) -> None:
+    def _refuse(self, place: _Waiter, error: Exception) -> None:
         if not place.let_in.done():
             place.let_in.set_exception(error)
 
@@ -237,7 +237,7 @@ class Turns:
         beat = clock() + self._lease / 3
         failures = 0
         while True:
-            self._idle = not self._lines and not self._left
+            self._idle = not self._queues and not self._left
             soon = self._left or self._elsewhere()
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if self._idle else POLL if soon else max(0.0, beat - clock())):
@@ -259,16 +259,16 @@ class Turns:
 
     async def _give_back(self) -> None:
         for key, ticket in self._left[:]:
-            async with self._line(key) as line:
-                first = await self._tickets.leave(key, ticket, list(line.places))
+            async with self._line(key) as queue:
+                first = await self._tickets.leave(key, ticket, list(queue.places))
                 self._left.remove((key, ticket))
-                self._let_in(line.places.get(first or 0))
+                self._let_in(queue.places.get(first or 0))
 
     async def _renew(self) -> None:
         places = self._places()
         there = set(await self._tickets.renew([p.ticket for p in places if p.ticket is not None]) if places else ())
         for place in places:
-            known = self._lines[place.key].places if place.key in self._lines else {}
+            known = self._queues[place.key].places if place.key in self._queues else {}
             if place.ticket in there or place.leaving or known.get(place.ticket or 0) is not place:
                 continue
             del known[place.ticket or 0]
@@ -283,10 +283,10 @@ class Turns:
         if not waiting:
             return
         for ticket in await self._tickets.due(list(waiting)):
-            async with self._line(waiting[ticket].key) as line:
-                if ticket in line.places:
-                    first = await self._tickets.first(waiting[ticket].key, list(line.places))
-                    self._let_in(line.places.get(first or 0))
+            async with self._line(waiting[ticket].key) as queue:
+                if ticket in queue.places:
+                    first = await self._tickets.first(waiting[ticket].key, list(queue.places))
+                    self._let_in(queue.places.get(first or 0))
 
     def _failed(self, now: float) -> None:
         if self._failing_since is None:
@@ -296,17 +296,17 @@ class Turns:
             for place in self._places():
                 self._refuse(place, unavailable(self._engine, "lost"))
 
-    def _elsewhere(self) -> dict[int, _Place]:
+    def _elsewhere(self) -> dict[int, _Waiter]:
         """The first ticket of each line here in which somebody waits and nobody of this process holds the turn."""
         out = {}
-        for line in self._lines.values():
-            if line.places and not any(place.holds for place in line.places.values()):
-                ticket = min(line.places)
-                out[ticket] = line.places[ticket]
+        for queue in self._queues.values():
+            if queue.places and not any(place.holds for place in queue.places.values()):
+                ticket = min(queue.places)
+                out[ticket] = queue.places[ticket]
         return out
 
-    def _places(self) -> list[_Place]:
-        return [place for line in self._lines.values() for place in line.places.values()]
+    def _places(self) -> list[_Waiter]:
+        return [place for queue in self._queues.values() for place in queue.places.values()]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -316,20 +316,20 @@ class Turns:
 
 
 class _Held:
-    """See `bridge.stores.base.Held`."""
+    """See `bridge.stores.base.HeldConversation`."""
 
-    talk: Conversation
+    conversation: Conversation
 
-    def __init__(self, turns: Turns, place: _Place) -> None:
+    def __init__(self, turns: ConversationLocks, place: _Waiter) -> None:
         self._turns = turns
         self._place = place
 
-    async def __aenter__(self) -> Held:
-        self.talk = await self._turns.wait(self._place)
+    async def __aenter__(self) -> HeldConversation:
+        self.conversation = await self._turns.wait(self._place)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._turns.leave(self._place)
 
     async def commit(self, new: list[Message], *, keep: int | None = None, digest: str | None = None) -> None:
-        await self._turns.commit(self._place, await rows.change(self.talk, new, keep, digest))
+        await self._turns.commit(self._place, await rows.change(self.conversation, new, keep, digest))
