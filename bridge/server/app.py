@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Self
 
 from aiohttp import web
@@ -20,43 +18,24 @@ from aiohttp.typedefs import Middleware
 
 from bridge.codec import (
     SCOPES,
-    Context,
-    CountingDialect,
     Dialect,
     Endpoint,
-    ModelInfo,
-    ModelsDialect,
     Operation,
-    QueuedRunsDialect,
-    StoredAnswersDialect,
-    require,
 )
-from bridge.engine import Bridge, Caller, Route
-from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, Failure, RequestError, log_unexpected
-from bridge.runs.server.durable import DurableHandler
-from bridge.runs.server.history import HistoryHandler
-from bridge.runs.server.queued import CancelHandler, StartHandler, SubscribeHandler
-from bridge.runs.server.responses import (
-    BackgroundHandler,
-    CancelAnswerHandler,
-    DeleteHandler,
-    ItemsHandler,
-    RetrieveHandler,
-)
-from bridge.runs.server.single_run import SessionLocks, SingleRunDurableHandler, SingleRunHandler, StopHandler
-from bridge.runs.server.tasks import TaskHandler, TaskStatusHandler
+from bridge.engine import Bridge, Route
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.server.audit import Audit
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
+from bridge.server.handler import RouteHandler
 from bridge.server.heads import HeadWatch
 from bridge.server.identity import Identity, visit_of
 from bridge.server.keyfile import KeyFile
-from bridge.server.limits import Limits, RouteLimiter, Rules
+from bridge.server.limits import Limits
+from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
-from bridge.server.runs import RunHandler
-from bridge.server.uploads import UploadHandlers, files_of
-from bridge.server.wire import FAILURE, OWN_PAGE, USER, WHERE, decoded, error_of, read_request, request_id, response_of
+from bridge.server.wire import FAILURE, OWN_PAGE, USER, WHERE, error_of, request_id
 
 log = logging.getLogger("bridge.server")
 
@@ -82,7 +61,7 @@ class State:
     limits: Limits
     browsers: Browsers
     page: Page | None = None
-    handlers: list[RunHandler] = field(default_factory=list)
+    handlers: list[RouteHandler] = field(default_factory=list)
     draining: bool = False
     retired: bool = False
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
@@ -208,18 +187,15 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     for route in bridge.routes:
         if route.dialect.over_grpc:
             continue
-        makers = _operations(route, state)
+        operations = RouteOperations(route, state)
         for endpoint in route.surface:
-            make = makers.get(endpoint.operation)
-            if make is None:
-                raise ConfigError(f"dialect {route.dialect.name!r}: no handler serves {endpoint.operation}")
             path = route.path.rstrip("/") + endpoint.path
             if endpoint.operation is Operation.HEALTH and (endpoint.method, path) in own:
                 continue
             choices = table.setdefault((endpoint.method, path or "/"), [])
             if endpoint.shared and any(known.shared for known, _ in choices):
                 continue  # the first route there answers for all of them
-            handler = _guarded(make(), endpoint, route, state)
+            handler = _guarded(operations.handler(endpoint.operation), endpoint, route, state)
             choices.append((endpoint, handler))
             if not endpoint.path and path:
                 # Where the mount path is the endpoint, clients write it with and without a slash at its end.
@@ -240,118 +216,6 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
         raise web.HTTPNotFound
 
     return handle
-
-
-def _operations(route: Route, state: State) -> dict[Operation, Callable[[], Handler]]:
-    """What can be served, by operation; each entry makes the handler for this route."""
-
-    def of(kind: Callable[[Bridge, Route, RouteLimiter, Rules], RunHandler]) -> Callable[[], Handler]:
-        def make() -> Handler:
-            server = state.bridge.config.server
-            rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
-            handler = kind(state.bridge, route, limiter, rules)
-            handler.traces = state.page.traces if state.page is not None else None
-            state.handlers.append(handler)
-            return handler
-
-        return make
-
-    locks, limiter = SessionLocks(), state.limits.at(route)
-
-    def run() -> Callable[[], Handler]:
-        if route.serves(Operation.STOP):
-            return of(SingleRunDurableHandler if route.durable else partial(SingleRunHandler, locks))
-        return of(_run_handler(route))
-
-    def uploads() -> UploadHandlers:
-        return UploadHandlers(state.bridge, route, files_of(state.bridge, route), limiter)
-
-    async def models(http: web.Request) -> web.StreamResponse:
-        dialect = require(route.dialect, ModelsDialect)
-        async with limiter.slot(http[USER]):
-            listed = await _models_at(route, state)
-        wanted = http.match_info.get("id")
-        if wanted is None:
-            return response_of(dialect.encode_models(listed))
-        for info in listed:
-            if info.id == wanted:
-                return response_of(dialect.encode_model(info))
-        raise RequestError(
-            f"The model {wanted[:80]!r} does not exist on this route.",
-            code=ErrorCode.NOT_FOUND,
-            param="model",
-            backend_code="model_not_found",
-        )
-
-    async def count(http: web.Request) -> web.StreamResponse:
-        dialect, server = require(route.dialect, CountingDialect), state.bridge.config.server
-        wire = await read_request(http, route.path, server.max_body, server.body_time)
-        context = Context(request_id(http), None, time.time(), route.options)
-        if (answers := state.bridge.answers(route, http[USER])) is not None:
-            context.stored_responses = await answers.stored_responses(
-                require(route.dialect, StoredAnswersDialect).stored_ids(wire)
-            )
-        request = await decoded(dialect.decode_count_request, wire, context)
-        caller = Caller(http[USER], request_id(http), wire.headers, wire.body)
-        async with limiter.slot(http[USER]):
-            tokens, estimated = await state.bridge.count(route, request, caller)
-        response = response_of(dialect.encode_count(tokens, estimated))
-        if estimated:
-            response.headers["x-bridge-estimated"] = "tokens"
-        return response
-
-    async def health(http: web.Request) -> web.StreamResponse:
-        return response_of(route.dialect.encode_health(not state.draining))
-
-    return {
-        Operation.RUN: run(),
-        Operation.STOP: lambda: StopHandler(state.bridge, route, locks),
-        Operation.START: of(TaskHandler if route.serves(Operation.STATUS) else StartHandler),
-        Operation.STATUS: lambda: TaskStatusHandler(state.bridge, route),
-        Operation.SUBSCRIBE: of(SubscribeHandler),
-        Operation.CANCEL: of(CancelHandler if isinstance(route.dialect, QueuedRunsDialect) else CancelAnswerHandler),
-        Operation.HISTORY: lambda: HistoryHandler(state.bridge, route, files_of(state.bridge, route)),
-        Operation.ATTACH: lambda: uploads().attach,
-        Operation.SIGN: lambda: uploads().sign,
-        Operation.FETCH: lambda: uploads().fetch,
-        Operation.TRANSCRIBE: lambda: uploads().transcribe,
-        Operation.MODELS: lambda: models,
-        Operation.COUNT: lambda: count,
-        Operation.RETRIEVE: of(RetrieveHandler),
-        Operation.DELETE: of(DeleteHandler),
-        Operation.ITEMS: of(ItemsHandler),
-        Operation.HEALTH: lambda: health,
-    }
-
-
-def _run_handler(route: Route) -> type[RunHandler]:
-    if route.durable:
-        return DurableHandler
-    return BackgroundHandler if route.in_background else RunHandler
-
-
-async def _models_at(route: Route, state: State) -> list[ModelInfo]:
-    """The models of a route, and those of all routes that share its list. Raises `BackendError` when nobody has any."""
-    found: dict[str, ModelInfo] = {}
-    refused: BackendError | None = None
-    asked: list[tuple[object, object]] = []
-    for other in [route, *(r for r in state.bridge.routes if r is not route and _share_models(route, r))]:
-        if (other.backends, other.models) in asked:
-            continue
-        asked.append((other.backends, other.models))
-        try:
-            for info in await other.list_models():
-                found.setdefault(info.id, info)
-        except BackendError as error:
-            refused = error
-    if refused is not None and not found:
-        raise refused
-    return list(found.values())
-
-
-def _share_models(one: Route, other: Route) -> bool:
-    shares = [any(e.shared and e.operation is Operation.MODELS for e in r.dialect.surface) for r in (one, other)]
-    return one.path == other.path and all(shares)
 
 
 def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from bridge.codec import QueuedRunsDialect, StoredFile, require
 from bridge.engine import Bridge, Route
-from bridge.runs.server.queued import kept_options, own_thread
+from bridge.runs.server.queued import check_owner, queue_options
 from bridge.server.attachments import AttachmentService
 from bridge.server.forms import read_form
 from bridge.server.limits import RouteLimiter
@@ -22,7 +22,7 @@ def files_of(bridge: Bridge, route: Route) -> AttachmentService:
         bridge.attachments,
         route.path,
         public_url=server.public_url,
-        limit=kept_options(route).max_attachment,
+        limit=queue_options(route).max_attachment,
         slow_reader=server.slow_reader,
     )
 
@@ -48,7 +48,7 @@ class UploadHandlers:
         ):
             thread = names.decode_attach(form.fields, form.file is not None)
             assert form.file is not None
-            await own_thread(self._bridge, self._route, http[USER], thread, make=True)
+            await check_owner(self._bridge, self._route, http[USER], thread, make=True)
             stored = await self._files.upload(http[USER], thread, form.file, self._files.base(http))
         return response_of(names.encode_attached(_file(stored)))
 

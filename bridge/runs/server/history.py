@@ -14,7 +14,7 @@ from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Media, Message, Text, ToolResult, json_text, result_text
 from bridge.model.parts import url_of
 from bridge.pipeline.queued_runs import SHOWN, Kept, own_metadata
-from bridge.runs.server.queued import own_thread
+from bridge.runs.server.queued import check_owner
 from bridge.server.attachments import AttachmentService
 from bridge.server.wire import USER, read_request, response_of
 from bridge.stores import Conversation
@@ -40,7 +40,7 @@ class HistoryHandler:
         if thread is None:
             thread = await conversations.latest(owner, self._route.path)
         else:
-            await own_thread(self._bridge, self._route, owner, thread)
+            await check_owner(self._bridge, self._route, owner, thread)
         if thread is None:
             return response_of(self._dialect.encode_history(HistoryPage()))
         conversation = await conversations.load(owner, self._route.path, thread) or Conversation(thread)

@@ -1,7 +1,7 @@
-"""The operations on answers that their client names by id, and `run` where such an answer may be made without him.
+"""The operations on stored responses, by id, and `run` where a response may be made in the background.
 
-A run in the background is one of the run store (`bridge.runs.responses`): it goes on whoever reads it, and any process
-that shares the stores may be asked for it.
+A run in the background is one of the run store (`bridge.runs.responses`): it does not depend on its readers, and any
+process that shares the stores can answer for it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from aiohttp import web
 
@@ -18,163 +19,140 @@ from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.model import Request
 from bridge.pipeline.stored_responses import Answers
 from bridge.runs import RunKey, RunPlan, run_of
-from bridge.runs.server.durable import LogHandler
-from bridge.server.report import Report
-from bridge.server.wire import USER, read_request, response_of
+from bridge.runs.server.durable import stream_rest
+from bridge.server.handler import RequestScope
+from bridge.server.runs import attend
+from bridge.server.wire import response_of
 
-_LAST_WORDS = 10.0
-"""Seconds for which the end of a run that was cancelled is waited for; a process that died is not the client's wait."""
-
-
-class AnswerReader(LogHandler):
-    """What handlers share that give the streams of answers."""
-
-    @property
-    def _dialect(self) -> StoredAnswersDialect:
-        return require(self._route.dialect, StoredAnswersDialect)
-
-    async def _streamed(self, http: web.Request, key: RunKey, have: int, report: Report) -> web.StreamResponse:
-        """The stream of a run in the background, to a reader who has the first `have` frames."""
-        stream = self._bridge.runs.stream(key, self._route.dialect, self._route.options, have)
-        try:
-            await stream.open()
-            async with self._limiter.reader_slot(http[USER]):
-                return await self._relayed(http, stream, report)
-        finally:
-            report.lost, report.usage = stream.lost, stream.usage
-            report.ended(stream.reason, stream.failure)
-
-    def _key(self, http: web.Request, answer: StoredAnswer) -> RunKey:
-        return run_of(http[USER], self._route.path, answer)
+_CANCEL_SECONDS = 10.0
+"""How long a request to cancel waits for the end of the run, which another, perhaps dead, process has to write."""
 
 
-class AnswerHandler(AnswerReader):
-    """What the operations share: there is such an answer, and it is the client's own."""
-
-    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
-        wire = await read_request(http, self._route.path, self._rules.max_body, self._rules.body_time)
-        answers, answer_id = self._bridge.answers(self._route, http[USER]), http.match_info["id"]
-        kept = None if answers is None else await answers.kept(answer_id)
-        if answers is None or kept is None:
-            raise _unknown(answer_id)
-        response = await self._named(http, wire, answers, kept, report)
-        report.http = response.status
-        return response
-
-    async def _named(
-        self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
-    ) -> web.StreamResponse:
-        """The response about the answer that the store has as `kept`."""
-        raise NotImplementedError
+def _dialect(scope: RequestScope) -> StoredAnswersDialect:
+    return require(scope.route.dialect, StoredAnswersDialect)
 
 
-class RetrieveHandler(AnswerHandler):
-    """The answer as it is now, or the rest of its stream."""
-
-    async def _named(
-        self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
-    ) -> web.StreamResponse:
-        have = self._dialect.decode_reread(kept, wire)
-        if have is None:
-            return response_of(self._dialect.encode_stored(await answers.now(kept)))
-        return await self._streamed(http, self._key(http, kept), have, report)
+def _key(scope: RequestScope, answer: StoredAnswer) -> RunKey:
+    return run_of(scope.user, scope.route.path, answer)
 
 
-class ItemsHandler(AnswerHandler):
-    """What an answer was made from."""
+class _Requested(NamedTuple):
+    """The stored response that a request names. `answers` are those of its owner."""
 
-    async def _named(
-        self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
-    ) -> web.StreamResponse:
-        return response_of(self._dialect.encode_items(kept, wire))
-
-
-class DeleteHandler(AnswerHandler):
-    """Forgets an answer. A run that still makes it is cancelled; what is kept of it goes when it has ended."""
-
-    async def _named(
-        self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
-    ) -> web.StreamResponse:
-        if not await answers.delete(kept.id):
-            raise _unknown(kept.id)
-        if kept.run_id is not None:
-            key = self._key(http, kept)
-            if not await self._bridge.runs.delete(key):
-                await self._bridge.runs.cancel(key)
-        return response_of(self._dialect.encode_deleted(kept.id))
+    wire: WireRequest
+    answers: Answers
+    stored: StoredAnswer
 
 
-class CancelAnswerHandler(AnswerHandler):
-    """Ends a run in the background, and says what its answer has become. One that has ended stays as it is."""
-
-    async def _named(
-        self, http: web.Request, wire: WireRequest, answers: Answers, kept: StoredAnswer, report: Report
-    ) -> web.StreamResponse:
-        if kept.run_id is None:
-            raise RequestError(
-                f"The response {shortened(kept.id)!r} cannot be cancelled: expected one that was created with "
-                "background true.",
-                param="id",
-            )
-        if not kept.ended:
-            key = self._key(http, kept)
-            await self._bridge.runs.cancel(key)
-            await self._end_of(key)
-        return response_of(self._dialect.encode_stored(await answers.now(kept)))
-
-    async def _end_of(self, key: RunKey) -> None:
-        """Waits for the run's end, which another process may have to write."""
-        log, until = self._bridge.runs.follow(key), time.monotonic() + _LAST_WORDS
-        if await log.open() is None:
-            return
-        while not log.done and (left := until - time.monotonic()) > 0:
-            await log.read(left)
+async def _requested(scope: RequestScope) -> _Requested:
+    """Raise `RequestError` (not_found) for a response that is not stored, or belongs to another owner."""
+    wire, answer_id = await scope.read(), scope.http.match_info["id"]
+    answers = scope.bridge.answers(scope.route, scope.user)
+    stored = None if answers is None else await answers.kept(answer_id)
+    if answers is None or stored is None:
+        raise _unknown(answer_id)
+    return _Requested(wire, answers, stored)
 
 
-class BackgroundHandler(AnswerReader):
-    """The operation `run`: as everywhere, unless the client wants its run to go on without him."""
+async def _stream(scope: RequestScope, key: RunKey, received: int) -> web.StreamResponse:
+    """Stream a run in the background to a reader that has the first `received` frames."""
+    stream = scope.bridge.runs.stream(key, scope.route.dialect, scope.route.options, received)
+    try:
+        await stream.open()
+        async with scope.limiter.reader_slot(scope.user):
+            return await stream_rest(scope, stream)
+    finally:
+        scope.report.lost, scope.report.usage = stream.lost, stream.usage
+        scope.report.ended(stream.reason, stream.failure)
 
-    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
-        request, caller = await self._request(http, context, report)
-        stored_responses = context.stored_responses
-        answers = (
-            self._bridge.answers(self._route, caller.owner)
-            if stored_responses is not None and stored_responses.background
-            else None
+
+async def serve_retrieve(scope: RequestScope) -> web.StreamResponse:
+    """Return a response as it is now, or the rest of its stream."""
+    wire, answers, stored = await _requested(scope)
+    received = _dialect(scope).decode_reread(stored, wire)
+    if received is None:
+        return response_of(_dialect(scope).encode_stored(await answers.now(stored)))
+    return await _stream(scope, _key(scope, stored), received)
+
+
+async def serve_items(scope: RequestScope) -> web.StreamResponse:
+    """Return the input items of a response."""
+    wire, _, stored = await _requested(scope)
+    return response_of(_dialect(scope).encode_items(stored, wire))
+
+
+async def serve_delete(scope: RequestScope) -> web.StreamResponse:
+    """Delete a response. A run that still makes it is canceled; its log goes when it has ended."""
+    _, answers, stored = await _requested(scope)
+    if not await answers.delete(stored.id):
+        raise _unknown(stored.id)
+    if stored.run_id is not None and not await scope.bridge.runs.delete(_key(scope, stored)):
+        await scope.bridge.runs.cancel(_key(scope, stored))
+    return response_of(_dialect(scope).encode_deleted(stored.id))
+
+
+async def serve_cancel_response(scope: RequestScope) -> web.StreamResponse:
+    """Cancel a run in the background and return what its response has become. One that has ended does not change."""
+    _, answers, stored = await _requested(scope)
+    if stored.run_id is None:
+        raise RequestError(
+            f"The response {shortened(stored.id)!r} cannot be cancelled: expected one that was created with "
+            "background true.",
+            param="id",
         )
-        if stored_responses is None or answers is None:
-            return await self._attended(http, context, report, request, caller)
-        report.back = self._route.group_for(request).names
-        plan = self._plan(request, caller, context, stored_responses)
-        answer = await self._queue(http, plan, answers)
-        if request.stream:
-            return await self._streamed(http, self._key(http, answer), 0, report)
-        report.status, report.http = "queued", 200
-        return response_of(self._dialect.encode_stored(answer), context.lost.names)
+    if not stored.ended:
+        await scope.bridge.runs.cancel(_key(scope, stored))
+        await _await_end(scope, _key(scope, stored))
+    return response_of(_dialect(scope).encode_stored(await answers.now(stored)))
 
-    def _plan(self, request: Request, caller: Caller, context: Context, stored_responses: StoredResponses) -> RunPlan:
-        """The backend streams in any case: readers see the answer grow."""
-        run_id, created_at = context.run_id, context.created_at
-        request = replace(request, stream=True)
-        _, plan = self._bridge.plan(self._route, request, caller, run_id=run_id, created_at=created_at)
-        plan.background, plan.previous = True, stored_responses.previous
-        return plan
 
-    async def _queue(self, http: web.Request, plan: RunPlan, answers: Answers) -> StoredAnswer:
-        """Keeps what was asked, then queues its run."""
-        answer = self._dialect.answer_so_far([], plan.context(self._route.options))
-        await answers.keep(answer)
-        try:
-            await self._bridge.runs.start(self._key(http, answer), plan, plan.run_id)
-        except BridgeError:
-            with suppress(BridgeError):  # what is left of it then says that its run is not there
-                await answers.delete(answer.id)
-            raise
-        return answer
+async def _await_end(scope: RequestScope, key: RunKey) -> None:
+    log, until = scope.bridge.runs.follow(key), time.monotonic() + _CANCEL_SECONDS
+    if await log.open() is None:
+        return
+    while not log.done and (left := until - time.monotonic()) > 0:
+        await log.read(left)
+
+
+async def serve_run_or_background(scope: RequestScope) -> web.StreamResponse:
+    """Answer a request with a run, in the background if the client asks for that."""
+    request, caller = await scope.decode()
+    stored = scope.context.stored_responses
+    answers = scope.bridge.answers(scope.route, caller.owner) if stored is not None and stored.background else None
+    if stored is None or answers is None:
+        return await attend(scope, request, caller)
+    scope.report.back = scope.route.group_for(request).names
+    answer = await _queue(scope, _plan(scope, request, caller, scope.context, stored), answers)
+    if request.stream:
+        return await _stream(scope, _key(scope, answer), 0)
+    scope.report.status = "queued"
+    return response_of(_dialect(scope).encode_stored(answer), scope.context.lost.names)
+
+
+def _plan(scope: RequestScope, request: Request, caller: Caller, context: Context, stored: StoredResponses) -> RunPlan:
+    """The backend streams in any case, so that readers see the answer grow."""
+    request = replace(request, stream=True)
+    run_id, created_at = context.run_id, context.created_at
+    _, plan = scope.bridge.plan(scope.route, request, caller, run_id=run_id, created_at=created_at)
+    plan.background, plan.previous = True, stored.previous
+    return plan
+
+
+async def _queue(scope: RequestScope, plan: RunPlan, answers: Answers) -> StoredAnswer:
+    """Store the request, then queue its run."""
+    answer = _dialect(scope).answer_so_far([], plan.context(scope.route.options))
+    await answers.keep(answer)
+    try:
+        await scope.bridge.runs.start(_key(scope, answer), plan, plan.run_id)
+    except BridgeError:
+        with suppress(BridgeError):  # if this fails too, reading the response reports that its run is missing
+            await answers.delete(answer.id)
+        raise
+    return answer
 
 
 def _unknown(answer_id: str) -> RequestError:
-    """Also for what belongs to somebody else: nobody learns which ids there are."""
+    """The same for a response of another owner: nobody learns which ids exist."""
     return RequestError(
         f"Response with id {shortened(answer_id)!r} not found.",
         code=ErrorCode.NOT_FOUND,

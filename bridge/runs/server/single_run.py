@@ -1,42 +1,35 @@
-"""One run at a time in each session: the second is refused or takes the place of the first; `stop` and coming back.
+"""One run at a time in each session: the second is refused or supersedes the first; `stop` and reconnecting.
 
-On a durable route the run store knows who runs, in whichever process. On any other one a run lives in the process that
-answers its request, and with it what is known of it: other workers know nothing of its session.
+On a durable route the run store knows the running sessions of all processes. On other routes a run lives in the process
+that answers its request, and other workers do not know its session.
 
-Whoever asks to stop a session is taken for its reader, so that the run ends as canceled: it is he who pressed the
-button, and nothing in the request tells another tab of his. A run that has to make room for another one fails with the
-code `canceled`: its reader asked for nothing, and there are frontends that wait on after an answer that was canceled.
+A request to stop a session counts as its reader's, so the run ends as canceled: nothing in the request tells one tab
+from another. A superseded run fails with the code `canceled`: its reader did not ask for its end, and some frontends
+keep waiting after an answer that was canceled.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from aiohttp import web
 
-from bridge.codec import (
-    Context,
-    SessionRef,
-    SingleRunDialect,
-    SingleRunOptions,
-    WireRequest,
-    require,
-)
-from bridge.engine import Bridge, Caller, Route
+from bridge.codec import SessionRef, SingleRunDialect, SingleRunOptions, require
+from bridge.engine import Bridge, Route
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.pipeline import Run
 from bridge.runs import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, RunRecord, ThreadBusy
-from bridge.runs.server.durable import DurableHandler, cursor_of
+from bridge.runs.server.durable import cursor_of, read_on, serve_durable
 from bridge.server.browsers import check_kept
+from bridge.server.handler import RequestScope, Serve
 from bridge.server.report import Report
-from bridge.server.runs import RunHandler
+from bridge.server.runs import attend
 from bridge.server.wire import STREAM_HEADERS, USER, read_request, response_of
 from bridge.translation import Writer
 
 _PATIENCE = 30.0
-"""Seconds for which a run waits that the one before it makes room: longer than a lease, should its process be dead."""
+"""Seconds that a run waits for the one before it to end: longer than a lease, should its process be dead."""
 
 
 def _supersedes(route: Route) -> bool:
@@ -47,36 +40,42 @@ def _busy(dialect: SingleRunDialect, session: SessionRef) -> RequestError:
     return RequestError(dialect.busy(session), code=ErrorCode.CONFLICT)
 
 
+def _no_run(report: Report) -> web.StreamResponse:
+    """The answer to a reconnect when nothing runs: a stream without events."""
+    report.status = "none"
+    return web.Response(headers=STREAM_HEADERS)
+
+
 # ------------------------------------------------------------------ in this process
 
 
 class SessionLock:
-    """The place of one run, made in the task that answers. `superseded` is None while nobody has asked for its end."""
+    """The lock of a session, held by the task that answers its run. `superseded` is None until its end is requested."""
 
     def __init__(self) -> None:
         self.run: Run | None = None
         self.superseded: bool | None = None
-        self.left = asyncio.Event()
+        self.released = asyncio.Event()
         self._task = asyncio.current_task()
 
     @property
-    def leaving(self) -> bool:
-        """Whether the run is over, or its client has gone: what is left is to put it away."""
+    def releasing(self) -> bool:
+        """True if the run is over or its client has left, so that the lock is about to be released."""
         over = self.run is not None and self.run.ended
         return over or (self._task is not None and self._task.cancelling() > 0)
 
     def end(self, *, superseded: bool) -> bool:
-        """Asks for the end of the run; False when it has come to it by itself. The first one who asks counts."""
+        """Request the end of the run. Return False if it has ended by itself. The first request counts."""
         if self.run is not None and self.run.ended:
             return False
-        # A client who has left has ended it already, and what is being put away must not be disturbed.
+        # A client that has left has ended it already, and its cleanup must not be disturbed.
         if self.superseded is None and self._task is not None and not self._task.cancelling():
             self.superseded = superseded
             self._task.cancel()
         return True
 
-    def last_words(self) -> list[Event] | None:
-        """How the run ends, for who reads it; None when nobody asked for that."""
+    def last_events(self) -> list[Event] | None:
+        """Return the events that end the run for its reader; None if nobody requested its end."""
         run, task = self.run, self._task
         if self.superseded is None or run is None:
             return None
@@ -86,102 +85,80 @@ class SessionLock:
 
 
 class SessionLocks:
-    """Who runs on one route in this process, by user and session."""
+    """The sessions of one route that run in this process, by user and session."""
 
     def __init__(self) -> None:
         self._taken: dict[tuple[str, str], SessionLock] = {}
 
-    async def take(self, name: tuple[str, str], *, supersede: bool) -> SessionLock | None:
-        """A seat, to be left again; None when it is taken and nobody may be sent away, or will not go."""
+    async def acquire(self, name: tuple[str, str], *, supersede: bool) -> SessionLock | None:
+        """Return the lock of a session; None if it is held and its holder may not be superseded, or does not end."""
         if name in self._taken and not await self._free(name, supersede=supersede):
             return None
         lock = self._taken[name] = SessionLock()
         return lock
 
-    def leave(self, name: tuple[str, str]) -> None:
-        """Frees a seat that was taken."""
-        self._taken.pop(name).left.set()
+    def release(self, name: tuple[str, str]) -> None:
+        self._taken.pop(name).released.set()
 
     async def _free(self, name: tuple[str, str], *, supersede: bool) -> bool:
-        """Waits for whoever is about to leave, and sends others away where he may; False when somebody stays.
+        """Wait for a holder that is about to release the lock, and end others if `supersede`.
 
-        A client that has hung up, or read its answer to the end, may come back at once: the real server has its session
-        free by then (section 12).
+        A client that has hung up, or read its answer to the end, may reconnect at once: AgentScope's own server has
+        its session free by then (docs/dialects/agentscope.md).
         """
         try:
             async with asyncio.timeout(_PATIENCE):
                 while (other := self._taken.get(name)) is not None:
-                    if not (supersede or other.leaving):
+                    if not (supersede or other.releasing):
                         return False
-                    if not other.leaving:
+                    if not other.releasing:
                         other.end(superseded=True)
-                    await other.left.wait()
+                    await other.released.wait()
         except TimeoutError:
             return False
         return True
 
     def stop(self, name: tuple[str, str]) -> bool:
-        """Ends the run of a session; False when there is none."""
+        """End the run of a session. Return False if there is none."""
         lock = self._taken.get(name)
         return lock is not None and lock.end(superseded=False)
 
 
-class SingleRunHandler(RunHandler):
-    """Serves the `run` endpoints of a route whose runs live in this process."""
+def single_run(locks: SessionLocks) -> Serve:
+    """Return the operation `run` of a route whose runs live in this process."""
 
-    def __init__(self, locks: SessionLocks, bridge: Bridge, route: Route, *more: Any) -> None:
-        super().__init__(bridge, route, *more)
-        self._dialect = require(route.dialect, SingleRunDialect)
-        self._locks = locks
-        self._mine: dict[str, SessionLock] = {}
-
-    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
-        wire = await read_request(http, self._route.path, self._rules.max_body, self._rules.body_time)
-        if self._dialect.decode_reconnect(wire) is not None:
-            return _nothing(report)  # what this process does for a client ends when he leaves
-        request, caller = await self._request(http, context, report, wire)
-        return await self._attended(http, context, report, request, caller)
-
-    async def _attended(
-        self, http: web.Request, context: Context, report: Report, request: Request, caller: Caller
-    ) -> web.StreamResponse:
-        session = self._dialect.session_of(request) or SessionRef(context.run_id, request.user_id)
+    async def serve(scope: RequestScope) -> web.StreamResponse:
+        dialect, wire = require(scope.route.dialect, SingleRunDialect), await scope.read()
+        if dialect.decode_reconnect(wire) is not None:
+            return _no_run(scope.report)  # a run on this route ends when its client leaves
+        request, caller = await scope.decode(wire)
+        session = dialect.session_of(request) or SessionRef(scope.context.run_id, request.user_id)
         name = (caller.owner, session.key)
-        lock = await self._locks.take(name, supersede=_supersedes(self._route))
+        lock = await locks.acquire(name, supersede=_supersedes(scope.route))
         if lock is None:
-            raise _busy(self._dialect, session)
-        self._mine[report.run_id] = lock
+            raise _busy(dialect, session)
+        scope.lock = lock
         try:
-            return await super()._attended(http, context, report, request, caller)
+            return await attend(scope, request, caller)
         except asyncio.CancelledError:
             if lock.superseded is None:
                 raise
-            return self._unbegun(context, request, report, lock.superseded)
+            return _ended_early(scope, request, lock.superseded)
         finally:
-            del self._mine[report.run_id]
-            self._locks.leave(name)
+            locks.release(name)
 
-    async def _run(self, context: Context, request: Request, caller: Caller, report: Report) -> Run:
-        run = self._mine[report.run_id].run = await super()._run(context, request, caller, report)
-        return run
-
-    def _last_words(self, run: Run, report: Report) -> list[Event] | None:
-        return self._mine[report.run_id].last_words() or super()._last_words(run, report)
-
-    def _unbegun(self, context: Context, request: Request, report: Report, superseded: bool) -> web.StreamResponse:
-        """The answer of a run that was stopped before anything of it was written."""
-        head = RunStarted(context.run_id, context.thread_id, request.model, context.created_at)
-        end = RunFailed(TAKEN_OVER) if superseded else RunFinished(FinishReason.CANCELED)
-        report.status, report.http = "canceled", 200
-        if not request.stream:
-            return response_of(self._dialect.assemble([head, end], context))
-        return web.Response(headers=STREAM_HEADERS, body=Writer(self._dialect, context).write([head, end]))
+    return serve
 
 
-def _nothing(report: Report) -> web.StreamResponse:
-    """The answer to somebody who wants to come back to a run that is not there: a stream without events."""
-    report.status, report.http = "none", 200
-    return web.Response(headers=STREAM_HEADERS)
+def _ended_early(scope: RequestScope, request: Request, superseded: bool) -> web.StreamResponse:
+    """The answer of a run that was ended before anything of it was written."""
+    dialect, context = scope.route.dialect, scope.context
+    head = RunStarted(context.run_id, context.thread_id, request.model, context.created_at)
+    end = RunFailed(TAKEN_OVER) if superseded else RunFinished(FinishReason.CANCELED)
+    scope.report.status = "canceled"
+    if not request.stream:
+        return response_of(dialect.assemble([head, end], context))
+    return web.Response(headers=STREAM_HEADERS, body=Writer(dialect, context).write([head, end]))
 
 
 # ------------------------------------------------------------------ over all processes
@@ -191,52 +168,45 @@ def _key(owner: str, route: Route, session: SessionRef) -> tuple[str, str, str]:
     return owner, route.path, session.key
 
 
-class SingleRunDurableHandler(DurableHandler):
-    """Serves the `run` endpoints of a durable route: a session is a thread of the run store."""
+async def serve_single_durable(scope: RequestScope) -> web.StreamResponse:
+    """Answer `run` on a durable route: a session is a thread of the run store."""
+    wire = await scope.read()
+    session = require(scope.route.dialect, SingleRunDialect).decode_reconnect(wire)
+    if session is None:
+        return await serve_durable(scope, wire, _begin)
+    check_kept(scope.http)
+    record = await scope.bridge.runs.running(*_key(scope.user, scope.route, session))
+    if record is None:
+        return _no_run(scope.report)
+    async with scope.limiter.reader_slot(scope.user):
+        return await read_on(scope, record.key, cursor_of(scope.http))
 
-    def __init__(self, bridge: Bridge, route: Route, *more: Any) -> None:
-        super().__init__(bridge, route, *more)
-        self._dialect = require(route.dialect, SingleRunDialect)
 
-    async def _answer(
-        self, http: web.Request, context: Context, report: Report, wire: WireRequest | None = None
-    ) -> web.StreamResponse:
-        wire = await read_request(http, self._route.path, self._rules.max_body, self._rules.body_time)
-        session = self._dialect.decode_reconnect(wire)
-        if session is None:
-            return await super()._answer(http, context, report, wire)
-        check_kept(http)
-        record = await self._bridge.runs.running(*_key(http[USER], self._route, session))
-        if record is None:
-            return _nothing(report)
-        async with self._limiter.reader_slot(http[USER]):
-            return await self._read_on(http, record.key, cursor_of(http), context, report)
-
-    async def _begin(self, key: RunKey, plan: RunPlan, mark: str) -> RunKey:
-        """Starts the run when its session is free, or made free; else raises `RequestError` (conflict)."""
-        runs, clock = self._bridge.runs, asyncio.get_running_loop().time
-        named = self._dialect.session_of(plan.request)
-        session = named or SessionRef(key.thread_id, plan.request.user_id)
-        key = RunKey(*_key(key.owner, self._route, session), key.run_id)
-        until = clock() + _PATIENCE
-        while True:
-            try:
-                await runs.start(key, plan, mark, alone=True)
-                return key
-            except ThreadBusy:
-                if not _supersedes(self._route) or clock() >= until:
-                    raise _busy(self._dialect, session) from None
-            other = await runs.running(key.owner, key.scope, key.thread_id)
-            if other is not None:
-                await runs.cancel(other.key, SUPERSEDED)
-                await runs.ended(other.key, until - clock())
+async def _begin(scope: RequestScope, key: RunKey, plan: RunPlan, mark: str) -> RunKey:
+    """Start the run when its session is free, or was superseded. Raises `RequestError` (conflict)."""
+    runs, route, clock = scope.bridge.runs, scope.route, asyncio.get_running_loop().time
+    dialect = require(route.dialect, SingleRunDialect)
+    session = dialect.session_of(plan.request) or SessionRef(key.thread_id, plan.request.user_id)
+    key = RunKey(*_key(key.owner, route, session), key.run_id)
+    until = clock() + _PATIENCE
+    while True:
+        try:
+            await runs.start(key, plan, mark, alone=True)
+            return key
+        except ThreadBusy:
+            if not _supersedes(route) or clock() >= until:
+                raise _busy(dialect, session) from None
+        other = await runs.running(key.owner, key.scope, key.thread_id)
+        if other is not None:
+            await runs.cancel(other.key, SUPERSEDED)
+            await runs.ended(other.key, until - clock())
 
 
 # ------------------------------------------------------------------ stop
 
 
 class StopHandler:
-    """Serves the `stop` endpoints of one route. What is not there, or somebody else's, is not running."""
+    """Serves the `stop` endpoints of one route. A session that is unknown, or another user's, is not running."""
 
     def __init__(self, bridge: Bridge, route: Route, locks: SessionLocks) -> None:
         self._bridge = bridge

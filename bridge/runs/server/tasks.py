@@ -1,22 +1,16 @@
-"""The operations `start` and `status` of tasks: a run is handed over, and its end is looked up by the id it was given.
-
-A task is a run of the store like any other, in a thread of its own: it does not take the place of its session's runs.
-"""
+"""The operations `start` and `status` of tasks: a run is queued, and its client asks for its state by id."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
-from bridge.codec import Context, TaskDialect, TaskState, TaskStatus, require
+from bridge.codec import TaskDialect, TaskState, TaskStatus, require
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import RequestError
 from bridge.model import Event
 from bridge.runs import RunKey, RunState, fingerprint
-from bridge.server.report import Report
-from bridge.server.runs import RunHandler
-from bridge.server.wire import USER, read_request, response_of
+from bridge.server.handler import RequestScope
+from bridge.server.wire import USER, response_of
 
 _STATES = {
     RunState.QUEUED: TaskState.PENDING,
@@ -26,34 +20,31 @@ _STATES = {
 
 
 def _key(owner: str, route: Route, task_id: str) -> RunKey:
-    """In a scope of their own, which no mount path can be: whatever a session is called, it is no task's."""
+    """Tasks have a scope that cannot be a mount path, so that no session id is a task's."""
     return RunKey(owner, f"{route.path}#tasks", task_id, task_id)
 
 
-class TaskHandler(RunHandler):
-    """Queues a run and says under which id it can be asked for."""
-
-    def __init__(self, bridge: Bridge, route: Route, *more: Any) -> None:
-        super().__init__(bridge, route, *more)
-        self._dialect = require(route.dialect, TaskDialect)
-
-    async def _answer(self, http: web.Request, context: Context, report: Report) -> web.StreamResponse:
-        wire = await read_request(http, self._route.path, self._rules.max_body, self._rules.body_time)
-        asked = self._dialect.decode_task(wire, context)
-        request, caller = asked.request, Caller(http[USER], report.request_id, wire.headers, wire.body)
-        task_id, made = report.run_id, context.created_at
-        _, plan = self._bridge.plan(self._route, request, caller, run_id=task_id, created_at=made)
-        plan.limit = asked.limit
-        report.back = self._route.group_for(request).names
-        await self._bridge.runs.start(_key(caller.owner, self._route, task_id), plan, fingerprint(wire.body))
-        report.status = "queued"
-        response = response_of(self._dialect.encode_submitted(task_id))
-        report.http = response.status
-        return response
+async def serve_task(scope: RequestScope) -> web.StreamResponse:
+    """Queue a run and return the id of its task."""
+    dialect, bridge, route, task_id = (
+        require(scope.route.dialect, TaskDialect),
+        scope.bridge,
+        scope.route,
+        scope.report.run_id,
+    )
+    wire = await scope.read()
+    task = dialect.decode_task(wire, scope.context)
+    caller = Caller(scope.user, scope.report.request_id, wire.headers, wire.body)
+    _, plan = bridge.plan(route, task.request, caller, run_id=task_id, created_at=scope.context.created_at)
+    plan.limit = task.limit
+    scope.report.back = route.group_for(task.request).names
+    await bridge.runs.start(_key(caller.owner, route, task_id), plan, fingerprint(wire.body))
+    scope.report.status = "queued"
+    return response_of(dialect.encode_submitted(task_id))
 
 
 class TaskStatusHandler:
-    """Says how a task stands; of one that has ended, what it said."""
+    """Returns the state of a task, and the answer of one that has ended."""
 
     def __init__(self, bridge: Bridge, route: Route) -> None:
         self._bridge = bridge
@@ -62,10 +53,10 @@ class TaskStatusHandler:
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         task_id = http.match_info["task_id"]
-        seen = await self._seen(_key(http[USER], self._route, task_id))
-        return response_of(self._dialect.encode_task(task_id, seen))
+        status = await self._status(_key(http[USER], self._route, task_id))
+        return response_of(self._dialect.encode_task(task_id, status))
 
-    async def _seen(self, key: RunKey) -> TaskStatus | None:
+    async def _status(self, key: RunKey) -> TaskStatus | None:
         reader, events = self._bridge.runs.follow(key), list[Event]()
         try:
             record = await reader.open()
@@ -74,5 +65,5 @@ class TaskStatusHandler:
             while record.state is RunState.ENDED and not reader.done:
                 events += [event for _, batch in await reader.read(0) for event in batch.events]
         except RequestError:
-            return None  # what it said is not kept any more
+            return None  # the log of the task has expired
         return TaskStatus(_STATES[record.state], record.created_at, reader.plan.context(self._route.options), events)

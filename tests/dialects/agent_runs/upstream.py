@@ -15,7 +15,7 @@ from bridge.dialects.agent_runs import dialect
 from bridge.model import Event, Message, Part, Request, Text, verify
 from bridge.model.events import TERMINAL
 from bridge.pipeline import CallInfo
-from bridge.transports.http import HttpBackend
+from bridge.runs.backend import QueuedRunsBackend
 from tests.server.harness import Exchange, FakeBackend, Seen, fake_backend
 
 from .helpers import THREAD, blocks, response_in
@@ -142,10 +142,10 @@ async def upstream() -> AsyncIterator[Upstream]:
 
 
 @asynccontextmanager
-async def calling(url: str, **more: Any) -> AsyncIterator[HttpBackend]:
+async def calling(url: str, **more: Any) -> AsyncIterator[QueuedRunsBackend]:
     """The backend as the engine has it; it does not wait before it tries again."""
     options = dialect.back_options.model_validate({"reconnect": [0, 0, 0], **more.pop("options", {})})
-    backend = HttpBackend("it", dialect, url, api_key="alice-token", options=options, **more)
+    backend = QueuedRunsBackend("it", dialect, url, api_key="alice-token", options=options, **more)
     await backend.start()
     try:
         yield backend
@@ -157,7 +157,7 @@ def question(*parts: Part) -> Request:
     return Request([Message("user", list(parts) or [Text("hi")], id="m1")], thread_id=THREAD)
 
 
-async def events_of(backend: HttpBackend, request: Request | None = None) -> list[Event]:
+async def events_of(backend: QueuedRunsBackend, request: Request | None = None) -> list[Event]:
     """One run, to its end. Raises `BackendError` for one that could not be asked for."""
     call = backend.call(request or question(), CallInfo("run", THREAD, 0.0), Losses())
     events: list[Event] = []

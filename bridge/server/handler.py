@@ -1,0 +1,198 @@
+"""What every operation that ends in a log line shares: the scope of one request, and the handler around it.
+
+An operation is a function from a `RequestScope` to a response. `RouteHandler` makes the scope, gives every failure the
+dialect's shape, writes the log line, and can end all requests that are open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Protocol
+
+from aiohttp import web
+
+from bridge.codec import Context, Losses, StoredAnswersDialect, WireRequest, require
+from bridge.engine import Bridge, Caller, Route
+from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.model import Event, Request
+from bridge.pipeline import Run
+from bridge.server.limits import RouteLimiter, Rules
+from bridge.server.page.traces import HEADER, Trace, Traces
+from bridge.server.report import Report
+from bridge.server.spans import spanned
+from bridge.server.wire import USER, decoded, error_of, read_request, request_id
+
+log = logging.getLogger("bridge.server")
+
+
+class RunLock(Protocol):
+    """Ends a run from elsewhere. `run` is set when the run of the request has begun."""
+
+    run: Run | None
+
+    def last_events(self) -> list[Event] | None:
+        """Return the events that end the run; None if nobody asked for its end."""
+        ...
+
+
+@dataclass(slots=True)
+class RequestScope:
+    """One request: where it came in, what its codec knows, what is reported of it."""
+
+    http: web.Request
+    handler: RouteHandler
+    context: Context
+    report: Report
+    lock: RunLock | None = None
+
+    @property
+    def bridge(self) -> Bridge:
+        return self.handler.bridge
+
+    @property
+    def route(self) -> Route:
+        return self.handler.route
+
+    @property
+    def limiter(self) -> RouteLimiter:
+        return self.handler.limiter
+
+    @property
+    def rules(self) -> Rules:
+        return self.handler.rules
+
+    @property
+    def user(self) -> str:
+        user: str = self.http.get(USER, "")
+        return user
+
+    async def read(self) -> WireRequest:
+        """Return the whole request. Raises what `read_request` raises."""
+        return await read_request(self.http, self.route.path, self.rules.max_body, self.rules.body_time)
+
+    async def decode(self, wire: WireRequest | None = None) -> tuple[Request, Caller]:
+        """Return the request, decoded, and its caller. `wire` is the request if it was read already."""
+        route, context = self.route, self.context
+        if wire is None:
+            wire = await self.read()
+        if (answers := self.bridge.answers(route, self.user)) is not None:
+            ids = require(route.dialect, StoredAnswersDialect).stored_ids(wire)
+            context.stored_responses = await answers.stored_responses(ids)
+        request = await decoded(route.dialect.decode_request, wire, context)
+        context.request, context.thread_id, context.model = request, request.thread_id, request.model
+        return request, Caller(self.user, self.report.request_id, wire.headers, wire.body)
+
+    def refuse(self, failure: Failure) -> web.Response:
+        """Return the failure as a response of its own; its shape may depend on the request."""
+        failure.details = {**failure.details, **self.context.error_details}
+        return error_of(self.route.dialect, failure)
+
+    def last_events(self, run: Run) -> list[Event] | None:
+        """Return what ends the stream of a request that was canceled from this side; None if its client left."""
+        if self.lock is not None and (events := self.lock.last_events()) is not None:
+            return events
+        return run.cut(_stopping()) if self.handler.cutting else None
+
+
+Serve = Callable[[RequestScope], Awaitable[web.StreamResponse]]
+
+
+class RouteHandler:
+    """Serves one operation of one route.
+
+    `watch`: look for clients that left, where the server does not cancel handlers by itself. `traces`: the runs that
+    the page watches, where there is one. `active`: the tasks of the requests that are open, waiting ones included.
+    """
+
+    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, rules: Rules, serve: Serve) -> None:
+        self.bridge = bridge
+        self.route = route
+        self.limiter = limiter
+        self.rules = rules
+        self.watch = True
+        self.traces: Traces | None = None
+        self.active: set[asyncio.Task[object]] = set()
+        self.cutting = False
+        self._serve = serve
+
+    def cut(self) -> None:
+        """End all open requests now; streams end with an error that says that the server stops."""
+        self.cutting = True
+        for task in self.active:
+            task.cancel()
+
+    async def __call__(self, http: web.Request) -> web.StreamResponse:
+        route, run_id = self.route, token_hex(16)
+        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self.bridge.metrics)
+        context = Context(run_id, None, time.time(), route.options, lost=Losses())
+        task = asyncio.current_task()
+        assert task is not None
+        self.active.add(task)
+        leaving = asyncio.get_running_loop().create_task(_disconnected(http)) if self.watch else None
+        if leaving is not None:
+            leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
+        try:
+            with spanned(self.bridge.tracing, http, report):
+                return await self._reported(RequestScope(http, self, context, report))
+        finally:
+            self.active.discard(task)
+            if leaving is not None:
+                leaving.cancel()
+
+    async def _reported(self, scope: RequestScope) -> web.StreamResponse:
+        """Return the response, whatever goes wrong before a stream began, and write the log line."""
+        report, context = scope.report, scope.context
+        trace = self._trace(scope.http, report.run_id)
+        try:
+            response = await self._serve(scope)
+            report.http = response.status
+        except BridgeError as error:
+            response = scope.refuse(error.failure)
+            report.status, report.http = str(error.code), response.status
+        except asyncio.CancelledError:
+            # A client that has all of its answer may leave while the run is put away: that is none that was canceled.
+            report.status = report.status or "canceled"
+            if not self.cutting:
+                raise
+            response = scope.refuse(_stopping())
+            report.http = response.status
+        except ConnectionError:
+            # The client went away while it was still sending, or before it was answered.
+            report.status = "canceled"
+            response = web.Response(status=499)
+        except Exception as error:
+            log_unexpected(log, f"request {report.request_id} broke", error)
+            report.status = "internal"
+            response = scope.refuse(internal_failure())
+            report.http = response.status
+        finally:
+            report.write()
+            if trace is not None:
+                trace.lost(context.lost.details or dict.fromkeys(report.lost, ""))
+                trace.say("end", status=report.status, http=report.http, run_id=report.run_id, backend=report.back)
+        return response
+
+    def _trace(self, http: web.Request, run_id: str) -> Trace | None:
+        """Return the trace of this run if the client's page asked for one and reads it already."""
+        token = http.headers.get(HEADER) if self.traces is not None else None
+        return self.traces.watch(token, http.get(USER, ""), run_id) if self.traces and token else None
+
+
+def internal_failure() -> Failure:
+    """The failure of a request that the bridge itself could not handle."""
+    return Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
+
+
+def _stopping() -> Failure:
+    return Failure(ErrorCode.OVERLOADED, "The server is stopping; the run was cut.")
+
+
+async def _disconnected(http: web.Request) -> None:
+    """Return when the client has closed its connection."""
+    while (transport := http.transport) is not None and not transport.is_closing():  # noqa: ASYNC110
+        await asyncio.sleep(0.25)

@@ -1,0 +1,171 @@
+"""The operations of one route: which function or handler serves each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from bridge.codec import (
+    Context,
+    CountingDialect,
+    ModelInfo,
+    ModelsDialect,
+    Operation,
+    QueuedRunsDialect,
+    StoredAnswersDialect,
+    require,
+)
+from bridge.engine import Caller, Route
+from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
+from bridge.runs.server.durable import serve_durable
+from bridge.runs.server.history import HistoryHandler
+from bridge.runs.server.queued import serve_cancel, serve_start, serve_subscribe
+from bridge.runs.server.responses import (
+    serve_cancel_response,
+    serve_delete,
+    serve_items,
+    serve_retrieve,
+    serve_run_or_background,
+)
+from bridge.runs.server.single_run import SessionLocks, StopHandler, serve_single_durable, single_run
+from bridge.runs.server.tasks import TaskStatusHandler, serve_task
+from bridge.server.handler import RouteHandler, Serve
+from bridge.server.limits import Rules
+from bridge.server.runs import serve_run
+from bridge.server.uploads import UploadHandlers, files_of
+from bridge.server.wire import USER, decoded, read_request, request_id, response_of
+
+if TYPE_CHECKING:
+    from bridge.server.app import State
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class RouteOperations:
+    """Makes the handlers of one route."""
+
+    def __init__(self, route: Route, state: State) -> None:
+        self._route = route
+        self._state = state
+        self._bridge = state.bridge
+        self._limiter = state.limits.at(route)
+        self._locks = SessionLocks()
+
+    def handler(self, operation: Operation) -> Handler:
+        """Return a new handler of this operation. Raises `ConfigError` for one that the server does not have."""
+        make = _MAKERS.get(operation)
+        if make is None:
+            raise ConfigError(f"dialect {self._route.dialect.name!r}: no handler serves {operation}")
+        return make(self)
+
+    def _serves(self, serve: Serve) -> RouteHandler:
+        server = self._bridge.config.server
+        rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
+        handler = RouteHandler(self._bridge, self._route, self._limiter, rules, serve)
+        handler.traces = self._state.page.traces if self._state.page is not None else None
+        self._state.handlers.append(handler)
+        return handler
+
+    def _run(self) -> Serve:
+        route = self._route
+        if route.serves(Operation.STOP):
+            return serve_single_durable if route.durable else single_run(self._locks)
+        if route.durable:
+            return serve_durable
+        return serve_run_or_background if route.in_background else serve_run
+
+    def _cancel(self) -> Serve:
+        return serve_cancel if isinstance(self._route.dialect, QueuedRunsDialect) else serve_cancel_response
+
+    def _uploads(self) -> UploadHandlers:
+        return UploadHandlers(self._bridge, self._route, files_of(self._bridge, self._route), self._limiter)
+
+    async def _models(self, http: web.Request) -> web.StreamResponse:
+        dialect = require(self._route.dialect, ModelsDialect)
+        async with self._limiter.slot(http[USER]):
+            listed = await self._list_models()
+        requested = http.match_info.get("id")
+        if requested is None:
+            return response_of(dialect.encode_models(listed))
+        for info in listed:
+            if info.id == requested:
+                return response_of(dialect.encode_model(info))
+        raise RequestError(
+            f"The model {requested[:80]!r} does not exist on this route.",
+            code=ErrorCode.NOT_FOUND,
+            param="model",
+            backend_code="model_not_found",
+        )
+
+    async def _list_models(self) -> list[ModelInfo]:
+        """Return the models of this route and of all routes that share its list.
+
+        Raises `BackendError` if no backend has any and one of them failed.
+        """
+        found: dict[str, ModelInfo] = {}
+        failed: BackendError | None = None
+        seen: list[tuple[object, object]] = []
+        for route in [self._route, *(r for r in self._bridge.routes if _share_models(self._route, r))]:
+            if (route.backends, route.models) in seen:
+                continue
+            seen.append((route.backends, route.models))
+            try:
+                for info in await route.list_models():
+                    found.setdefault(info.id, info)
+            except BackendError as error:
+                failed = error
+        if failed is not None and not found:
+            raise failed
+        return list(found.values())
+
+    async def _count(self, http: web.Request) -> web.StreamResponse:
+        route, server, user = self._route, self._bridge.config.server, http[USER]
+        dialect = require(route.dialect, CountingDialect)
+        wire = await read_request(http, route.path, server.max_body, server.body_time)
+        context = Context(request_id(http), None, time.time(), route.options)
+        if (answers := self._bridge.answers(route, user)) is not None:
+            ids = require(route.dialect, StoredAnswersDialect).stored_ids(wire)
+            context.stored_responses = await answers.stored_responses(ids)
+        request = await decoded(dialect.decode_count_request, wire, context)
+        async with self._limiter.slot(user):
+            caller = Caller(user, request_id(http), wire.headers, wire.body)
+            tokens, estimated = await self._bridge.count(route, request, caller)
+        response = response_of(dialect.encode_count(tokens, estimated))
+        if estimated:
+            response.headers["x-bridge-estimated"] = "tokens"
+        return response
+
+    async def _health(self, http: web.Request) -> web.StreamResponse:
+        return response_of(self._route.dialect.encode_health(not self._state.draining))
+
+    def _history(self) -> HistoryHandler:
+        return HistoryHandler(self._bridge, self._route, files_of(self._bridge, self._route))
+
+
+_MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
+    Operation.RUN: lambda of: of._serves(of._run()),
+    Operation.STOP: lambda of: StopHandler(of._bridge, of._route, of._locks),
+    Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),
+    Operation.STATUS: lambda of: TaskStatusHandler(of._bridge, of._route),
+    Operation.SUBSCRIBE: lambda of: of._serves(serve_subscribe),
+    Operation.CANCEL: lambda of: of._serves(of._cancel()),
+    Operation.HISTORY: lambda of: of._history(),
+    Operation.ATTACH: lambda of: of._uploads().attach,
+    Operation.SIGN: lambda of: of._uploads().sign,
+    Operation.FETCH: lambda of: of._uploads().fetch,
+    Operation.TRANSCRIBE: lambda of: of._uploads().transcribe,
+    Operation.MODELS: lambda of: of._models,
+    Operation.COUNT: lambda of: of._count,
+    Operation.RETRIEVE: lambda of: of._serves(serve_retrieve),
+    Operation.DELETE: lambda of: of._serves(serve_delete),
+    Operation.ITEMS: lambda of: of._serves(serve_items),
+    Operation.HEALTH: lambda of: of._health,
+}
+
+
+def _share_models(one: Route, other: Route) -> bool:
+    shares = [any(e.shared and e.operation is Operation.MODELS for e in r.dialect.surface) for r in (one, other)]
+    return one is not other and one.path == other.path and all(shares)
