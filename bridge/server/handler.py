@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from secrets import token_hex
 from typing import Protocol
 
@@ -40,36 +39,25 @@ class RunLock(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class RequestScope:
-    """One request: where it came in, what its codec knows, what is reported of it."""
+    """One request: where it came in, what its codec knows, what is reported of it.
 
-    http: web.Request
-    handler: RouteHandler
-    context: Context
-    report: Report
-    lock: RunLock | None = None
+    `user` is empty where anybody may call. `lock` may end the run from elsewhere.
+    """
 
-    @property
-    def bridge(self) -> Bridge:
-        return self.handler.bridge
+    __slots__ = ("bridge", "context", "handler", "http", "limiter", "lock", "report", "route", "rules", "user")
 
-    @property
-    def route(self) -> Route:
-        return self.handler.route
-
-    @property
-    def limiter(self) -> RouteLimiter:
-        return self.handler.limiter
-
-    @property
-    def rules(self) -> Rules:
-        return self.handler.rules
-
-    @property
-    def user(self) -> str:
-        user: str = self.http.get(USER, "")
-        return user
+    def __init__(self, http: web.Request, handler: RouteHandler, context: Context, report: Report) -> None:
+        self.http = http
+        self.handler = handler
+        self.context = context
+        self.report = report
+        self.bridge: Bridge = handler.bridge
+        self.route: Route = handler.route
+        self.limiter: RouteLimiter = handler.limiter
+        self.rules: Rules = handler.rules
+        self.user: str = http.get(USER, "")
+        self.lock: RunLock | None = None
 
     async def read(self) -> WireRequest:
         """Return the whole request. Raises what `read_request` raises."""
