@@ -60,12 +60,12 @@ class Bridge:
         """What is put around the backend of a run, by the run's id, for whoever watches it."""
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
-        self.places: RunSlots | None = None
+        self.slots: RunSlots | None = None
         """Set by a server whose limits hold for the runs that are kept, too."""
         self.tracing: Tracing | None = None
         self._runs: Runs | None = None
-        self._look: Callable[..., Awaitable[StoredAnswer]] | None = None
-        """`bridge.runs.look`, where there are runs: an import statement costs something each time."""
+        self._response_now: Callable[..., Awaitable[StoredAnswer]] | None = None
+        """`bridge.runs.response_now` if there are runs: importing it in each request would cost time."""
         self._open: AsyncExitStack | None = None
 
     @classmethod
@@ -159,15 +159,15 @@ class Bridge:
         return self._attachments
 
     def _make_runs(self, store: RunStore) -> Runs:
-        from bridge.runs import Runs, look
+        from bridge.runs import Runs, response_now
 
-        self._look = look
+        self._response_now = response_now
         kept = self.config.stores
         return Runs(
             store,
             self._drive,
             concurrent=self.config.server.limits.concurrent,
-            places=lambda: self.places,
+            slots=lambda: self.slots,
             lease=kept.lease,
             events=kept.retention.events,
             threads=kept.retention.history,
@@ -181,7 +181,7 @@ class Bridge:
         stack, self._open = self._open, None
         if stack is not None:
             await stack.aclose()
-        self._runs = self._look = None
+        self._runs = self._response_now = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -309,8 +309,10 @@ class Bridge:
         """The answers that this owner's clients may name by id on a route; None where none are kept."""
         if self._memory is None or not route.keeps_answers:
             return None
-        seen = self._look and partial(self._look, self.runs, owner, route.path, route.dialect, route.options)
-        return self._memory.answers(owner, route.path, seen)
+        look = self._response_now and partial(
+            self._response_now, self.runs, owner, route.path, route.dialect, route.options
+        )
+        return self._memory.answers(owner, route.path, look)
 
     async def _settle(self, key: RunKey, plan: RunPlan) -> None:
         from bridge.runs import settle

@@ -1,8 +1,8 @@
-"""Asynchronous runs: started here, driven by whoever is free, read from anywhere, as often as one likes."""
+"""Durable runs: queued in a store, driven by any process with a free slot, read by any number of readers."""
 
 from bridge.runs.log import Batch, LogReader, expired
 from bridge.runs.plan import RunPlan
-from bridge.runs.responses import AnswerStream, look, run_of, settle
+from bridge.runs.responses import AnswerStream, response_now, run_of, settle
 from bridge.runs.service import Runs, RunSlots, fingerprint
 from bridge.runs.subscription import START, Cursor, Subscription
 from bridge.runs.worker import SUPERSEDED, TAKEN_OVER, Drive
@@ -28,7 +28,7 @@ __all__ = [
     "ThreadBusy",
     "expired",
     "fingerprint",
-    "look",
+    "response_now",
     "run_of",
     "settle",
 ]

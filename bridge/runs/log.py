@@ -1,4 +1,4 @@
-"""Batches of events as entries of a log, and reading them back, from the first one on to the end of the run."""
+"""Batches of events as entries of a log, and reading them back."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Batch:
 
     @property
     def ends(self) -> bool:
-        """Whether it holds the terminal event."""
+        """True if the batch has the terminal event."""
         return bool(self.events) and type(self.events[-1]) in TERMINAL
 
 
 def to_text(event: Event) -> str:
-    """The stored text of an event."""
+    """Return the stored text of an event."""
     return write(dump(event))
 
 
 def to_body(position: int, events: Sequence[str], lost: Sequence[str]) -> str:
-    """The stored text of a batch of events, each given as its own stored text."""
-    # `write` marks what only the slower reader understands; the mark has to stand before the whole.
+    """Return the stored text of a batch of events, given by their stored texts."""
+    # `write` marks text that only the slower parser reads by a leading space, which has to lead the whole entry.
     mark = " " if any(text.startswith(" ") for text in events) else ""
     names = f",{write(list(lost))}" if lost else ""
     return f"{mark}[{position},[{','.join(events)}]{names}]"
@@ -51,15 +51,15 @@ def from_body(body: str) -> Batch:
 
 
 def expired() -> RequestError:
-    """The answer to a reader who would otherwise miss something."""
-    message = "The events of this run are not kept any more."
+    """The error for a reader that would otherwise miss events."""
+    message = "The events of this run have expired."
     return RequestError(message, code=ErrorCode.NOT_FOUND, status=410, backend_code="not_found")
 
 
 class LogReader:
-    """Reads one run from its first entry on: first what is in the log, then what comes.
+    """Reads the log of one run from its first entry on.
 
-    `plan` is None until the run is there; `done` after the terminal event.
+    `plan` is None until the run exists; `done` is True after the terminal event.
     """
 
     def __init__(self, store: RunStore, key: RunKey) -> None:
@@ -71,7 +71,7 @@ class LogReader:
         self.done = False
 
     async def open(self) -> RunRecord | None:
-        """The run's record; None when there is no such run yet. Raises `RequestError` (410) for one half forgotten."""
+        """Return the run's record; None if there is none yet. Raises `RequestError` (410) if entries have expired."""
         record = await self._store.get(self._key)
         if record is not None:
             if not record.whole and not self._position:
@@ -84,9 +84,9 @@ class LogReader:
         return record
 
     async def read(self, wait: float) -> list[tuple[int, Batch]]:
-        """The next entries and their numbers; none when nothing came for `wait` seconds.
+        """Return the next entries and their numbers; none after `wait` seconds of silence.
 
-        Raises `RequestError` (410) when entries went that were not read yet: never a silent gap.
+        Raises `RequestError` (410) if entries expired before they were read, so that there is no silent gap.
         """
         if self.done:
             return []
@@ -96,7 +96,7 @@ class LogReader:
             if record is None and self._position:
                 raise expired()
             if not entries and record is not None and record.state is RunState.ENDED:
-                # It will never say more: what we miss came in this moment, or is gone.
+                # It has ended: the missing entries were written in this moment, or have expired.
                 entries = await self._store.read(self._key, self._after)
                 if not entries:
                     raise expired()

@@ -1,4 +1,4 @@
-"""What is kept of a run so that any process can drive it, and any reader can replay it byte for byte."""
+"""What is stored of a run so that any process can drive it, and any reader can replay it byte for byte."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from bridge.stores.rows import read, write
 
 @dataclass(slots=True)
 class RunPlan:
-    """The run's context. `route` and `front` are the mount path and the dialect of the request, `run_id` makes the ids
-    inside the stream, `forwarded` are client headers for the backend.
+    """The stored context of a run.
 
-    `eager`: readers see the head of the run before the backend has answered. `model` is the name to show a client when
-    the backend does not name one. `limit`: seconds after which the run is given up, beside its backend's timeouts.
-    `background`: the run produces a stored response (`bridge.runs.responses`) that continues the response `previous`.
+    `route` and `front` are the mount path and the dialect of the request. The ids in the stream are made from `run_id`.
+    `forwarded` are client headers for the backend. If `eager`, readers see the head of the run before the backend
+    answers. `model` is the name to show where the backend names none. The run fails after `limit` seconds, if not
+    earlier by its backend's timeouts. If `background`, the run produces a stored response (`bridge.runs.responses`)
+    that continues the response `previous`.
     """
 
     route: str
@@ -34,7 +35,7 @@ class RunPlan:
     limit: float | None = None
 
     def context(self, options: object) -> Context:
-        """A context that is the same for each reader, as if he were the first."""
+        """Return a new context, the same for each reader."""
         request = self.request
         stored_responses = (
             StoredResponses(wanted=True, previous=self.previous, background=True) if self.background else None
@@ -50,17 +51,17 @@ class RunPlan:
         )
 
     def head(self) -> RunStarted:
-        """The first event, for a run that ends before it began."""
+        """Return the first event of a run that ends before it begins."""
         return RunStarted(self.run_id, self.request.thread_id, self.request.model, self.created_at)
 
     def dump(self) -> str:
-        """The plan as a JSON object: by name, since a plan may be read by another version than wrote it."""
+        """Return the plan as a JSON object. Fields are named, as another version of the bridge may read it."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return write({**values, "request": dump_request(self.request)})
 
     @classmethod
     def load(cls, text: str) -> RunPlan:
-        """The plan that `dump` wrote. Raises `ValueError` for anything else, such as one of a newer version."""
+        """Return the plan that `dump` wrote. Raises `ValueError` for anything else, such as one of a newer version."""
         try:
             values = read(text)
             return cls(**{**values, "request": load_request(values["request"])})

@@ -1,7 +1,7 @@
 """Writes a run's batches to its log: in order, each before any reader sees it, and each once.
 
-One append at a time. What comes meanwhile waits and goes with the next one, where batches that came within `JOIN`
-seconds share an entry: a fast store gets one entry for each batch, a slow one fewer and larger ones.
+There is one append at a time. Batches that arrive meanwhile are appended together, and those that arrive within `JOIN`
+seconds share an entry: a fast store gets one entry per batch, a slow one fewer and larger entries.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ log = logging.getLogger("bridge.runs")
 
 JOIN = 0.05
 PATIENCE = 60.0
-"""Seconds for which a store that is not available is tried again."""
-MOST = 10_000
-"""Events that may wait; beyond them the backend is not read on."""
-MOST_BYTES = 4 * 2**20
-"""Bytes that may wait; likewise."""
+"""Seconds for which appends to an unavailable store are repeated."""
+MAX_PENDING = 10_000
+"""Events that may wait to be written before the backend is read on."""
+MAX_PENDING_BYTES = 4 * 2**20
 
 
 @dataclass(slots=True)
 class _Group:
-    """One entry in the making: events as they are stored, and their bytes. `began` is by the clock of the loop."""
+    """An entry that is not written yet: the stored texts of its events, and their bytes. `began` is loop time."""
 
     began: float
     events: list[str]
@@ -39,10 +38,10 @@ class _Group:
 
 
 class Recorder:
-    """The writing end of one run's log, which has `position` entries already; `token` holds its lease.
+    """Writes the log of one run, which has `position` entries already; `token` holds its lease.
 
-    `given_up` is called when nothing can be written any more: another process has the run, or the store was away for
-    longer than `patience`.
+    `given_up` is called when nothing can be written any more: another process has the run, or the store has been
+    unavailable for longer than `patience` seconds.
     """
 
     def __init__(
@@ -63,46 +62,46 @@ class Recorder:
         self._groups: list[_Group] = []
         self._waiting = 0
         self._waiting_bytes = 0
-        self._told: set[str] = set()
+        self._lost: set[str] = set()
         self._room = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
         self.size = 0
-        """Bytes of all events that were given."""
+        """Bytes of all events so far."""
         self.ended = False
-        """Whether the terminal event was given, or can never be written: whatever comes now is not wanted."""
+        """True after the terminal event, or when it can never be written: further events are ignored."""
 
     def put(self, events: Sequence[Event], lost: Sequence[str] = ()) -> None:
-        """Hands over a batch. Readers make their own heartbeats, so that none is kept."""
-        kept = [event for event in events if type(event) is not Heartbeat]
-        if not kept or self.ended:
+        """Add a batch. Heartbeats are dropped, as readers make their own."""
+        stored = [event for event in events if type(event) is not Heartbeat]
+        if not stored or self.ended:
             return
-        self.ended = type(kept[-1]) in TERMINAL
-        new = [name for name in lost if name not in self._told]
-        self._told.update(new)
+        self.ended = type(stored[-1]) in TERMINAL
+        new = [name for name in lost if name not in self._lost]
+        self._lost.update(new)
         now = asyncio.get_running_loop().time()
         last = self._groups[-1] if self._groups else None
         if last is None or now - last.began > JOIN:
             last = _Group(now, [], [])
             self._groups.append(last)
-        texts = [to_text(event) for event in kept]
+        texts = [to_text(event) for event in stored]
         size = sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
         last.events += texts
         last.lost += new
         last.size += size
         self.size += size
         self._waiting_bytes += size
-        self._waiting += len(kept)
+        self._waiting += len(stored)
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name="run-recorder")
 
     async def room(self) -> None:
-        """Waits while too much is not written yet."""
-        while (self._waiting >= MOST or self._waiting_bytes >= MOST_BYTES) and not self.ended:
+        """Wait while too much is not written yet."""
+        while (self._waiting >= MAX_PENDING or self._waiting_bytes >= MAX_PENDING_BYTES) and not self.ended:
             self._room.clear()
             await self._room.wait()
 
     async def close(self) -> None:
-        """Waits until all is written, or given up."""
+        """Wait until everything is written, or given up."""
         while self._writing is not None:
             await asyncio.shield(self._writing)
 
@@ -110,8 +109,8 @@ class Recorder:
         try:
             while self._groups:
                 groups, self._groups = self._groups, []
-                places = range(self._position, self._position + len(groups))
-                bodies = [to_body(n, group.events, group.lost) for n, group in zip(places, groups, strict=True)]
+                numbers = range(self._position, self._position + len(groups))
+                bodies = [to_body(n, group.events, group.lost) for n, group in zip(numbers, groups, strict=True)]
                 await self._append(bodies, self.ended)
                 self._position += len(groups)
                 self._waiting -= sum(len(group.events) for group in groups)

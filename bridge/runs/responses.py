@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 def run_of(owner: str, scope: str, answer: StoredAnswer) -> RunKey:
-    """The run that makes an answer in the background: it is a thread of its own."""
+    """Return the key of the run that makes a background response. It is a thread of its own."""
     return RunKey(owner, scope, answer.run_id or "", answer.run_id or "")
 
 
-async def look(
+async def response_now(
     runs: Runs, owner: str, scope: str, dialect: Dialect, options: object, answer: StoredAnswer
 ) -> StoredAnswer:
-    """How far this answer is. Raises `RequestError` (410) when its run is not kept any more."""
+    """Return this response as it is now. Raises `RequestError` (410) when its run has expired."""
     return await _so_far(runs, run_of(owner, scope, answer), dialect, options)
 
 
 async def settle(runs: Runs, key: RunKey, answers: Answers, dialect: Dialect, options: object) -> None:
-    """A run has ended: its answer is kept, or nothing of the run where that was deleted meanwhile."""
+    """Store the response of a run that has ended, or delete the run if its response was deleted meanwhile."""
     answer = await _so_far(runs, key, dialect, options)
     if answer.ended and not await answers.settle(answer):
         await runs.delete(key)
@@ -54,20 +54,20 @@ async def _so_far(runs: Runs, key: RunKey, dialect: Dialect, options: object) ->
 
 
 class AnswerStream(Subscription):
-    """The stream of such an answer behind the first `have` frames, which its readers count; they know no cursors."""
+    """The stream of a background response after its first `have` frames. Its readers count frames, without cursors."""
 
     def __init__(self, store: RunStore, key: RunKey, dialect: Dialect, options: object, have: int) -> None:
         super().__init__(store, key, dialect, options)
         self._have = have
 
     async def open(self) -> bool:
-        """Always True. Raises `RequestError` (410) when the run is not kept any more."""
+        """Return True. Raises `RequestError` (410) when the run has expired."""
         await super().open()
         if self._log.plan is None:
             raise expired()
-        # A context of their own: what the encoder counts in its own one must not depend on them.
+        # They get a context of their own: the ids that the encoder makes must not depend on them.
         dialect = require(self._dialect, StoredAnswersDialect)
-        self._kept = self._new(0, dialect.encode_queued(self._log.plan.context(self._options)))
+        self._pending = self._new(0, dialect.encode_queued(self._log.plan.context(self._options)))
         return True
 
     def _new(self, number: int, frames: Sequence[FrameLike]) -> list[Frame]:

@@ -24,7 +24,7 @@ from bridge.runs.plan import RunPlan
 from bridge.runs.recorder import PATIENCE
 from bridge.runs.responses import AnswerStream
 from bridge.runs.subscription import START, Cursor, Subscription
-from bridge.runs.worker import LOST, LOST_PLAN, Drive, RunWorker, bury
+from bridge.runs.worker import LOST, LOST_PLAN, Drive, RunWorker, write_failure
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
 from bridge.stores.runs import NOBODY, Created, Full, Room
 
@@ -34,30 +34,30 @@ Ended = Callable[[RunKey, RunPlan], Awaitable[None]]
 """Is told when a run has ended that this process drove or buried."""
 
 Drove = Callable[[RunPlan, Run], None]
-"""Is told of a run that this process drove, when it has ended."""
+"""Called with each run that this process drove, when it has ended."""
 
 
 class RunSlots(Protocol):
-    """Where the runs that a process drives, and those that wait for it, have their places."""
+    """Admits the runs that a process drives, and bounds those that wait for it."""
 
     freed: asyncio.Event
-    """Set when somebody whom `full` named may have a place again."""
+    """Set when an owner or scope that `full` named may have a free slot again."""
 
     def full(self) -> Full | None:
-        """Who has no place for one more run; None = nobody has one."""
+        """Return the owners and scopes without a free slot; None if there is no slot at all."""
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
-        """Takes a place for this run; what gives it back. None when there is none."""
+        """Take a slot for this run and return the function that releases it; None if there is no slot."""
 
     def room(self, key: RunKey) -> Room | None:
-        """How many runs may be in the store that have not ended, for one more like this."""
+        """Return how many unfinished runs the store may hold for one more like this to be admitted."""
 
 
-class _Number:
-    """A number of places, whoever they are for, and no limit of what waits."""
+class _SharedSlots:
+    """A number of slots for all owners together, and an unbounded queue."""
 
-    def __init__(self, most: int) -> None:
-        self._free = most
+    def __init__(self, slots: int) -> None:
+        self._free = slots
         self.freed = asyncio.Event()
 
     def full(self) -> Full | None:
@@ -65,9 +65,9 @@ class _Number:
 
     def take(self, key: RunKey) -> Callable[[], None] | None:
         self._free -= 1
-        return self._leave
+        return self._release
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         self._free += 1
         self.freed.set()
 
@@ -75,24 +75,23 @@ class _Number:
         return None
 
 
-LOOK = 0.5
-"""Seconds between two looks for cancels and for runs of dead processes."""
+POLL = 0.5
+"""Seconds between two checks for cancellations and for runs of dead processes."""
 _SWEEP = 600.0
 _WAIT = 5.0
 """Seconds of one wait at the queue, and the longest pause while the store is not available."""
-_LAST_WORDS = 10.0
-"""Seconds that the ends of runs may take when the process stops."""
+_STOP_SECONDS = 10.0
+"""Seconds that runs have to end when the process stops."""
 STOPPED = Failure(ErrorCode.RUN_LOST, "The server that ran this was stopped.")
 
 
 class Runs:
-    """`open`, then any of the operations, then `close`.
+    """The runs of one store, as one process sees them: call `open`, then any operation, then `close`.
 
-    `concurrent`: how many runs this process drives at once, where `places` says nothing else; others wait in the queue.
-    `lease`: after how many seconds a
-    run counts as lost when the process that drives it is gone. `events`, `threads`: retention in seconds. `max_run`:
-    bytes of the log of one run, at which it fails; None = no limit. `ended` may be called for a run that another
-    process has taken over by then.
+    `concurrent` is the number of runs that this process drives at once if `slots` returns None; others wait in the
+    queue. A run counts as lost `lease` seconds after the process that drives it has died. `events` and `threads` are
+    retention times in seconds. A run fails when its log reaches `max_run` bytes; None is no limit. `ended` may also be
+    called for a run that another process has taken over.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Runs:
         drive: Drive,
         *,
         concurrent: int = 1000,
-        places: Callable[[], RunSlots | None] = lambda: None,
+        slots: Callable[[], RunSlots | None] = lambda: None,
         lease: float = LEASE,
         events: float = 86400.0,
         threads: float = 90 * 86400.0,
@@ -114,8 +113,8 @@ class Runs:
         self._drive = drive
         self._ended = ended
         self._drove = drove
-        self._number = _Number(concurrent)
-        self._given_places = places
+        self._shared_slots = _SharedSlots(concurrent)
+        self._given_slots = slots
         self._lease = lease
         self._events = events
         self._threads = threads
@@ -132,28 +131,28 @@ class Runs:
     # ------------------------------------------------------------------ life
 
     async def open(self) -> None:
-        """Begins to take runs from the queue. The store is opened by the first call that needs it."""
+        """Start to take runs from the queue. The first call that needs the store opens it."""
         if self._keeping is None:
             self._taking = asyncio.create_task(self._take(), name="runs-take")
             self._keeping = asyncio.create_task(self._keep(), name="runs-keep")
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
-        """What is at work: an orderly stop waits for these."""
+        """The tasks that are at work; an orderly stop waits for them."""
         return set(self._tasks)
 
     async def rest(self) -> None:
-        """Takes no more runs from the queue; other processes may."""
+        """Stop taking runs from the queue; other processes may."""
         await _stop(self._taking)
         self._taking = None
 
     async def retire(self) -> None:
-        """Ends the runs that this process drives: their readers are told that the server stopped."""
+        """End the runs that this process drives with the failure `STOPPED`."""
         await self.rest()
         for worker in list(self._workers.values()):
             worker.cut(STOPPED)
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_LAST_WORDS)
+            await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
 
     async def close(self) -> None:
         await self.retire()
@@ -166,35 +165,35 @@ class Runs:
     # ------------------------------------------------------------------ operations
 
     async def start(self, key: RunKey, plan: RunPlan, fingerprint: str, *, alone: bool = False) -> Created:
-        """Puts a run on the queue. The same run with the same fingerprint is not run again.
+        """Queue a run. A run that exists with the same fingerprint is not queued again.
 
         Raises `StoreConflict` for another fingerprint, `ThreadBusy` for a run that has to be `alone` while another one
         of its thread has not ended, and `BridgeError`: rate_limited when the queue is full, store_unavailable.
         """
-        return await self._store.create(key, fingerprint, plan.dump(), alone=alone, room=self._places.room(key))
+        return await self._store.create(key, fingerprint, plan.dump(), alone=alone, room=self._slots.room(key))
 
     def subscribe(self, key: RunKey, dialect: Dialect, options: object = None, cursor: Cursor = START) -> Subscription:
-        """The run's frames in this dialect, from behind the cursor on."""
+        """Return the run's frames in this dialect, after the cursor."""
         return Subscription(self._store, key, dialect, options, cursor)
 
     def stream(self, key: RunKey, dialect: Dialect, options: object, have: int = 0) -> AnswerStream:
-        """The stream of a run in the background, behind the first `have` frames."""
+        """Return the stream of a run in the background, after its first `have` frames."""
         return AnswerStream(self._store, key, dialect, options, have)
 
     def follow(self, key: RunKey) -> LogReader:
-        """The run's events, as they were written."""
+        """Return a reader of the run's events."""
         return LogReader(self._store, key)
 
     async def status(self, key: RunKey) -> RunRecord | None:
         return await self._store.get(key)
 
     async def running(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
-        """The latest run of a thread, unless it has ended."""
+        """Return the latest run of a thread; None if it has ended."""
         latest = await self._store.latest(owner, scope, thread_id)
         return latest if latest is not None and latest.state is not RunState.ENDED else None
 
     async def ended(self, key: RunKey, seconds: float) -> bool:
-        """Waits until a run has ended, or so long; whether it has."""
+        """Wait up to `seconds` for the end of a run. Return whether it has ended."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
         while (record := await self._store.get(key)) is not None and record.state is not RunState.ENDED:
@@ -204,9 +203,9 @@ class Runs:
         return True
 
     async def cancel(self, key: RunKey, reason: str = "") -> None:
-        """Asks for the end of a run in whatever state, known or not; repeating it is harmless.
+        """Request the end of a run in any state, known or not. Repeating it has no effect.
 
-        It finishes as canceled, or, with the reason `SUPERSEDED`, fails with that: its readers did not ask for it.
+        The run finishes as canceled; with the reason `SUPERSEDED` it fails instead, as its readers did not request it.
         """
         await self._store.cancel(key, reason)
         worker = self._workers.get(key)
@@ -215,23 +214,25 @@ class Runs:
             return
         record = await self._store.get(key)
         if record is not None and record.state is RunState.QUEUED:
-            # It would only come to its turn to be told that it is over.
+            # It has not begun: end it here instead of when its turn comes.
             leased = await self._store.acquire(key, self._token, self._lease)
             if leased is not None:
-                self._employ(leased, lambda: None)
+                self._drive_run(leased, lambda: None)
 
     async def delete(self, key: RunKey) -> bool:
-        """Forgets a run that has ended; False when there is none, or it has not ended."""
+        """Delete a run that has ended. Return False if there is none, or it has not ended."""
         return await self._store.delete(key)
 
     async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
-        """Whose the thread is; with `make` it becomes the owner's when it was nobody's."""
+        """Return who owns the thread. With `make`, a thread without an owner becomes this owner's."""
         return await self._store.thread(owner, scope, thread_id, make=make)
 
     @asynccontextmanager
-    async def place(self, owner: str, limit: int) -> AsyncIterator[None]:
-        """Holds one of the owner's `limit` places of readers, over all processes; it is free again some seconds after
-        this process died. Raises `BackendError` (rate_limited)."""
+    async def reader_slot(self, owner: str, limit: int) -> AsyncIterator[None]:
+        """Hold one of the owner's `limit` reader slots, over all processes; it expires if this process dies.
+
+        Raises `BackendError` (rate_limited).
+        """
         token = uuid.uuid4().hex
         if not await self._store.enter(owner, token, limit, self._lease):
             raise BackendError(
@@ -248,29 +249,29 @@ class Runs:
             self._spawn(self._leave(owner, token))
 
     async def _leave(self, owner: str, token: str) -> None:
-        with suppress(BridgeError):  # it runs out by itself
+        with suppress(BridgeError):  # the slot expires by itself
             await self._store.leave(owner, token)
 
     # ------------------------------------------------------------------ the queue
 
     @property
-    def _places(self) -> RunSlots:
-        return self._given_places() or self._number
+    def _slots(self) -> RunSlots:
+        return self._given_slots() or self._shared_slots
 
     async def _take(self) -> None:
         pause = 0.05
         while True:
-            places = self._places
-            places.freed.clear()
-            full = places.full()
+            slots = self._slots
+            slots.freed.clear()
+            full = slots.full()
             if full is None:
-                await places.freed.wait()
+                await slots.freed.wait()
                 continue
             try:
-                record = await self._claim(places, full)
-                leave = places.take(record.key) if record is not None else None
-                if record is not None and leave is None:
-                    # Others took the last place in the meantime.
+                record = await self._claim(slots, full)
+                release = slots.take(record.key) if record is not None else None
+                if record is not None and release is None:
+                    # Another run took the last slot in the meantime.
                     await self._store.release(record.key, self._token)
                     continue
             except BridgeError as error:
@@ -284,15 +285,15 @@ class Runs:
                 continue
             self._working("runs cannot be taken")
             pause = 0.05
-            if record is not None and leave is not None:
-                self._employ(record, leave)
+            if record is not None and release is not None:
+                self._drive_run(record, release)
 
-    async def _claim(self, places: RunSlots, full: Full) -> RunRecord | None:
-        """The next run; None when none came, or when who was full may not be any more."""
+    async def _claim(self, slots: RunSlots, full: Full) -> RunRecord | None:
+        """Return the next run; None if none came, or if a slot was freed for one of those in `full`."""
         claim = self._store.claim(self._token, self._lease, wait=_WAIT, full=full)
         if not full:
             return await claim
-        claiming, freed = asyncio.ensure_future(claim), asyncio.ensure_future(places.freed.wait())
+        claiming, freed = asyncio.ensure_future(claim), asyncio.ensure_future(slots.freed.wait())
         try:
             await asyncio.wait({claiming, freed}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -304,51 +305,51 @@ class Runs:
 
     # ------------------------------------------------------------------ workers
 
-    def _employ(self, record: RunRecord, leave: Callable[[], None]) -> None:
-        """Drives a run that is leased to us; one that another process began, or that cannot be read, only ends.
+    def _drive_run(self, record: RunRecord, release: Callable[[], None]) -> None:
+        """Drive a run that this process has leased. One that another process began, or that cannot be read, is ended.
 
-        `leave` gives its place back.
+        `release` frees its slot.
         """
         if record.entries:
-            leave()
-            self._bury(record, LOST)
+            release()
+            self._end_lost(record, LOST)
             return
         try:
             worker = RunWorker(
                 self._store, record, self._token, self._drive, patience=self._patience, limit=self._max_run
             )
         except ValueError:
-            leave()
-            self._bury(record, LOST_PLAN)
+            release()
+            self._end_lost(record, LOST_PLAN)
             return
         self._workers[record.key] = worker
-        self._spawn(self._work(worker, leave))
+        self._spawn(self._work(worker, release))
 
-    def _bury(self, record: RunRecord, failure: Failure) -> None:
-        self._spawn(self._burial(record, failure))
+    def _end_lost(self, record: RunRecord, failure: Failure) -> None:
+        async def end() -> None:
+            await write_failure(self._store, record, self._token, failure, patience=self._patience)
+            with suppress(ValueError):  # the plan is of another version of the bridge
+                await self._call_ended(record.key, RunPlan.load(record.plan))
 
-    async def _burial(self, record: RunRecord, failure: Failure) -> None:
-        await bury(self._store, record, self._token, failure, patience=self._patience)
-        with suppress(ValueError):  # of another version of us, which knows what becomes of it
-            await self._tell_end(record.key, RunPlan.load(record.plan))
+        self._spawn(end())
 
-    async def _tell_end(self, key: RunKey, plan: RunPlan) -> None:
+    async def _call_ended(self, key: RunKey, plan: RunPlan) -> None:
         if self._ended is not None:
             await self._ended(key, plan)
 
-    async def _work(self, worker: RunWorker, leave: Callable[[], None]) -> None:
+    async def _work(self, worker: RunWorker, release: Callable[[], None]) -> None:
         try:
-            # Somebody may have cancelled before we came.
+            # The run may have been canceled while it waited.
             with suppress(BridgeError):
                 for reason in (await self._store.canceled([worker.key])).values():
                     worker.cancel(reason)
             await worker.work()
             if self._drove is not None and worker.run is not None:
                 self._drove(worker.plan, worker.run)
-            await self._tell_end(worker.key, worker.plan)
+            await self._call_ended(worker.key, worker.plan)
         finally:
             del self._workers[worker.key]
-            leave()
+            release()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(self._guarded(work), name="runs-work")
@@ -366,11 +367,11 @@ class Runs:
     # ------------------------------------------------------------------ looking after
 
     async def _keep(self) -> None:
-        """Renews what is ours, notes cancels, ends the runs of dead processes, and sweeps."""
+        """Renew leases, pass on cancellations, end the runs of dead processes, and delete what has expired."""
         clock = asyncio.get_running_loop().time
         renewed, swept = clock(), -_SWEEP
         while True:
-            await asyncio.sleep(min(LOOK, self._lease / 4))
+            await asyncio.sleep(min(POLL, self._lease / 4))
             try:
                 if clock() - renewed >= self._lease / 3:
                     renewed = clock()
@@ -389,7 +390,7 @@ class Runs:
                 log_unexpected(log, "runs are not looked after", error)
 
     def _failing(self, what: str, error: BridgeError) -> None:
-        """Says so once, not with every try."""
+        """Log a failure once, not with every attempt."""
         if what not in self._troubles:
             self._troubles.add(what)
             log.warning("%s: %s", what, error.message)
@@ -400,27 +401,27 @@ class Runs:
             log.info("no longer: %s", what)
 
     async def _renew(self) -> None:
-        mine = dict(self._workers)
-        held = await self._store.renew(list(mine), self._token, self._lease)
-        for key in mine.keys() - held:
-            # It has ended by now, or we stood still for too long and somebody else has it.
-            mine[key].abandon()
+        workers = dict(self._workers)
+        held = await self._store.renew(list(workers), self._token, self._lease)
+        for key in workers.keys() - held:
+            # It has ended, or this process was suspended for too long and another one has taken it over.
+            workers[key].abandon()
         for token, (owner, limit) in list(self._readers.items()):
             await self._store.enter(owner, token, limit, self._lease)
 
     async def _find_lost(self) -> None:
-        """Ends the runs of dead processes: all of them in one look, however many the store tells at a time."""
+        """End all runs of dead processes, in as many batches as the store returns."""
         busy = True
         while busy:
             busy = False
             for key in await self._store.lost():
                 if key in self._workers:
-                    continue  # ours, and only late
+                    continue  # this process drives it: its lease is only late
                 record = await self._store.acquire(key, self._token, self._lease)
                 if record is not None:
                     busy = True
                     log.warning("run %s is lost: the process that drove it is gone", key.run_id)
-                    self._bury(record, LOST)
+                    self._end_lost(record, LOST)
 
 
 async def _stop(task: asyncio.Task[None] | None) -> None:
@@ -430,9 +431,9 @@ async def _stop(task: asyncio.Task[None] | None) -> None:
 
 
 def fingerprint(body: bytes) -> str:
-    """What tells whether a run that is asked for again is the same one: SHA-256 of the request's body.
+    """Return the SHA-256 of a request's body, by which a repeated run is recognized.
 
-    Of JSON the value counts, not the spelling: a client that comes back may have written it anew.
+    For JSON the value counts, not the spelling: a client may serialize it differently when it repeats the request.
     """
     with suppress(ValueError, TypeError):
         body = orjson.dumps(orjson.loads(body), option=orjson.OPT_SORT_KEYS)

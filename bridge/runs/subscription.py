@@ -1,7 +1,7 @@
-"""A run as one reader sees it: its log through an encoder of any front dialect, from any point on.
+"""One reader of a run: its log through the encoder of a front dialect, from any cursor on.
 
-Encoders are pure and the run's context is kept, so that a reader who comes back is served by replaying the run from
-its beginning and skipping what he has: the bytes after any cut are those of a reader who never left.
+Encoders are pure and the run's context is stored, so a reader that resumes is served by replaying the run from its
+beginning and skipping what it has: the bytes after any interruption are those of an uninterrupted stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bridge.translation import Writer
 
 _FORM = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _POLL = 15.0
-"""Seconds of one wait of a reader who waits for ever."""
+"""Seconds of one wait in `async for`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,10 +49,9 @@ START = Cursor()
 
 
 class Subscription:
-    """`read` until `done`; or `async for cursor, frames in subscription`, which ends with the run.
+    """Call `open`, then `read` until `done`; or use `async for cursor, frames in subscription`.
 
-    Attributes for whoever reports on it: `lost`, `usage`, and after the end `failure` or `reason`. `spoke`: content
-    has been seen, so that a failure is one in the middle.
+    For reports: `lost`, `usage`, and after the end `failure` or `reason`. `spoke` is True once content has been read.
     """
 
     def __init__(self, store: RunStore, key: RunKey, dialect: Dialect, options: object, cursor: Cursor = START) -> None:
@@ -63,7 +62,7 @@ class Subscription:
         self._context: Context | None = None
         self._writer: Writer | None = None
         self._names: dict[str, None] = {}
-        self._kept: list[Frame] = []
+        self._pending: list[Frame] = []
         self.done = False
         self.spoke = False
         self.usage: UsageReported | None = None
@@ -72,19 +71,19 @@ class Subscription:
 
     @property
     def cursor(self) -> Cursor:
-        """The last frame that was given."""
+        """The last frame that was returned."""
         return self._cursor
 
     @property
     def lost(self) -> list[str]:
-        """The features that were lost so far on the way from the client to the backend and back."""
+        """The features that have been lost so far on the way from the client to the backend and back."""
         names = self._context.lost.names if self._context is not None else []
         return list({**self._names, **dict.fromkeys(names)})
 
     async def open(self) -> bool:
-        """Whether there is more to read, or may be. Raises `RequestError` (410) when the run is not kept any more.
+        """Return False if the cursor is at the end of the run, else True, also for a run that does not exist yet.
 
-        A run that is not known yet is waited for. A cursor behind the end of the run: False.
+        Raises `RequestError` (410) for a run that has expired.
         """
         record = await self._log.open()
         if record is not None and record.state is RunState.ENDED:
@@ -92,18 +91,18 @@ class Subscription:
             if self._cursor.entry > last:
                 self.done = True
             elif self._cursor.entry == last:
-                # Whether frames of the last entry are missing only its encoder knows; it is all there.
-                self._kept = await self.read(0)
-        return not self.done or bool(self._kept)
+                # Only the encoder knows how many frames the last entry has; all of the log is there.
+                self._pending = await self.read(0)
+        return not self.done or bool(self._pending)
 
     async def read(self, wait: float) -> list[Frame]:
-        """The next frames, each with its cursor as id; none when nothing came for `wait` seconds, or at the end.
+        """Return the next frames, each with its cursor as id; none after `wait` seconds of silence, or at the end.
 
-        Raises `RequestError` (410) rather than leave something out, and `BridgeError` when the store fails.
+        Raises `RequestError` (410) instead of skipping expired events, and `BridgeError` when the store fails.
         """
-        if self._kept:
-            kept, self._kept = self._kept, []
-            return kept
+        if self._pending:
+            pending, self._pending = self._pending, []
+            return pending
         frames: list[Frame] = []
         while not frames and not self.done:
             found = await self._log.read(wait)
@@ -137,10 +136,10 @@ class Subscription:
                     pass
 
     def _new(self, number: int, frames: Sequence[FrameLike]) -> list[Frame]:
-        """Those of an entry's frames that the reader does not have, with their ids."""
+        """Return the frames of an entry that the reader does not have, with their ids."""
         out = []
-        for place, frame in enumerate(frames):
-            cursor = Cursor(number, place)
+        for index, frame in enumerate(frames):
+            cursor = Cursor(number, index)
             if cursor > self._cursor:
                 out.append(_with_id(frame, str(cursor)))
         if out:
@@ -148,9 +147,9 @@ class Subscription:
         return out
 
     def keepalive(self) -> list[FrameLike]:
-        """What keeps the connection warm: comments only, since anything else would count as a frame of the stream.
+        """Return comments that keep the connection open; anything else would count as a frame of the stream.
 
-        It comes from an encoder of its own: a reader who was bored must get the same bytes as one who was not.
+        They come from an encoder of their own, so that heartbeats do not change the bytes of the stream.
         """
         plan = self._log.plan
         context = plan.context(self._options) if plan is not None else Context("", options=self._options)
@@ -158,7 +157,7 @@ class Subscription:
         return [frame for frame in frames if isinstance(frame, Frame) and frame.comment is not None]
 
     async def __aiter__(self) -> AsyncIterator[tuple[Cursor, list[Frame]]]:
-        while not self.done or self._kept:
+        while not self.done or self._pending:
             if frames := await self.read(_POLL):
                 yield self._cursor, frames
 

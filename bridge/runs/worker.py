@@ -1,4 +1,4 @@
-"""Drives one run from its plan into its log. However it ends, the log gets one terminal event, and one only."""
+"""Drives one run from its plan into its log. However it ends, the log gets exactly one terminal event."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Drive = Callable[[RunKey, RunPlan, Losses], Awaitable[Run]]
 
 LOST = Failure(ErrorCode.RUN_LOST, "The process that ran this is gone.")
 SUPERSEDED = "superseded"
-"""Why a run was cancelled: another one takes its place."""
+"""The reason of a cancellation by another run of the session."""
 TAKEN_OVER = Failure(ErrorCode.CANCELED, "Another request of this session took the place of this run.")
 LOST_PLAN = Failure(ErrorCode.INTERNAL, UNREADABLE)
 
 
 class RunWorker:
-    """One run in this process, which holds its lease. `work` is awaited once. Raises `ValueError` for no plan."""
+    """One run that this process has leased. `work` is awaited once. Raises `ValueError` for an invalid plan."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class RunWorker:
         patience: float = PATIENCE,
         limit: int | None = None,
     ) -> None:
-        """`limit`: bytes of its log, at which the run fails."""
+        """The run fails when its log reaches `limit` bytes."""
         self.key = record.key
         self._store = store
         self.plan = RunPlan.load(record.plan)
@@ -59,22 +59,22 @@ class RunWorker:
         """The run, once it was made."""
         return self._run
 
-    # ------------------------------------------------------------------ from outside
+    # ------------------------------------------------------------------ ending it
 
     def cancel(self, reason: str = "") -> None:
-        """Somebody asked for the end: the run finishes as canceled, a superseded one fails."""
+        """Finish the run as canceled, or fail it if the reason is `SUPERSEDED`."""
         self._stop(partial(self._failed, TAKEN_OVER) if reason == SUPERSEDED else self._canceled)
 
     def cut(self, failure: Failure) -> None:
-        """This process cannot go on with it: the run fails."""
+        """Fail the run."""
         self._stop(partial(self._failed, failure))
 
     def abandon(self) -> None:
-        """The run is not ours any more: nothing is written."""
+        """Stop without writing: another process has the run."""
         self._stop(list)
 
     def _stop(self, end: Callable[[], list[Event]]) -> None:
-        """The first one counts, and none after the run came to its end by itself."""
+        """End the run with the events of `end`. The first call counts, and none after the run has ended by itself."""
         if self._end is not None or (self._run is not None and self._run.ended):
             return
         self._end = end
@@ -84,7 +84,7 @@ class RunWorker:
     # ------------------------------------------------------------------ the run
 
     async def work(self) -> None:
-        """Drives the run to its end and until all of it is written."""
+        """Drive the run to its end, and return when all of it is written."""
         clock = self._set_clock()
         try:
             if self._end is None:
@@ -93,7 +93,7 @@ class RunWorker:
             if self._end is not None:
                 events = self._end()
                 if self._run is not None:
-                    # Before the client sees the end, what was said is kept: he may look back at once.
+                    # The conversation is stored before the client sees the end, as it may read it back at once.
                     await self._run.close()
                 self._put(events)
         finally:
@@ -120,7 +120,7 @@ class RunWorker:
                 self._put(run.head())
             while not run.ended and self._end is None:
                 self._put(await run.read())
-                # Nobody reads along who could hold the backend up; only the store may.
+                # Only the store can slow the backend down here, not a reader.
                 await self._recorder.room()
         except BridgeError as error:
             self._put(self._failed(error.failure))
@@ -147,10 +147,10 @@ def _too_long(limit: int) -> Failure:
     return Failure(ErrorCode.BACKEND_PROTOCOL, message, backend_code="too_large")
 
 
-async def bury(
+async def write_failure(
     store: RunStore, record: RunRecord, token: str, failure: Failure = LOST, *, patience: float = PATIENCE
 ) -> None:
-    """Ends a run that nobody drives: closes what is open in its log, then the failure. `token` holds its lease."""
+    """End a run that no process drives: close the open parts in its log, then fail. `token` holds its lease."""
     parts, after = OpenParts(), 0
     head = RunStarted(record.key.run_id, record.key.thread_id, None, record.created_at)
     try:
@@ -160,7 +160,7 @@ async def bury(
                 parts.feed(from_body(entry.body).events)
             after = entries[-1].number
     except ValueError as error:
-        # Written by another version of us: it must end all the same.
+        # Written by another version of the bridge: it must end all the same.
         log_unexpected(log, f"run {record.key.run_id} cannot be read", error)
     recorder = Recorder(store, record.key, token, record.entries, lambda: None, patience)
     recorder.put(parts.fail(failure, head))

@@ -129,7 +129,7 @@ def make_app(bridge: Bridge) -> web.Application:
     app[STATE] = state
     app[CANCELS] = False
     app[BODIES] = state.limits.bodies
-    bridge.places = state.limits
+    bridge.slots = state.limits
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if state.page is not None:

@@ -444,18 +444,18 @@ async def test_a_run_is_deleted(bridge: Bridge, runs: Runs) -> None:
 async def test_places_of_readers(run_engine: RunEngine, make_runs: MakeRuns) -> None:
     one, two = make_runs(lease=LEASE), make_runs(lease=LEASE)
     await one.open()
-    async with one.place("o", 2), two.place("o", 2):
+    async with one.reader_slot("o", 2), two.reader_slot("o", 2):
         with pytest.raises(BackendError) as caught:
-            async with two.place("o", 2):
+            async with two.reader_slot("o", 2):
                 pytest.fail("there were two already")
         assert caught.value.failure.http_status == 429
         assert caught.value.failure.headers == {"retry-after": "1"}
-        async with two.place("you", 2):
+        async with two.reader_slot("you", 2):
             pass
         await run_engine.backdate("places", LEASE + 1)
         # The place that `one` holds is renewed; that of `two`, which is not open, is like a dead process's.
         async with asyncio.timeout(30):
             while await two._store.enter("o", "probe", 1, 60):
                 await two._store.leave("o", "probe")
-        async with two.place("o", 2):
+        async with two.reader_slot("o", 2):
             pass

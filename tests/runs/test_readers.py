@@ -209,7 +209,7 @@ async def test_what_a_slow_store_could_not_take_is_joined_in_order(
 async def test_a_slow_store_holds_the_backend_up_in_the_end(
     bridge: Bridge, run_engine: RunEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST", 3)
+    monkeypatch.setattr(recording, "MAX_PENDING", 3)
     said = 0
 
     async def agent(request: object) -> Any:

@@ -83,7 +83,7 @@ async def serve_subscribe(scope: RequestScope) -> web.StreamResponse:
     requested, cursor = dialect.decode_subscribe(await scope.read()), cursor_of(scope.http)
     await check_owner(scope.bridge, scope.route, scope.user, requested.thread_id)
     options, report, runs = queue_options(scope.route), scope.report, scope.bridge.runs
-    async with runs.place(scope.user, options.connection_limit):
+    async with runs.reader_slot(scope.user, options.connection_limit):
         subscription = runs.subscribe(_key(scope, requested), dialect, options, cursor)
         try:
             if not await subscription.open():
