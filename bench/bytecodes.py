@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the work is: bytecodes that CPython runs for a stream and for one event, by function, as docs/profile.md.
+"""Profiling: bytecodes that CPython runs for a stream and for one event, by function, as docs/profile.md.
 
     python bench/bytecodes.py                              # all pairs of bridge.json, beside aiohttp-raw: the page
     python bench/bytecodes.py --case "ag-ui -> openai-chat"    # one pair, all of its functions, printed
@@ -176,10 +176,10 @@ def page(found: dict[tuple[str, str], Profile], where: dict[str, Any]) -> str:
     """The whole of docs/profile.md."""
     packages = where["packages"]
     parts = [
-        "# Where the work is",
+        "# Profiling",
         "Bytecodes that CPython runs in the event loop's thread; `make profile` counts them and writes this page. They "
         "say which function a cost sits in and are nearly the same in every run, unlike time; what a bytecode does in "
-        "C, and what the kernel does, is not in them: [What it costs](performance.md) has the time.",
+        "C, and what the kernel does, is not in them: [Performance](performance.md) has the time.",
         f"- commit {where['commit']}, {where['python']}, aiohttp {packages['aiohttp']}\n"
         f"- {RAW} passes bytes on in the same framework, over the same backend wire\n"
         "- *a stream, once* is what a stream of no token costs; *an event* is one more token, a read of its own\n"

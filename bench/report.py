@@ -246,7 +246,7 @@ def page(measured: Measured) -> str:
     first, _, how = METHOD.read_text(encoding="utf-8").strip().partition("\n\n")
     drawn = [f"![{drawing.told}](images/{drawing.file})" for drawing in pictures.drawings(measured)]
     out = [
-        "# What it costs",
+        "# Performance",
         "",
         first,
         "",

@@ -27,7 +27,7 @@ from tests.recorded import answers
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 
 HEAD = """\
-# What each pair carries
+# Fidelity of pairs
 
 For each frontend and each backend that it may have: what arrives as it was, and what becomes of the rest. `make
 fidelity` prints this page from the cards of the dialects (`dialect-bridge dialects`), and the tests of every pair hold
