@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.docs import chinese, configuration, errors
+from tests.docs import chinese, configuration, errors, promises
 from tests.docs.tables import ROOT, spanned
 
 AIP = ROOT / "adapters" / "aip" / "README.md"
@@ -15,6 +15,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     configuration.PAGE: configuration.page,
     AIP: lambda: spanned(AIP.read_text(encoding="utf-8"), "options", configuration.options("aip")),
     chinese.PAGE: chinese.page,
+    promises.PAGE: promises.page,
 }
 
 if __name__ == "__main__":
