@@ -1,9 +1,9 @@
-"""The card: what a dialect can carry, and what becomes of the rest.
+"""What a dialect can carry, and what becomes of the rest.
 
-Dialects cannot all say everything. A loss that stands on a card is a fact that users can read and tests check;
-a loss that stands nowhere is a bug. `Capabilities.answers` speaks of the frontend role (what the encoder can tell a
-client), `Capabilities.requests` of the backend role (what `encode_request` can tell a backend). Every feature of both
-lists must be named on every card.
+No dialect carries everything. A declared loss is a fact that users can read and tests check; an undeclared loss is a
+bug. `Capabilities.answers` is about the frontend role (what the encoder can write for a client),
+`Capabilities.requests` about the backend role (what `encode_request` can write for a backend). Both name every feature
+of their list.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ ANSWER_FEATURES: tuple[Feature, ...] = (
     Feature.PART_BORDERS,
     Feature.MODEL,
 )
-"""What an answer may hold; the keys of `Capabilities.answers`."""
+"""The features of an answer: the keys of `Capabilities.answers`."""
 
 REQUEST_FEATURES: tuple[Feature, ...] = (
     Feature.SYSTEM,
@@ -133,11 +133,11 @@ REQUEST_FEATURES: tuple[Feature, ...] = (
     Feature.RESUME,
     Feature.EXTRAS,
 )
-"""What a request may hold; the keys of `Capabilities.requests`."""
+"""The features of a request: the keys of `Capabilities.requests`."""
 
 
 class Support(StrEnum):
-    """What becomes of a feature."""
+    """How a feature is carried."""
 
     EXACT = "exact"
     TEXT = "as text"
@@ -148,7 +148,7 @@ class Support(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureSupport:
-    """What becomes of one feature, and why where it is not exact."""
+    """How one feature is carried, with a reason where it is not exact."""
 
     support: Support
     reason: str = ""
@@ -168,16 +168,16 @@ class RunsTools(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The promise of one dialect.
+    """What one dialect carries.
 
-    `history`: what its clients send. `keeps_history`: its backends remember the talk by thread id.
-    `wants_whole`: these are sent the whole of it all the same, and tell by the ids of messages what is new.
-    `eager_start`: its clients want the head of the stream at once, before the backend answered.
-    `client_runs_calls`: its clients run every tool call they are shown. `usage_on_failure`: its failure frame, or one
-    before it, can carry usage. `names_interrupts`: an answer to an interrupt says to which one. `tool_names`: the
-    pattern that its backends want a tool's whole name to match; None = any name will do. `inline_media_only`: in its
-    answers media by address or id become text. `media_types`: a medium's type is told with it, not only guessed.
-    A finish that it refuses is told as an error with the code of that finish.
+    `history` is what its clients send. If `keeps_history`, its backends remember the conversation by thread id; if
+    `wants_whole`, they are still sent all of it, and find what is new by message ids. `eager_start`: its clients want
+    the head of the stream at once, before the backend answers. `client_runs_calls`: its clients run every tool call
+    that they see. `usage_on_failure`: its failure frame, or one before it, can carry usage. `names_interrupts`: an
+    answer to an interrupt names the interrupt. `tool_names` is the pattern that a whole tool name must match at its
+    backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `media_types`: the
+    media type is written, not only guessed. A finish reason that it refuses becomes an error with the code of that
+    finish.
     """
 
     answers: Mapping[Feature, FeatureSupport]
@@ -205,12 +205,14 @@ class Capabilities:
 
     @property
     def takes_news(self) -> bool:
-        """Whether its backends are sent what is new, and no more."""
+        """True if its backends are sent only what is new."""
         return self.keeps_history and not self.wants_whole
 
     @classmethod
     def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Capabilities:
-        """The card of a wire that carries these features, those of `text` as text, and no others: `why`."""
+        """Return the capabilities of a wire that carries the features `exact`, those of `text` as text, and no others,
+        because of `why`.
+        """
 
         def role(wanted: tuple[Feature, ...]) -> dict[Feature, FeatureSupport]:
             as_text = {feature: why for feature in wanted if feature in text}
@@ -220,11 +222,11 @@ class Capabilities:
         return cls(role(ANSWER_FEATURES), role(REQUEST_FEATURES))
 
     def answer(self, feature: Feature) -> Support:
-        """What becomes of a feature of an answer."""
+        """Return how a feature of an answer is carried."""
         return self.answers[feature].support
 
     def request(self, feature: Feature) -> Support:
-        """What becomes of a feature of a request."""
+        """Return how a feature of a request is carried."""
         return self.requests[feature].support
 
 

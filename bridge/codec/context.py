@@ -1,7 +1,7 @@
-"""What a codec may know of the run besides the bytes: ids, times, options, the request.
+"""What a codec knows of a run besides the bytes: ids, times, options, the request.
 
-A codec has no clock, no randomness and no I/O. Same context and same input give the same output: that buys golden
-tests, resumption by replay, and library use for free.
+A codec has no clock, no randomness and no I/O. The same context and input give the same output; golden tests,
+resumption by replay, and use as a library rely on that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Losses:
         self._names.setdefault(feature, detail)
 
     def copy(self) -> Losses:
-        """What is lost so far."""
+        """Return a copy."""
         return Losses(dict(self._names))
 
     def rewind(self, to: Losses) -> None:
@@ -49,11 +49,11 @@ class Losses:
 
 @dataclass(slots=True)
 class StoredAnswer:
-    """An answer that its client may ask for again, or go on from, by `id`.
+    """An answer that its client may read again, or continue, by `id`.
 
-    `body` is the answer as the client got it, a JSON object. `messages` is the talk up to this answer and with it, as
-    a client that remembers everything itself would send it back. `run_id` names the run that makes it, or made it,
-    without its client; None = the client waited. Until it has `ended`, `messages` is only what was asked.
+    `body` is the answer as the client got it, a JSON object. `messages` is the conversation up to and including this
+    answer, as a client with a memory of its own would send it. `run_id` names the run that makes the answer in the
+    background; it is None if the client waited. Until the answer has `ended`, `messages` holds only the request.
     """
 
     id: str

@@ -11,7 +11,7 @@ from .wire import WireResponse
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """Whether this JSON value is a number of something."""
+    """Return whether this JSON value is a count."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1e15
 
 

@@ -115,7 +115,7 @@ class JsonDecoder:
             self._no_object(value, name)
 
     def _refused(self, data: bytes, name: str | None) -> None:
-        """What orjson refuses: the end mark between blanks, blanks alone, unpaired surrogates, and what is not JSON."""
+        """Handle what orjson rejects: an end mark between blanks, blanks alone, unpaired surrogates, invalid JSON."""
         text = data.strip()
         if text == _END_MARK:
             self.end_mark()

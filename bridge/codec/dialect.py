@@ -91,7 +91,7 @@ class Dialect:
 
     @property
     def over_grpc(self) -> bool:
-        """Whether it is carried by gRPC: `listen` instead of `path`, `host:port` instead of a URL."""
+        """True if gRPC carries the dialect: `listen` instead of `path`, `host:port` instead of a URL."""
         return self.framing is Framing.MESSAGES
 
     # ------------------------------------------------------------- as the front
@@ -113,7 +113,7 @@ class Dialect:
         raise Unsupported(f"{self.name} cannot be served.")
 
     def encode_health(self, alive: bool) -> WireResponse:
-        """Whether the service is alive."""
+        """Return the response to a health check."""
         raise Unsupported(f"{self.name} has no health endpoint.")
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
@@ -123,7 +123,9 @@ class Dialect:
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
-        """Raises `Unsupported` for a part that the card refuses, naming its place (`messages[2]...`)."""
+        """Return the request for a backend. Raises `Unsupported`, with the path (`messages[2]...`), for a part that the
+        capabilities refuse.
+        """
         raise Unsupported(f"{self.name} cannot be called.")
 
     def decoder(self, context: Context) -> Decoder:
@@ -139,7 +141,7 @@ class Dialect:
         raise Unsupported(f"{self.name} has no answer in one piece.")
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        """What a response with an error status means."""
+        """Return the failure that a response with an error status stands for."""
         raise Unsupported(f"{self.name} cannot be called.")
 
     def auth_headers(self, api_key: str) -> dict[str, str]:

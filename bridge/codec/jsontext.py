@@ -88,7 +88,7 @@ _NUMBERS = frozenset({int, float})  # true and false are none
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
-    """Whether this JSON value is a number that arithmetic can be trusted with."""
+    """Return whether this JSON value is a finite number, not a bool."""
     return type(value) in _NUMBERS and abs(value) < 1e15
 
 
@@ -158,7 +158,7 @@ def may_nest(body: bytes, limit: int = MAX_DEPTH) -> bool:
 
 
 def deeper_than(value: Any, limit: int) -> bool:
-    """Whether objects and lists are nested deeper than `limit`. Walks level by level, so depth costs no stack."""
+    """Return whether objects and lists are nested deeper than `limit`. Walks by level, so depth costs no stack."""
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(limit):
         level = [
@@ -173,7 +173,7 @@ def deeper_than(value: Any, limit: int) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is, in a person's words."""
+    """Return the name of a JSON type for an error message."""
     match value:
         case None:
             return "null"

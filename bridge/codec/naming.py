@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a configured model name is a glob."""
+    """Return whether a configured model name is a glob."""
     return any(c in name for c in "*?[")
 
 

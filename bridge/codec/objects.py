@@ -63,7 +63,7 @@ class ObjectDialect(Dialect):
         return json_response(dumps(self.whole(Sequencer(context.lost, _FREE).feed(events))))
 
     def encode_error(self, failure: Failure) -> WireResponse:
-        """What the stream says of a failure, with its status."""
+        """Return the body of an error response, with its status."""
         return json_response(dumps(self.say(RunFailed(failure))), failure.http_status, dict(failure.headers))
 
     def encode_health(self, alive: bool) -> WireResponse:
@@ -84,9 +84,9 @@ class ObjectDialect(Dialect):
         return [*decoder.feed([wire.body]), *decoder.close()]
 
     def decode_error(self, wire: WireResponse) -> Failure:
-        """By the status alone: what a backend says of an error may hold what is nobody's business.
+        """Return a failure by the status alone, as the body of a backend's error may hold private data.
 
-        Only what any server means alike is told apart: of a 404 nobody knows whether address or request is wrong.
+        Only statuses with one meaning are told apart: a 404 may be about the URL or about the request.
         """
         code = BY_STATUS[wire.status] if wire.status in _PLAIN else ErrorCode.BACKEND_ERROR
         headers = passed_on(wire.headers)

@@ -1,7 +1,7 @@
-"""What the APIs of OpenAI have in common: the error body, the list of models, how media and metadata are written.
+"""What OpenAI's APIs share: the error body, the list of models, media, metadata.
 
-`{"error": {"message", "type", "param", "code"}}`. Clients act on the HTTP status and on `code`, so the backend's own
-are kept where they are about the request, and hidden where they are about the bridge's key.
+The error body is `{"error": {"message", "type", "param", "code"}}`. Clients act on the HTTP status and on `code`, so a
+backend's own values are kept where they are about the request, and hidden where they are about the bridge's key.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def error_object(failure: Failure) -> dict[str, Any]:
 
 
 def encode_error(failure: Failure) -> WireResponse:
-    """The whole response. The SDK repeats 408, 409, 429 and 5xx by itself, so it is told when that is pointless."""
+    """Return the error response. The SDK repeats 408, 409, 429 and 5xx, so a header tells it when that is pointless."""
     status = failure.http_status
     headers = dict(failure.headers)
     if not failure.may_retry and (status in (408, 409, 429) or status >= 500):
@@ -100,7 +100,7 @@ def encode_error(failure: Failure) -> WireResponse:
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """What a response with an error status means for the caller."""
+    """Return the failure that a response with an error status means for the caller."""
     value = read_json(wire.body)
     error = error_in(value)
     if error is None and isinstance(value, dict) and _message(value):
@@ -249,7 +249,9 @@ _PICTURES = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", 
 
 
 def bytes_or_url(data: str) -> tuple[Source, str | None]:
-    """What should be base64, but may be a `data:` URL or an address (OpenRouter, DashScope); and its media type."""
+    """Return the data and the media type of a field that should be base64, but may hold a `data:` URL or a URL
+    (OpenRouter, DashScope).
+    """
     return source_of(data) if _URL.match(data) else (Inline(data), None)
 
 
@@ -265,7 +267,7 @@ def audio_format(mime: str | None) -> str:
 
 
 def picture_url(media: Media) -> str | None:
-    """The URL string of a picture, whose bytes tell the media type where nobody said it; None for a file id."""
+    """Return the URL of a picture, with a media type detected from its bytes if none is given; None for a file id."""
     guess = "image/png"
     if isinstance(media.source, Inline):
         starts = (mime for start, mime in _PICTURES.items() if media.source.base64.startswith(start))
@@ -274,14 +276,14 @@ def picture_url(media: Media) -> str | None:
 
 
 def feature_of(media: Media) -> Feature:
-    """The feature of the card for a medium in a request."""
+    """Return the feature that stands for a medium in a request."""
     if isinstance(media.source, FileRef):
         return Feature.FILE_REF
     return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
 
 
 def source_words(source: Source) -> str:
-    """How a medium is given, for error messages."""
+    """Return how a medium is given, for error messages."""
     return _SOURCES[type(source)]
 
 
@@ -307,7 +309,7 @@ def shared_fields(request: Request, dialect: str) -> dict[str, Any]:
 
 
 def fits_metadata(metadata: Mapping[str, Any]) -> TypeGuard[Mapping[str, str]]:
-    """Whether OpenAI takes this as `metadata`: 16 pairs of strings."""
+    """Return whether OpenAI accepts this as `metadata`: at most 16 pairs of strings."""
     return len(metadata) <= _MOST_PAIRS and all(isinstance(v, str) for v in metadata.values())
 
 
@@ -327,7 +329,7 @@ def user_of(request: Request, lost: Losses) -> str | None:
 
 
 class OpenAIDialect(ModelsDialect):
-    """What every API of OpenAI answers alike, and asks alike of its backends."""
+    """The responses and requests that all OpenAI APIs have in common."""
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return encode_error(failure)

@@ -1,8 +1,8 @@
-"""What an answer amounts to, in a form that two dialects can be compared by, and what a card leaves of it.
+"""A form of an answer in which two dialects can be compared, and what given capabilities leave of it.
 
-Message borders, ids and the places where deltas were cut differ between wires and mean nothing; the parts in
-order do. `outline` gives that form, `project` applies a card to it, and tests hold
-`outline(decode(encode(stream))) == project(outline(stream), capabilities)`.
+Message borders, ids and the places where deltas were cut differ between wires; the parts in order do not. `outline`
+gives that form, `project` applies capabilities to it, and tests check `outline(decode(encode(stream))) ==
+project(outline(stream), capabilities)`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _feature(part: Part) -> Feature:
 
 
 def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outline:
-    """What must come out of a client of this dialect when this answer goes in."""
+    """Return the outline that a client of this dialect must decode from the encoding of this answer."""
     out = outline(answer, choice)
     out.items = _project_items(answer, capabilities, choice)
     if capabilities.answer(Feature.INTERRUPT) is not Support.EXACT:
@@ -164,7 +164,7 @@ def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> l
 
 
 def _tell_interrupts(items: list[Item], answer: Answer, capabilities: Capabilities) -> None:
-    """Questions as text; one that is bound to a call is told by that call."""
+    """Return questions as text; one that is bound to a call is carried by that call."""
     called = {call.call_id for call in answer.calls}
     if capabilities.answer(Feature.INTERRUPT) is Support.TEXT:
         for asked in answer.interrupts:

@@ -1,7 +1,7 @@
-"""How a run is asked for at a backend that queues it: by several requests, not by one that its events answer.
+"""The requests of a run at a backend that queues it.
 
-The requests and what their answers mean are a machine without I/O; a transport sends them, waits between them and reads
-the events.
+The requests, and the meaning of their responses, are a state machine without I/O; a transport sends them, waits between
+them and reads the events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class QueuedRun(Protocol):
 
     @property
     def uploads(self) -> Sequence[WireRequest]:
-        """What the backend has to have before the run begins."""
+        """The requests that must succeed before the run is started."""
         ...
 
     @property

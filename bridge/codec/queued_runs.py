@@ -1,7 +1,7 @@
-"""What a dialect says besides whose server queues runs and keeps talks: starting, reading again, cancelling, looking
-back, images and speech.
+"""The optional contract of dialects whose server queues runs and keeps conversations: start, subscribe, cancel,
+history, images, speech.
 
-Each operation has a function that reads its request and one that writes its answer; the server owns the rest.
+Each operation has a method that reads its request and one that writes its response; the server does the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONNECTIONS = "connections"
 
 
 class QueuedRunsOptions(Options):
-    """What the server wants to know of a route of such a dialect; dialects add their own."""
+    """The route options that the server reads; dialects add their own."""
 
     one_run_per_thread: bool = Field(False, description="A thread's runs wait for each other instead of going at once.")
     poll_interval: float = Field(1.0, gt=0, le=60, description="Seconds of one poll; idle limits count polls.")
@@ -121,7 +121,7 @@ class QueuedRunsDialect(Dialect):
         raise NotImplementedError
 
     def decode_subscribe(self, wire: WireRequest) -> SubscribeRequest:
-        """Whose events are to be read, and for how long at most they are waited for."""
+        """Return the run whose events are requested, and how long to wait for them."""
         raise NotImplementedError
 
     def decode_cancel(self, wire: WireRequest) -> RunRef:
@@ -137,7 +137,7 @@ class QueuedRunsDialect(Dialect):
         raise NotImplementedError
 
     def encode_history(self, day: HistoryPage) -> WireResponse:
-        """What was said on that day."""
+        """Return the response with the messages of one day."""
         raise NotImplementedError
 
     def decode_attach(self, fields: Mapping[str, str], has_file: bool) -> str:
@@ -157,5 +157,5 @@ class QueuedRunsDialect(Dialect):
         raise NotImplementedError
 
     def encode_transcript(self, text: str) -> WireResponse:
-        """What was heard in a recording."""
+        """Return the response with the transcript of a recording."""
         raise NotImplementedError

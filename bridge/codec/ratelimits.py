@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Set
 
 RETRY_AFTER = frozenset({"retry-after"})
-"""What every dialect passes on."""
+"""Headers that every dialect passes on."""
 RETRY_AFTER_MS = RETRY_AFTER | {"retry-after-ms"}
-"""What the SDKs of OpenAI and Anthropic read."""
+"""Headers that the SDKs of OpenAI and Anthropic read."""
 OPENAI = RETRY_AFTER_MS | {
     f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")
 }

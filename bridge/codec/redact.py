@@ -54,7 +54,7 @@ def printable(text: str, longest: int = 80) -> str:
 
 _SECRET_NAME = re.compile(r"auth|key|secret|token|password|cookie", re.IGNORECASE)
 _SHORTEST = 6
-"""What is shorter is no key; taking it out of every text would only spoil them."""
+"""Shorter values are not keys; masking them would garble texts."""
 _DEEPEST = 8
 """Details that are nested deeper are dropped."""
 

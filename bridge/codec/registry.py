@@ -33,12 +33,12 @@ def names() -> list[str]:
 
 
 def known(name: str) -> bool:
-    """Whether there is a dialect `name`. Loads none."""
+    """Return whether there is a dialect `name`, without loading it."""
     return name in _registered or _entry_point(name) is not None
 
 
 def _entry_point(name: str) -> EntryPoint | None:
-    """What is installed is read anew only for a name that was not there: that opens a file of every package."""
+    """Installed entry points are read again only for an unknown name, as that opens a file of every package."""
     if name not in _installed:
         _read_installed()
     return _installed.get(name)

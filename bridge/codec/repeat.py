@@ -30,17 +30,17 @@ _NOWHERE = slice(0, 0)
 _PROBE = "\x00?"
 _LONGEST = 4000
 _CHANCES = 4
-"""How often in a row something learned may prove useless: some servers send no two events that are alike."""
+"""How often in a row a learned event may prove useless, as some servers send no two similar events."""
 
 Path = tuple[str | int, ...]
 _Span = tuple[int, int]
 
 
 class Repeat:
-    """What stood around the text of an event that was read in full, and the part that the text was a piece of.
+    """The bytes around the text of an event that was parsed, and the part that the text belongs to.
 
-    Whatever is read in full is forgotten first, and learned by its reader if another one like it would do nothing but
-    add to the same part. So between an event that was learned and one that is taken for its like lies nothing else.
+    Each parsed event clears it, and its reader learns it anew if a similar event would only append to the same part. So
+    no other event lies between a learned event and one that is recognized as similar.
     """
 
     __slots__ = (
@@ -208,9 +208,9 @@ def _are_these(
     number: tuple[str | None, _Span | None],
     padding: tuple[str | None, _Span | None],
 ) -> bool:
-    """Whether these values were found: with others in their places, the event must be read with those.
+    """Return whether these values were found, so that an event with other values in their places must be parsed.
 
-    What was found may also be a field of the same name somewhere else, or one of two, of which the last counts.
+    A value may also be found in another field of the same name, or in one of two, of which the last counts.
     """
     wanted: dict[str, Any] = _with(event, text[0], _PROBE)
     if wanted == event:

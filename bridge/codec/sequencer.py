@@ -29,7 +29,7 @@ class FirstChoice:
 
     @property
     def busy(self) -> bool:
-        """Whether anything was left out so far: only then do deltas need a look."""
+        """True if anything was left out so far: only then do deltas need a check."""
         return bool(self._dropped)
 
     def drops(self, event: Event) -> bool:
@@ -163,7 +163,7 @@ class Sequencer:
                 self._waiting.setdefault(self._lane(event), deque()).append([event])
 
     def _passes(self, event: Event) -> bool:
-        """Whether an event that is not of a part has nothing to wait for."""
+        """Return whether an event outside of any part can be passed on at once."""
         kind = type(event)
         if kind in self._free or not self._open:
             return True

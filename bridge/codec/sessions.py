@@ -1,7 +1,7 @@
-"""Sessions: what a dialect does whose clients and servers talk in both directions over one call.
+"""Sessions: dialects whose clients and servers send messages in both directions over one call.
 
-Protocol state without I/O. Transports feed these machines messages and the time (monotonic seconds) and send what they
-give; frames are bare messages.
+These state machines have no I/O. Transports feed them messages and the time (monotonic seconds) and send what they
+return; frames are bare messages.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from bridge.model.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """How a connection is made. `max_message` in bytes; `ca`, `cert` and `key` are files, all None = plaintext.
+    """How a connection is made. `max_message` is in bytes. `ca`, `cert` and `key` are files; all None is plaintext.
 
-    `grace`: seconds that a session has to stop by itself. `idle`: seconds after which an unused one is stopped.
+    `grace` is how many seconds a session has to stop by itself; an unused session is stopped after `idle` seconds.
     """
 
     max_message: int
@@ -51,10 +51,10 @@ class CallerSession(Protocol):
     """The method that is called."""
 
     over: bool
-    """Whether the peer ended the session: nothing can be asked any more."""
+    """True if the peer has ended the session: no further turn is possible."""
 
     def ask(self, request: Request, context: Context) -> list[bytes]:
-        """The messages that ask this; a new turn. Raises `Unsupported` for what the card refuses."""
+        """Return the messages of a new turn. Raises `Unsupported` for what the capabilities refuse."""
         ...
 
     def feed(self, frames: Sequence[FrameLike], now: float) -> list[Event]:
@@ -101,21 +101,21 @@ class ClientTools(Protocol):
     """How many addresses they need."""
 
     host: str
-    """Where the registry reaches them."""
+    """The host at which the registry reaches them."""
 
     wait: float
     """Seconds that the client has for a result."""
 
     def same(self, other: ClientTools) -> bool:
-        """Whether the other ones are called in the same way."""
+        """Return whether the other tools are called in the same way."""
         ...
 
     def registrations(self, registry: str, addresses: Sequence[str], key: str) -> list[Registration]:
-        """How they stay known at the registry, which knows us by `key`."""
+        """Return their registrations at the registry, which identifies the bridge by `key`."""
         ...
 
     def called(self, body: bytes) -> ToolCall | Respond | Refuse:
-        """What a call is to the client; or the answer to one that is nothing to him."""
+        """Return the client's tool call that a message stands for, or the response to a message that is none."""
         ...
 
     def answer(self, body: bytes, result: ToolResult) -> bytes:
@@ -133,22 +133,22 @@ class CalleeSession(Protocol):
     """The session's id."""
 
     owner: str
-    """Whose conversation it is, by the name that the caller gives himself."""
+    """The owner of the conversation, as the caller names itself."""
 
     user: str = ""
-    """Whose it is where the server knows its users; a caller may then give himself any name."""
+    """The user, where the server identifies users; then the caller's own name does not count."""
 
     stopping: bool
-    """Whether the client has asked for the end: what is queued is answered, then comes `farewell`."""
+    """True if the client has requested the end: queued turns are answered, then `farewell` follows."""
 
     cancels: bool
-    """Whether asking for the end cancels the turn that runs."""
+    """True if a request for the end also cancels the running turn."""
 
     flush: float
     """Seconds for which events are collected before they are written; 0 = none."""
 
     def feed(self, frame: bytes) -> bytes | None:
-        """What of this message is to be run as a request; None when nothing is."""
+        """Return the body of the request that a message completes; None if there is none."""
         ...
 
     def encoder(self, context: Context) -> Encoder:
@@ -157,7 +157,7 @@ class CalleeSession(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether the last turn's answers ended the session already."""
+        """True if the last turn has ended the session already."""
         ...
 
     def farewell(self) -> list[bytes]:
@@ -202,15 +202,17 @@ class Relay(Protocol):
     """The session's id, for `AgentRegistry.closed`."""
 
     def onwards(self, frame: bytes) -> bytes | None:
-        """What of the caller's message goes on to the node; None = nothing."""
+        """Return the part of the caller's message that is forwarded to the node; None if there is none."""
         ...
 
     def ends(self, frame: bytes) -> bool:
-        """Whether the node's message, which goes to the caller, is its last one."""
+        """Return whether this message of the node, which is forwarded to the caller, is its last one."""
         ...
 
     def goodbye(self) -> list[bytes]:
-        """What asks the node to end the session when the caller has left; nothing when he asked for it."""
+        """Return the messages that ask the node to end the session when the caller has left; none if the caller asked
+        already.
+        """
         ...
 
 
@@ -280,32 +282,32 @@ Decision = Respond | Refuse | Forward | Dial | Serve | Handle | Subscribe
 
 
 class Registration(Protocol):
-    """How one of our agents stays known at a foreign registry."""
+    """The registration of one of our agents at a foreign registry."""
 
     gateway: str
     """The address of the registry, `host:port`."""
 
     address: str
-    """Where we say that the agent is."""
+    """The address at which the agent is registered."""
 
     key: str
-    """What the registry knows us by, empty = nothing: a secret that nobody else is sent."""
+    """The key that identifies the bridge at the registry; empty is none. Nobody else is sent it."""
 
     def next(self, now: float) -> tuple[str, bytes] | float:
         """The method to call and its message, or the time before which there is nothing to say."""
         ...
 
     def answered(self, body: bytes | None, now: float) -> bool:
-        """What the registry answered, None = an error; whether the agent is known there now."""
+        """Read the registry's answer, or None for an error. Return whether the agent is registered now."""
         ...
 
     def leave(self) -> tuple[str, bytes] | None:
-        """What to call when the agent goes; None when it is not known there."""
+        """Return the method and the message that end the registration; None if the agent is not registered."""
         ...
 
 
 class AgentRegistry(Protocol):
-    """Who is reachable here, and by whom what is answered: the registry and the routing of one address."""
+    """The registry and the routing of one address: which nodes are reachable, and what answers each message."""
 
     check_every: float
     """Seconds between two calls of `expire`."""
@@ -315,15 +317,15 @@ class AgentRegistry(Protocol):
 
     @property
     def addresses(self) -> set[str]:
-        """Where the nodes are that are known now."""
+        """The addresses of the registered nodes."""
         ...
 
     def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Decision:
-        """Who answers a single message."""
+        """Return how to answer a single message."""
         ...
 
     def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Decision:
-        """Who answers a session, by its first message; None when it ended without one."""
+        """Return how to answer a session, by its first message; None if it ended without one."""
         ...
 
     def closed(self, session: str) -> None:
@@ -331,7 +333,7 @@ class AgentRegistry(Protocol):
         ...
 
     def dialed(self, node: str, outcome: Dialed, now: float) -> Decision:
-        """What to answer the node that was dialed. Called exactly once for each `Dial`."""
+        """Return how to answer the node that was dialed. Called exactly once for each `Dial`."""
         ...
 
     def lost(self, node: str) -> None:

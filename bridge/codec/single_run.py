@@ -1,6 +1,6 @@
-"""What a dialect says besides in which a session has one run at a time: whose run it is, ending it, coming back to it.
+"""The optional contract of dialects in which a session has one run at a time: identify the session, stop it, reconnect.
 
-The server refuses a second run of a session, or lets it take the place of the first; `bridge.runs.server.single_run`.
+The server refuses a second run of a session, or lets it supersede the first: `bridge.runs.server.single_run`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bridge.model.request import Request
 
 
 class SingleRunOptions(Options):
-    """What the server wants to know of a route of such a dialect; dialects add their own."""
+    """The route options that the server reads; dialects add their own."""
 
     supersede: bool = Field(
         False, description="A request for a session that is running ends that run and takes its place; false: refused."
@@ -48,7 +48,7 @@ class SingleRunDialect(Dialect):
         return SessionRef(request.thread_id, request.user_id) if request.thread_id else None
 
     def busy(self, session: SessionRef) -> str:
-        """What a client is told whose session has a run already."""
+        """Return the error message for a second run of a session."""
         raise NotImplementedError
 
     def decode_stop(self, wire: WireRequest) -> SessionRef:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Operation(StrEnum):
-    """What an endpoint is for: the closed list, wide enough for every dialect we know."""
+    """The purpose of an endpoint: a closed list."""
 
     RUN = "run"
     SESSION = "session"
@@ -37,16 +37,14 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One row: `path` is relative to the mount path and may hold `{name}` or `{name:.+}` pieces.
+    """One endpoint. `path` is relative to the mount path and may hold `{name}` or `{name:.+}` pieces.
 
-    `header`: lets two dialects share one path. Where they do, requests that carry this header are meant, and the
-    endpoint without one gets the others; an endpoint that shares its path with no other gets all.
-    `shared`: dialects with this endpoint answer it alike, so that their routes may stand at one path; clients are told
-    what all of them have to tell.
-    `public`: nobody is asked who he is, since something else in the request gives the right (a signed URL).
-    `query_token`: the name of the route's option that, when true, lets this endpoint take a key from the query
-    parameter `access_token`.
-    `durable`: it needs the run store, and is there on durable routes only.
+    `header` lets two dialects share a path: requests with this header go to this endpoint, the others to the endpoint
+    without one; an endpoint that shares its path with no other gets all. `shared`: dialects with this endpoint answer
+    it alike, so that their routes may have the same path, and the answer covers all of them. `public`: no identity is
+    needed, since something else in the request grants access (a signed URL). `query_token` names the route option that,
+    when true, lets this endpoint take a key from the query parameter `access_token`. `durable`: the endpoint needs the
+    run store and exists on durable routes only.
     """
 
     method: str
@@ -69,5 +67,5 @@ def served(surface: Surface, durable: bool) -> Surface:
 
 
 def offers(surface: Surface, operation: Operation) -> bool:
-    """Whether one of the endpoints is for this."""
+    """Return whether one of the endpoints is for this operation."""
     return any(endpoint.operation is operation for endpoint in surface)

@@ -1,4 +1,4 @@
-"""What a dialect says besides whose clients hand over a run as a task, and ask later what became of it."""
+"""The optional contract of dialects whose clients submit a run as a task and poll its state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.model.request import Request
 
 
 class TaskState(StrEnum):
-    """How far a task is; however it came out, one that is over has ended."""
+    """The state of a task; a task that is over has ended, whatever its outcome."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -31,7 +31,9 @@ class TaskRequest:
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """How a task stands. `since` is when it was handed over, in Unix seconds; `events` is the whole run when ended."""
+    """The state of a task. `since` is its time of submission in Unix seconds; `events` is the whole run once it has
+    ended.
+    """
 
     state: TaskState
     since: float
@@ -51,5 +53,7 @@ class TaskDialect(Dialect):
         raise NotImplementedError
 
     def encode_task(self, task_id: str, seen: TaskStatus | None) -> WireResponse:
-        """How a task stands. None: there is no such task, not any more, or not of this user."""
+        """Return the response with the state of a task; None is a task that does not exist, has expired, or is another
+        user's.
+        """
         raise NotImplementedError

@@ -23,18 +23,18 @@ FUNCTION = "function"
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool that somebody runs for us, as a model is told of it. `place` is how its dialect finds it again."""
+    """A tool that the provider runs. `place` is how its dialect finds it again."""
 
     tool: Tool
     place: Any
 
 
 def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
-    """The tools of a request that `dialect` can say; an empty list for None.
+    """Return the tools of a request that `dialect` supports; an empty list for None.
 
-    A tool of another kind than a function (a search that its provider runs) that a client of another dialect named is
-    not told as a function: it would be called, and nobody would be there to run it. One that is optional is left out
-    and named as lost. Raises `Unsupported` for any other, and where the tool choice insists on what is left out.
+    A tool of another kind than a function (such as a provider's search), named by a client of another dialect, is not
+    offered as a function, since nothing could run its calls. An optional one is left out and named as lost. Raises
+    `Unsupported` for any other, and if the tool choice requires one that is left out.
     """
     said: list[Tool] = []
     for place, tool in enumerate(request.tools or ()):
@@ -52,7 +52,7 @@ def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
 
 
 def _wanted(tool: Tool, request: Request) -> bool:
-    """Whether the model is told to use this tool, and not merely free to."""
+    """Return whether the model must use this tool."""
     choice = request.tool_choice
     if choice is None or choice.mode is ToolMode.NONE:
         return False

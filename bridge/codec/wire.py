@@ -1,4 +1,4 @@
-"""What crosses the border between a codec and the world: frames, requests and responses as plain values."""
+"""Frames, requests and responses as plain values."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class WireResponse:
 
 
 _STARTS = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
-"""How an event stream begins, whatever its content type says."""
+"""The first bytes of an event stream, whatever its content type."""
 
 
 def holds_events(wire: WireResponse) -> bool:
-    """Whether a body in one piece is an event stream that is all there."""
+    """Return whether a body in one piece is a complete event stream."""
     return wire.content_type == "text/event-stream" or bool(_STARTS.match(wire.body))
 
 
