@@ -1,9 +1,9 @@
-"""What can go wrong, in our own words.
+"""Error codes, failures and exceptions.
 
-One closed list of codes, one table from a code to HTTP, gRPC and "may somebody try again", one value
-(`Failure`) that travels in events and responses, and a small tree of exceptions that carry it. Dialects
-translate codes, never exceptions. A message says what was expected, what came, and where; it never holds
-a key, a request body or a stack trace, since clients get to read it.
+There is one closed list of codes, one table from a code to HTTP status, gRPC status and retry rule, one value
+(`Failure`) that events and responses carry, and a small tree of exceptions that hold it. Dialects translate codes,
+never exceptions. A message says what was expected, what came, and where; it never holds a key, a request body or a
+stack trace, as clients read it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ErrorCode(StrEnum):
     UNAUTHORIZED = "unauthorized"
     """The bridge wants a key or a token, and got none, or one that it does not know."""
     FORBIDDEN = "forbidden"
-    """The caller is known and may not: a key of another route, something that belongs to somebody else."""
+    """The caller is known but not allowed: a key of another route, or an object of another owner."""
     NOT_FOUND = "not_found"
     """There is no such path, model, thread, run or stored answer."""
     CONFLICT = "conflict"
@@ -38,7 +38,7 @@ class ErrorCode(StrEnum):
     OVERLOADED = "overloaded"
     """No place is free: at the backend, at the route, at the server, or while a breaker leaves the backend alone."""
     CONTEXT_LENGTH = "context_length"
-    """The backend says that the talk is longer than its model can read."""
+    """The backend reports that the conversation exceeds its model's context window."""
     CONTENT_FILTER = "content_filter"
     """The backend's filter refused the request."""
     BACKEND_AUTH = "backend_auth"
@@ -54,7 +54,7 @@ class ErrorCode(StrEnum):
     TRUNCATED_STREAM = "truncated_stream"
     """The backend's stream stopped before its end mark."""
     CANCELED = "canceled"
-    """The run was stopped by its reader or by somebody who may."""
+    """The run was canceled by its reader or another authorized caller."""
     RUN_LOST = "run_lost"
     """The process that drove the run stopped or died."""
     RUN_TIMEOUT = "run_timeout"
@@ -67,7 +67,7 @@ class ErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one code means outside: HTTP status, gRPC status name, and whether the same call may be repeated."""
+    """How one code appears outside: HTTP status, gRPC status name, and whether the same call may be repeated."""
 
     http: int
     grpc: str
@@ -115,10 +115,10 @@ BY_STATUS: Mapping[int, ErrorCode] = {
     503: ErrorCode.OVERLOADED,
     504: ErrorCode.BACKEND_TIMEOUT,
 }
-"""What a backend's HTTP status means where its body says nothing better. A dialect adds the statuses of its own."""
+"""The code for a backend's HTTP status if its body has nothing better. Dialects add statuses of their own."""
 
 KEY_REFUSED = "The backend refused the bridge's credentials."
-"""Said instead of the backend's own words, which may repeat the key."""
+"""Replaces the backend's own message, which may repeat the key."""
 
 
 LONGEST_QUOTE = 200
@@ -157,7 +157,7 @@ class Failure:
 
     @property
     def may_retry(self) -> bool:
-        """Whether the same call may succeed when it is repeated."""
+        """True if the same call may succeed when it is repeated."""
         return RULES[self.code].retry
 
 
@@ -217,7 +217,7 @@ class RequestError(BridgeError):
 
 
 class Unsupported(RequestError):
-    """The request is fine, but this backend's dialect has no way to say it and its card refuses to drop it."""
+    """The request is valid, but the backend's dialect cannot express it and does not allow to drop it."""
 
     default = ErrorCode.UNSUPPORTED
     codes = frozenset({ErrorCode.UNSUPPORTED})
@@ -244,7 +244,7 @@ class BackendError(BridgeError):
 
 
 class Canceled(BridgeError):
-    """The run was stopped by its reader or by somebody who may."""
+    """The run was canceled by its reader or another authorized caller."""
 
     default = ErrorCode.CANCELED
     codes = frozenset({ErrorCode.CANCELED})

@@ -59,9 +59,10 @@ def _unsupported() -> RequestError:
 
 
 class Speech:
-    """A service that transcribes. `url`: its base, to which `/audio/transcriptions` is added; `timeout` in seconds.
+    """A service that transcribes. `url` is its base, to which `/audio/transcriptions` is added; `timeout` is in
+    seconds.
 
-    Raises `ConfigError` when the package that talks to the service is missing.
+    Raises `ConfigError` if the client package is not installed.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class Splits(Protocol):
 
 
 class FramingModule(Protocol):
-    """What every module here offers."""
+    """The interface of every module of this package."""
 
     @property
     def CONTENT_TYPE(self) -> str: ...

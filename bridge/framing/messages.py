@@ -72,7 +72,7 @@ class Splitter:
 
 
 def is_stream(start: bytes) -> bool | None:
-    """Whether a body that starts so holds such messages; None while nothing tells."""
+    """Return whether a body that begins like this holds such messages; None while undecided."""
     return start[0] < 2 if start else None
 
 

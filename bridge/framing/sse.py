@@ -139,7 +139,7 @@ class Splitter:
         return self._lines(lines)
 
     def _before_excess(self, lines: list[bytes]) -> list[FrameLike]:
-        """What is complete before the first line that is too long."""
+        """Return the complete events before the first line that is too long."""
         place = next(n for n, line in enumerate(lines) if len(line) > self._limit)
         out = self._lines(lines[:place])
         return self._stopped(out, self._excess or self._too_long())
@@ -240,9 +240,9 @@ def _plain(chunk: bytes) -> list[FrameLike] | None:
 
 
 def is_stream(start: bytes) -> bool | None:
-    """Whether a body that starts so is an event stream; False for JSON and HTML, None while nothing tells.
+    """Return whether a body that begins like this is an event stream; False for JSON and HTML, None while undecided.
 
-    Servers declare JSON as event streams and streams as text, but what they send begins with a field name or a colon.
+    Servers declare JSON as event streams and streams as text, but a stream begins with a field name or a colon.
     """
     first = start.removeprefix(_MARK).lstrip()[:1]
     if not first or (len(start) < len(_MARK) and _MARK.startswith(start)):

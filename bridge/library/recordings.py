@@ -13,7 +13,7 @@ from bridge.model import Event, RunStarted
 from bridge.translation import AnswerDecoder, Reader, Writer
 
 What = Literal["stream", "request", "response"]
-"""What a recorded body is: a streamed answer, a request, or an answer in one piece."""
+"""The kind of a recorded body: a streamed answer, a request, or an answer in one piece."""
 
 
 def translate(data: bytes, source: str | Dialect, target: str | Dialect, *, what: What = "stream") -> bytes:

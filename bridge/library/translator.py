@@ -81,7 +81,7 @@ class Translator:
 
     @property
     def asked(self) -> Request | None:
-        """What the client asked, once `request` read it: does it want a stream, which model, which thread?"""
+        """The client's request, as `request` read it."""
         return self._request
 
     @property
@@ -110,14 +110,16 @@ class Translator:
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
-        """What the backend's answer with an error status means; to be raised, or told with `encode_error`."""
+        """Return the failure that a backend's answer with an error status means, to raise or to pass to
+        `encode_error`.
+        """
         return BridgeError.of(self._back.decode_error(WireResponse(status, _lower(headers, self._back), _bytes(data))))
 
     def encode_error(self, error: Failure | BaseException) -> WireResponse:
-        """The response that tells the client of a failure before its answer began: status, headers, body.
+        """Return the response for a failure before the answer began: status, headers, body.
 
-        The client is who speaks `target`, until a request said otherwise. A `BridgeError` is told in its own words, a
-        `TimeoutError` as silence, any other exception as a backend that is not available, without its text.
+        The client speaks `target`, or the dialect that a request named. A `BridgeError` keeps its message, a
+        `TimeoutError` becomes a timeout, any other exception an unavailable backend, without its text.
         """
         return self._front.encode_error(failure_of(error, begun=False))
 
@@ -158,14 +160,14 @@ class Translator:
         return self._running().receive(_bytes(data))
 
     def heartbeat(self) -> bytes:
-        """What keeps the client's line warm while the backend is silent; nothing after the end."""
+        """Return bytes that keep the connection open while the backend is silent; none after the end."""
         return self._running().heartbeat()
 
     def close(self, failure: Failure | BaseException | None = None) -> bytes:
-        """The backend's answer is over, cleanly or for `failure`; what is left to say to the client.
+        """End the backend's answer, cleanly or for `failure`. Return the remaining bytes for the client.
 
-        `failure` may be the exception that broke the input off: a `BridgeError` is told in its own words, a
-        `TimeoutError` as silence, any other as a broken connection, without its text. Repeating it is harmless.
+        `failure` may be the exception that broke the input off: a `BridgeError` keeps its message, a `TimeoutError`
+        becomes a timeout, any other a broken connection, without its text. Repeating the call has no effect.
         """
         return self._running().close(None if failure is None else failure_of(failure, begun=True))
 

@@ -100,7 +100,7 @@ class Builder:
         metadata: dict[str, Any] | None = None,
         extras: Extras | None = None,
     ) -> None:
-        """What the wire says of the run itself. Facts that come after the first event went out are ignored."""
+        """Set facts of the run itself. Those that arrive after the first event are ignored."""
         if self._started:
             return
         head = self._head
@@ -153,7 +153,7 @@ class Builder:
         return chosen
 
     def is_open(self, key: Hashable) -> bool:
-        """Whether the message `key` is open now."""
+        """Return whether the message `key` is open."""
         known = self._messages.get(key)
         return known is not None and not known.ended
 
@@ -330,7 +330,7 @@ class Builder:
         return next(iter(self._pending), None)
 
     def is_unanswered(self, call_id: str) -> bool:
-        """Whether there was a call with this id and no result of it."""
+        """Return whether there is a call with this id and no result of it."""
         return call_id in self._pending
 
     # ------------------------------------------------------------------ the end
@@ -353,7 +353,7 @@ class Builder:
 
     @property
     def finishing(self) -> bool:
-        """Whether a finish reason is known already."""
+        """Return whether a finish reason is known."""
         return self._reason is not None
 
     def end(self) -> None:

@@ -1,8 +1,7 @@
-"""Ends a stream well, whoever has to end it.
+"""Ends a stream that its decoder did not end.
 
-The pipeline passes on what a decoder made. When it must end the run itself - a stage failed, time is up, the server
-stops - it has to close what the client has open before the terminal event. `OpenParts` walks along and knows
-what that is.
+When the pipeline must end a run itself (a stage failed, a timeout passed, the server stops), it closes what the client
+has open before the terminal event. `OpenParts` follows the stream and knows what that is.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ PIECES: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDel
 
 
 class OpenParts:
-    """What is open in a stream that went out. Batches of deltas cost one set operation."""
+    """The open messages and parts of a stream that was sent. Batches of deltas cost one set operation."""
 
     __slots__ = (
         "_messages",

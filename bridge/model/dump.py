@@ -93,7 +93,7 @@ _ENUMS: dict[tuple[str, str], type[StrEnum]] = {
 
 
 class _Shape:
-    """How values of one of our types are written and read, looked up once."""
+    """How values of one type are written and read."""
 
     def __init__(self, code: str, kind: type) -> None:
         self.code = code

@@ -1,4 +1,4 @@
-"""What the builder knows of a message and of a part while they are open."""
+"""The builder's state of an open message and an open part."""
 
 from __future__ import annotations
 

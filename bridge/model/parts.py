@@ -1,7 +1,6 @@
-"""Content parts: what stands inside messages and inside tool results.
+"""Content parts of messages and of tool results.
 
-Plain values. `extras` maps a dialect's name to what only that dialect understands; it travels along and is
-looked at by nobody else.
+Plain values. `extras` maps the name of a dialect to what only that dialect understands; all others pass it on unread.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ Extras: TypeAlias = dict[str, dict[str, Any]]
 
 
 class Origin(StrEnum):
-    """Who offers a tool."""
+    """The origin of a tool."""
 
     FUNCTION = "function"
     PLUGIN = "plugin"
@@ -24,7 +23,7 @@ class Origin(StrEnum):
 
 
 class MediaKind(StrEnum):
-    """What a medium is, whatever its type."""
+    """The kind of a medium, whatever its media type."""
 
     IMAGE = "image"
     AUDIO = "audio"
@@ -65,7 +64,7 @@ class FileRef:
 
 
 Source: TypeAlias = Url | Inline | FileRef
-"""Where a medium's bytes are."""
+"""The source of a medium's bytes."""
 
 
 @dataclass(slots=True)
@@ -108,7 +107,7 @@ class ToolCall:
 
 @dataclass(slots=True)
 class ToolResult:
-    """What a tool gave back to the call `call_id`, as parts."""
+    """The result of the call `call_id`, as parts."""
 
     call_id: str
     parts: list[Part]
@@ -137,7 +136,7 @@ class Data:
 
 
 Part: TypeAlias = Text | Reasoning | Refusal | ToolCall | ToolResult | Media | Data
-"""Whatever may stand in a message."""
+"""Any part of a message."""
 
 
 LINKED: frozenset[type] = frozenset({ToolCall, ToolResult})
@@ -146,7 +145,7 @@ LINKED: frozenset[type] = frozenset({ToolCall, ToolResult})
 
 @dataclass(slots=True)
 class Message:
-    """One message of a talk. `role` is one of system, developer, user, assistant, tool."""
+    """One message of a conversation. `role` is system, developer, user, assistant or tool."""
 
     role: str
     parts: list[Part]

@@ -14,7 +14,7 @@ from bridge.model.parts import Extras, Message
 
 
 class HistoryMode(StrEnum):
-    """Does `Request.messages` carry the whole talk, or only what is new since the last request?"""
+    """Whether `Request.messages` is the whole conversation or only what is new since the last request."""
 
     FULL = "full"
     DELTA = "delta"
@@ -30,7 +30,7 @@ class ToolMode(StrEnum):
 
 @dataclass(slots=True)
 class Sampling:
-    """How the model chooses its words. `n` is how many answers are wanted, `max_tokens` how long each may be."""
+    """Sampling parameters. `n` is the number of answers, `max_tokens` the maximum length of each."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -100,10 +100,10 @@ class Resume:
 
     @property
     def agrees(self) -> bool:
-        """Whether this is a yes, for backends that ask for approval only.
+        """True for an approval, for backends that ask for nothing else.
 
-        No payload is a yes, `{"approve": ...}` and `{"approved": ...}` say it themselves. Of texts only a plain yes is
-        one: an agent must not act on a misunderstanding.
+        No payload is an approval; `{"approve": ...}` and `{"approved": ...}` are explicit. Of texts only a plain yes is
+        one, as an agent must not act on a misunderstanding.
         """
         if self.decision != "resolved":
             return False
@@ -147,7 +147,7 @@ class Request:
     shared: dict[str, Any] | None = None
 
     def extra(self, dialect: str) -> dict[str, Any]:
-        """What only `dialect` understands of this request; an empty dict when there is nothing."""
+        """Return the extras of `dialect`; an empty dict if there are none."""
         return (self.extras or {}).get(dialect) or {}
 
     def copy(self) -> Request:

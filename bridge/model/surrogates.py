@@ -11,5 +11,5 @@ def mend(text: str) -> str:
 
 
 def begins_pair(text: str) -> bool:
-    """Whether the text ends in the first half of a character, whose second half may be in the next piece."""
+    """Return whether the text ends in a high surrogate, whose low surrogate may be in the next piece."""
     return "\ud800" <= text[-1:] <= "\udbff"

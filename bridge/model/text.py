@@ -1,7 +1,7 @@
-"""How a part is told in plain text, for dialects whose card says `as text`.
+"""Parts as plain text, for dialects that declare them `as text`.
 
-One rendering for all dialects, so that a client sees the same words whatever the route: Markdown for what a
-person can open, JSON for what a program said.
+One rendering for all dialects, so that a client sees the same text on every route: Markdown for what a person can open,
+JSON for data of programs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def result_text(parts: list[Part]) -> str:
 
 
 def interrupt_text(event: Interrupted) -> str:
-    """What the run waits for, as a question to a person: what the payload says in words, else all of it."""
+    """Return an interrupt as a question to a person: the text in its payload, else the whole payload."""
     payload = event.payload
     if isinstance(payload, str) and payload.strip():
         return payload

@@ -132,7 +132,7 @@ class _Recorder:
 
     @property
     def answer(self) -> Answer:
-        """What was said so far; what is still open counts as cut off."""
+        """Return the answer so far; open parts count as cut off."""
         self._folder.cut()
         return self._folder.answer
 

@@ -1,4 +1,6 @@
-"""What the pipeline needs of a backend, whatever carries it: HTTP, gRPC, or a Python generator in this process."""
+"""The interface of a backend for the pipeline, whatever carries it: HTTP, gRPC, or a Python generator in this
+process.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,11 @@ class Timeouts:
 
 @dataclass(slots=True)
 class CallInfo:
-    """What a call may know of the run beside the request. `forwarded` are client headers that may be passed on.
+    """The facts of a run that a call needs besides the request. `forwarded` are client headers to pass on.
 
-    `raw_body` is the client's own body when it must arrive unchanged (passthrough). `owner` is whose conversations may
-    be continued. `shown_thread` is the thread as the client knows it, where the backend knows it by another name.
+    `raw_body` is the client's own body if it must arrive unchanged (passthrough). `owner` is the owner of the
+    conversations that may be continued. `shown_thread` is the client's name of the thread, where the backend knows it
+    by another.
     """
 
     run_id: str
@@ -67,8 +70,8 @@ class Call(Protocol):
 
     @property
     def sent(self) -> WireRequest | None:
-        """What the backend is asked; its headers may hold keys, its body may be let go of once the answer has begun.
-        None where nothing goes over a wire.
+        """The request as it was sent; None where nothing goes over a wire. Its headers may hold keys, and its body
+        may be released once the answer has begun.
         """
         ...
 
@@ -120,7 +123,9 @@ class Fetches(Protocol):
     async def start(self) -> None: ...
 
     async def request(self, request: Request, capabilities: Capabilities) -> Request:
-        """The request as a backend of this card can take it. Raises `RequestError` for what cannot be had."""
+        """Return the request with media in a form that a backend with these capabilities accepts. Raises
+        `RequestError` for media that cannot be fetched.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -161,7 +166,7 @@ class Backend(Protocol):
         ...
 
     async def check(self) -> None:
-        """Whether it can be called now, by the cheapest way to learn it. Raises `BackendError`."""
+        """Check cheaply whether the backend can be called. Raises `BackendError`."""
         ...
 
     async def start(self) -> None: ...

@@ -29,13 +29,14 @@ _FAULTS = frozenset(
 )
 
 _OURS = frozenset({ErrorCode.RUN_TIMEOUT, ErrorCode.INTERNAL, ErrorCode.CANCELED})
-"""What ends a run without a word about its backend."""
+"""Codes of runs that ended for reasons that are not the backend's."""
 
 
 def is_fault(failure: Failure) -> bool:
-    """Whether a failure says that the backend is broken: not reached, silent, a 5xx, nonsense, a cut stream.
+    """Return whether a failure means that the backend is broken: unreachable, silent, a 5xx, invalid data, a cut
+    stream.
 
-    A 4xx is an answer, also where its code is one of those above.
+    A 4xx never does, whatever its code.
     """
     return failure.code in _FAULTS and not 400 <= failure.details.get("backend_status", 0) < 500
 
@@ -62,12 +63,12 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are refused, but for the one that probes."""
+        """True while calls are refused, except for the one that probes."""
         return self._since is not None
 
     @property
     def refuses(self) -> bool:
-        """Whether `admit` would raise now."""
+        """Return whether `admit` would raise now."""
         return self._since is not None and (self._left(self._since) > 0 or self.probe is not None)
 
     def _left(self, since: float) -> float:
@@ -106,7 +107,7 @@ class Breaker:
 
 
 class Pass:
-    """What one call that was let through reports. After `ended` or `dropped` it says nothing more."""
+    """Reports the outcome of one admitted call. After `ended` or `dropped` further reports are ignored."""
 
     def __init__(self, breaker: Breaker) -> None:
         self._breaker = breaker
@@ -124,8 +125,8 @@ class Pass:
             self._turn = self._breaker.turn
 
     def ended(self, failure: Failure | None) -> None:
-        """The call is over. What is no fault of the backend neither counts nor forgives, but a 4xx ends the probing:
-        somebody answered.
+        """Report the end of the call. A failure that is not the backend's fault neither counts nor resets the count,
+        but a 4xx ends the probing, as the backend answered.
         """
         if self._over or not self._counts:
             return
@@ -141,7 +142,7 @@ class Pass:
                 self._breaker.succeeded()
 
     def dropped(self) -> None:
-        """Nobody waits for the call any more: it says nothing of the backend, and somebody else may probe."""
+        """Report that the call was abandoned. That says nothing about the backend, and another call may probe."""
         self._over = True
         if self._breaker.probe is self:
             self._breaker.probe = None

@@ -1,7 +1,7 @@
-"""How long a run waits for its backend: for its first content, between two reads, in all.
+"""The timeouts of a run: for the first content, between two reads, in total.
 
-`asyncio.timeout` around each read would cost 8-9 us per event. Reads only note the time, and one timer per run looks
-whether a limit has passed; when one has, it cancels the waiting read, which takes the cancellation back.
+`asyncio.timeout` around each read would cost 8-9 us per event. Reads only store the time, and one timer per run checks
+whether a limit has passed; if so, it cancels the waiting read, which converts the cancellation into an error.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class Clock:
         self._reader = self.waiting = None
 
     def late(self) -> Failure | None:
-        """The limit by which this read was cancelled; None when none was, or somebody else cancelled it (too)."""
+        """Return the limit by which this read was canceled; None if it was not, or was also canceled by something
+        else.
+        """
         late, self.expired = self.expired, None
         if late is None or (self._reader is not None and self._reader.uncancel() > self._asked):
             return None
@@ -89,13 +91,13 @@ class Clock:
         self._began = time.monotonic()
 
     def start_over(self) -> None:
-        """What another backend says behind the words of the one before is awaited as a first content."""
+        """Wait for the first content again, as after a change of the backend."""
         self.opened, self._refused, self._try_began = False, None, time.monotonic()
 
     # ------------------------------------------------------------------ the timer
 
     def watch(self) -> None:
-        """Sees to it that somebody looks when the next limit passes; who comes before that sets it anew."""
+        """Set the timer for the next limit."""
         due = self._due()
         if due is None or (self._timer is not None and self._looks_at <= due):
             return

@@ -1,7 +1,7 @@
-"""Where one backend's answer broke off and another one's goes on: what the client has, and what it gets behind that.
+"""The join of one backend's broken answer and another one's continuation.
 
-Only words can be gone on with. As soon as a tool was called, media came or the text was over, asking again could do
-something twice or say something else, and the break stays a break.
+Only text can be continued. After a tool call, media or the end of the text, a second call might repeat a side effect or
+contradict the first, so that the failure stands.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _CONTINUE = (
 
 
 class StreamContinuation:
-    """What the client was shown of an answer, and whether another backend may end it.
+    """What the client has of an answer, and whether another backend may continue it.
 
-    Feed `observe` what backends say and `record` what leaves; after a break, `left_open` and `begin` once for each
-    further backend, whose events then go through `join`.
+    Call `observe` with what backends send and `record` with what leaves; after a failure, call `left_open`, and `begin`
+    once for each further backend, whose events then go through `join`.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class StreamContinuation:
         self._reasoned = False
         self._only_words = True
         self.differs = False
-        """What another backend says does not begin with what the client has."""
+        """The continuation does not begin with the text that the client has."""
         self._resumption: _Resumption | None = None
 
     @property
@@ -67,7 +67,7 @@ class StreamContinuation:
 
     @property
     def possible(self) -> bool:
-        """Whether the answer so far is one that may be gone on with."""
+        """True if the answer so far can be continued."""
         return self._only_words
 
     def observe(self, events: list[Event]) -> None:
@@ -108,7 +108,9 @@ class StreamContinuation:
         self._part, self._message = event.part_id, event.message_id
 
     def left_open(self, events: list[Event]) -> list[Event]:
-        """What the client gets of the batch of the break: neither its failure nor the end of what may go on."""
+        """Return what the client gets of the failing batch: neither its failure nor the end of what may be
+        continued.
+        """
         body = events[:-1]
         self.record([event for event in body if type(event) not in (PartEnded, MessageEnded)])
         return [event for event in body if not self._ends(event)]
@@ -238,7 +240,7 @@ class _Resumption:
         yield self._named(waiting)
 
     def _closed(self) -> Iterator[Event]:
-        """What the client has open, and nobody went on with."""
+        """Return the events that close what the client has open, as no backend continued it."""
         yield from self._part_closed()
         if self._message is not None:
             yield MessageEnded(self._message)

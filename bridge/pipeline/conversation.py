@@ -1,6 +1,6 @@
-"""Talks as values: which messages make a talk the same one, where it goes on, what is still open in it.
+"""Comparison of conversations: which messages are the same, where one continues another, which calls are open.
 
-Nothing here knows a store or a run; `bridge.pipeline.memory` decides with it.
+These functions know no store and no run; `bridge.pipeline.memory` uses them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bridge.model.dump import dump_message
 from bridge.model.parts import LINKED
 
 NO_RESULT = "No result was provided."
-"""What a backend is told of a tool call that the client went past without answering: it insists on an answer."""
+"""The result of a tool call that the client left unanswered, for backends that insist on one."""
 
 Mark = tuple[Any, ...]
 
@@ -42,9 +42,9 @@ def results_in(message: Message) -> list[ToolResult]:
 
 
 def mark(message: Message) -> Mark:
-    """What makes a message the same one: role, text, media, and which calls it makes or answers.
+    """Return the identity of a message: role, text, media, and the calls that it makes or answers.
 
-    Reasoning, ids, names and how arguments are spelled do not count: clients drop and rewrite them.
+    Reasoning, ids, names and the spelling of arguments do not count, as clients drop and rewrite them.
     """
     rest: list[Part] = [p for p in message.parts if not isinstance(p, (Text, ToolCall, ToolResult, Reasoning))]
     return (
@@ -57,9 +57,10 @@ def mark(message: Message) -> Mark:
 
 
 def digest(messages: list[Message]) -> str:
-    """A name for this state of a talk: SHA-256, hexadecimal.
+    """Return the SHA-256 of a conversation, in hexadecimal.
 
-    Consecutive answers are one, and white space in answers does not count: clients put texts together in their own way.
+    Consecutive answers count as one, and white space in answers does not count, as clients join texts in their own
+    ways.
     """
     marks: list[Mark] = []
     for message in messages:
@@ -74,7 +75,7 @@ def digest(messages: list[Message]) -> str:
 
 
 def up_to_last_answer(messages: list[Message]) -> list[Message]:
-    """The part of a whole talk that the client had when it went on; empty at the beginning of a talk."""
+    """Return the part of a whole conversation before the client's last turn; empty at the beginning."""
     end = next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
     return messages[:end]
 
@@ -91,10 +92,10 @@ def as_client_sees(answer: Answer, front: Capabilities) -> Message:
 
 
 def continues(stored: list[Message], messages: list[Message], ran: Collection[str]) -> int | None:
-    """Where what is new begins in `messages`, when they continue what is stored; None when they do not.
+    """Return the index at which `messages` go beyond what is stored; None if they do not continue it.
 
-    What the backend said itself is left out of the comparison: answers, and results of the calls `ran`. What of that
-    follows directly on the known part is known, too.
+    The backend's own messages are not compared: answers, and results of the calls `ran`. Those that directly follow the
+    known part count as known.
     """
     place = 0
     for known in stored:
@@ -112,7 +113,7 @@ def _past_answers(messages: list[Message], place: int, ran: Collection[str]) -> 
 
 
 def is_answer(message: Message, ran: Collection[str]) -> bool:
-    """Whether the backend said this: an answer of the assistant, or nothing but results of calls that it ran."""
+    """Return whether the backend produced this message: an assistant's answer, or only results of calls that it ran."""
     if message.role == "assistant":
         return True
     results = results_in(message)
@@ -120,10 +121,10 @@ def is_answer(message: Message, ran: Collection[str]) -> bool:
 
 
 def unknown(stored: list[Message], messages: list[Message]) -> list[Message]:
-    """What of these messages the talk does not hold yet.
+    """Return the messages that the conversation does not hold yet.
 
-    Clients that should send what is new may send everything: as it is stored, or with the ids by which AG-Kit's second
-    generation compares (ag-kit protocol page, part 2). What they say of earlier answers is then left out.
+    Clients that should send only what is new may send everything: as it is stored, or with the ids by which AG-Kit's
+    second generation compares (docs/dialects/ag-kit.md). Their copies of earlier answers are left out.
     """
     known = len(stored)
     if 0 < known <= len(messages) and list(map(mark, messages[:known])) == list(map(mark, stored)):
@@ -132,7 +133,7 @@ def unknown(stored: list[Message], messages: list[Message]) -> list[Message]:
 
 
 def behind(stored: list[Message], messages: list[Message], ids: Collection[str | None]) -> list[Message]:
-    """What follows the last message with one of these ids; all of it when there is none."""
+    """Return the messages after the last one with one of these ids; all of them if there is none."""
     last = max((n for n, m in enumerate(messages) if m.id in ids), default=None)
     if last is None:
         return messages
@@ -144,9 +145,9 @@ def behind(stored: list[Message], messages: list[Message], ids: Collection[str |
 
 
 def open_calls(stored: list[Message], new: list[Message]) -> list[ToolCall]:
-    """The stored calls that nobody has answered, `new` included.
+    """Return the stored calls without a result, those of `new` included.
 
-    Raises `RequestError` for a result whose call is not known.
+    Raises `RequestError` for a result of an unknown call.
     """
     waiting: dict[str, ToolCall] = {}
     for message in stored:
@@ -171,12 +172,12 @@ def open_calls(stored: list[Message], new: list[Message]) -> list[ToolCall]:
 
 
 def only_results(messages: list[Message]) -> bool:
-    """Whether these messages bring results of tools and nothing else."""
+    """Return whether these messages hold tool results and nothing else."""
     return bool(messages) and all(m.parts and len(results_in(m)) == len(m.parts) for m in messages)
 
 
 def no_results(calls: list[ToolCall]) -> list[Message]:
-    """Results for calls that nobody answered: backends refuse a talk in which one is missing."""
+    """Return results for unanswered calls, as backends refuse a conversation in which one is missing."""
     return [Message("tool", [ToolResult(c.call_id, [Text(NO_RESULT)], c.name)], name=c.name) for c in calls]
 
 
@@ -184,7 +185,9 @@ def no_results(calls: list[ToolCall]) -> list[Message]:
 
 
 def said(answer: Answer) -> list[Message]:
-    """The messages of an answer that become part of the talk: none of a failed one, half of a cancelled one."""
+    """Return the messages of an answer that become part of the conversation: none of a failed one, half of a
+    canceled one.
+    """
     messages = [m for m in answer.messages if m.role == "tool" or answer.choice_of(m) == 0]
     if answer.reason not in (None, FinishReason.CANCELED):
         return [m for m in messages if m.parts]
@@ -200,5 +203,5 @@ def said(answer: Answer) -> list[Message]:
 
 
 def finished(answer: Answer) -> bool:
-    """Whether the run came to an end of its own, so that the backend has what it was told and what it said."""
+    """Return whether the run ended regularly, so that the backend has the request and its own answer."""
     return answer.failure is None and answer.reason not in (None, FinishReason.CANCELED)

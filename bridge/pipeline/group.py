@@ -35,7 +35,9 @@ class Group:
 
     @property
     def shares_conversations(self) -> bool:
-        """Whether one conversation may reach several backends of which one keeps it by itself: none of them has all."""
+        """True if several backends may answer one conversation and one of them remembers it by itself: none of them
+        has all of it.
+        """
         return len(self.members) > 1 and any(member.capabilities.keeps_history for member in self.members)
 
 

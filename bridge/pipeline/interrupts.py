@@ -1,9 +1,9 @@
-"""How the answer to an interrupt finds its way back to the backend that asked.
+"""Answers to interrupts.
 
-An interrupt is a question of the run to a person. Clients that know interrupts answer them by id; the others were told
-the question as text, or as the call that waits, and answer with their next message or with that call's result
-(ag-kit protocol page, part 3; ag-ui protocol page, sections 6 and 7). Where the question says by a JSON Schema how its
-answer must look, a yes, a no or a text is put into that form.
+An interrupt is a question of the run to a person. Clients that know interrupts answer them by id. Others got the
+question as text, or as the waiting call, and answer with their next message or with that call's result
+(docs/dialects/ag-kit.md, docs/dialects/ag-ui.md). If the question has a JSON Schema for its answer, a yes, a no or a
+text is put into that form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bridge.pipeline.conversation import results_in
 class Settled:
     """What a request means for the open interrupts.
 
-    `resume`: the answers. `messages`: what else the client said. `unanswered`: the interrupts it went past.
+    `resume` holds the answers, `messages` the other new messages, `unanswered` the interrupts without an answer.
     """
 
     resume: list[Resume] = field(default_factory=list)
@@ -105,10 +105,11 @@ def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> li
 
 
 def _form(answer: Resume, schema: dict[str, Any]) -> Any:
-    """What is no object, or one of another protocol, as an object of this schema; all else as it came.
+    """Return a payload that is not an object, or one of another protocol, as an object of this schema; any other
+    payload unchanged.
 
-    A yes or no goes into the one boolean that must be there, a text into the one string; the words of a "no" go along
-    as the reason where there is a place for it.
+    A yes or no becomes the one required boolean, a text the one string; the text of a "no" becomes the reason if the
+    schema has one.
     """
     payload, fields, needed = answer.payload, schema.get("properties"), schema.get("required")
     if schema.get("type") == "boolean" and not isinstance(payload, bool):

@@ -1,10 +1,10 @@
-"""Joins frontends and backends that disagree on who remembers the talk, or on how a run waits for a person.
+"""Joins clients and backends that differ in who stores the conversation, or in how a run waits for a person.
 
 Some clients send only what is new and rely on the server's memory (AgentScope's web frontend, AG-Kit); others send the
-whole talk each time (OpenAI chat, AG-UI). Some backends keep the talk by an id, others forget. Where the two sides
-disagree, the bridge keeps the history: it expands an increment to the whole talk for a backend that forgets, and
-trims a whole talk to what is new for one that remembers. Where only the client lacks words for interrupts, it keeps
-those alone. Rules: ag-kit protocol page, part 1, sections 3, 5 and 7.
+whole conversation each time (OpenAI chat, AG-UI). Some backends remember it by an id, others do not. Where the two
+sides differ, the bridge stores the history: it expands an increment to the whole conversation for a backend without a
+memory, and trims a whole conversation to what is new for one with a memory. Where the client only lacks interrupts, the
+bridge stores those alone. Rules: docs/dialects/ag-kit.md.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _PRUNE_EVERY = 3600.0
 """Seconds."""
 
 _RAN = "ran"
-"""Where a conversation notes the calls that its backend ran itself: their results are no news to it."""
+"""Key of the calls that the backend ran itself: their results are not new to it."""
 
 _TOLD = "told"
-"""Where one notes what the client said to answer interrupts: its backend has that as their answers, not as messages."""
+"""Key of the messages that answered interrupts: the backend has them as answers, not as messages."""
 
 _MOST_NOTED = 1000
 
 _KEEPER = "keeper"
-"""Where a conversation notes which of several backends remembers it."""
+"""Key of the backend that remembers the conversation, among several."""
 
 
 class Turn:
@@ -71,8 +71,8 @@ class Turn:
         whole: bool = False,
         keeper: str | None = None,
     ) -> None:
-        """`whole`: the backend is sent the whole talk, though it remembers it. `keeper`: the backend's name, where
-        others may answer the next request of this conversation.
+        """If `whole`, the backend is sent the whole conversation though it remembers it. `keeper` is the backend's
+        name if others may answer the next request of this conversation.
         """
         self.request = request
         self.reply: list[Event] | None = None
@@ -124,19 +124,19 @@ class Turn:
         self._conversation = await self._history.load(self._owner, self._scope, thread) or Conversation(thread)
 
     async def _thread_of(self, messages: list[Message]) -> str | None:
-        """The conversation whose last state is the talk up to the last answer, for clients that send no id."""
+        """Return the conversation that matches the messages up to the last answer, for clients that send no id."""
         answered = up_to_last_answer(messages)
         return await self._history.find(self._owner, self._scope, digest(answered)) if answered else None
 
     async def _commit(self, new: list[Message], *, keep: int | None = None, name: str | None = None) -> None:
-        """Keeps the talk. The next request of this conversation may go on from now."""
+        """Store the conversation. The next request of it may go on from now."""
         if self._held is not None:
             await self._held.commit(new, keep=keep, digest=name)
         else:
             await self._history.commit(self._owner, self._scope, self._conversation, new, keep=keep, digest=name)
 
     def _settle(self, new: list[Message]) -> Settled:
-        """What the client said, apart from its answers to interrupts."""
+        """Return the client's new messages, without its answers to interrupts."""
         native = self._front.answer(Feature.INTERRUPT) is Support.EXACT
         settled = settle(self._conversation.open_interrupts, self.request, new, native=native)
         self._unanswered = settled.unanswered
@@ -149,7 +149,7 @@ class Turn:
 
 
 class Expand(Turn):
-    """The client sent what is new, the backend wants the whole talk."""
+    """The client sends what is new, the backend needs the whole conversation."""
 
     async def begin(self, run_id: str) -> None:
         stored, new = await self._find(run_id)
@@ -172,26 +172,26 @@ class Expand(Turn):
         request.history = HistoryMode.FULL
 
     async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
-        """The talk so far, and what is new."""
+        """Return the stored conversation and what is new."""
         await self._enter(self.request.thread_id or run_id)
         return self._conversation.messages, unknown(self._conversation.messages, self.request.messages)
 
     async def keep(self, answer: Answer) -> None:
-        """What the client said stays in any case; a broken answer does not, half a cancelled one does."""
+        """Store the client's messages in any case, no failed answer, and half of a canceled one."""
         self._conversation.tools = self.request.tools
         self._conversation.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
         await self._commit([*self._new, *said(answer)])
 
     def _keeps(self, answer: Answer) -> str | None:
-        """By which id the backend now has the whole talk; None when it has not."""
+        """Return the id under which the backend now has the whole conversation; None if it does not."""
         return None
 
 
 class Follow(Expand):
-    """The client sent what is new, the backend remembers the talk, but others may have answered since it did.
+    """The client sends what is new, the backend remembers the conversation, but others may have answered since.
 
-    The backend that answered last has all of it and gets what is new; any other one gets the whole talk under a new id.
+    The backend that answered last gets what is new; any other gets the whole conversation under a new id.
     """
 
     async def begin(self, run_id: str) -> None:
@@ -211,10 +211,10 @@ class Follow(Expand):
 
 
 class Trim(Turn):
-    """The client sent the whole talk, the backend remembers it by an id.
+    """The client sends the whole conversation, the backend remembers it by an id.
 
-    Only what the client said is stored: the backend made its answers itself, and clients bring them back in their own
-    shape. The digest of the whole talk finds it again for clients that send no conversation id.
+    Only the client's messages are stored: the backend has its own answers, and clients return them in shapes of their
+    own. For clients without a conversation id the digest of the whole conversation finds it.
     """
 
     async def begin(self, run_id: str) -> None:
@@ -246,7 +246,7 @@ class Trim(Turn):
         request.history = HistoryMode.FULL if self._wants_whole else HistoryMode.DELTA
 
     async def keep(self, answer: Answer) -> None:
-        """After a failed or cancelled run nobody knows what the backend remembers: the next one begins anew there."""
+        """Begin anew at the backend after a failed or canceled run, as it is unknown what the backend remembers."""
         if not finished(answer):
             self._conversation.backend_thread = None
             await self._commit([], keep=self._known)
@@ -263,12 +263,12 @@ class Trim(Turn):
 
 
 class Recall(Turn):
-    """Both sides agree on who remembers the talk, but the client cannot say which interrupt it answers.
+    """Both sides agree on the conversation, but the client cannot say which interrupt it answers.
 
-    A client that cannot say either which thread its talk is has one all the same at the backend, found by the digest of
-    the talk: agents keep their state, and what they wait for, by it. Only the open interrupts are kept, and that
-    digest. Requests of one thread wait for each other where the bridge found it; the store is written only when there
-    is something to remember or to forget.
+    A client that cannot name its thread either has one at the backend all the same, found by the digest of the
+    conversation, as agents keep their state and interrupts by thread. Only the open interrupts and that digest are
+    stored. Requests of one thread wait for each other where the bridge found it; the store is written only if something
+    changes.
     """
 
     async def begin(self, run_id: str) -> None:
@@ -313,19 +313,19 @@ class Recall(Turn):
 
 
 def wants_memory(front: Capabilities, back: Capabilities) -> bool:
-    """Whether a conversation between these two can be kept together only by the bridge."""
+    """Return whether a conversation between these two needs the bridge's memory."""
     return _joint(front.history, back) is not None or _recalls(front, back)
 
 
 def _joint(history: HistoryMode, back: Capabilities) -> type[Turn] | None:
-    """What joins a client that sends this with a backend; None where they agree on who remembers the talk."""
+    """Return what joins a client with this history mode and a backend; None where they agree."""
     if history is HistoryMode.FULL:
         return Trim if back.keeps_history else None
     return None if back.takes_news else Expand
 
 
 def _recalls(front: Capabilities, back: Capabilities) -> bool:
-    """Whether runs of this backend may wait for an answer that this front cannot address."""
+    """Return whether runs of this backend may wait for an answer that this front cannot address."""
     told = front.answer(Feature.INTERRUPT) is Support.EXACT and front.names_interrupts
     return not told and back.request(Feature.RESUME) in (Support.EXACT, Support.TEXT)
 
@@ -362,10 +362,10 @@ class Memory:
         *,
         keeper: str | None = None,
     ) -> Turn | None:
-        """The turn of this request, begun; None when there is nothing to keep.
+        """Return the turn of this request, begun; None if nothing is stored.
 
-        A request without a conversation id whose client sends increments is a talk of its own. `keeper`: the backend's
-        name, where others may answer the next request of this conversation.
+        A request without a conversation id, from a client that sends increments, is a conversation of its own. `keeper`
+        is the backend's name if others may answer the next request.
         """
         delta = request.history is HistoryMode.DELTA
         if delta and request.thread_id is None:

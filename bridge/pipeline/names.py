@@ -85,7 +85,7 @@ def _names(request: Request) -> Iterable[str]:
 
 
 def _legal(name: str) -> str:
-    """What is left of the name, and enough of its digest to tell it from others that are left alike."""
+    """Return the allowed characters of the name, and enough of its digest to tell it from others."""
     tail = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
     plain = _ODD.sub("_", name)[: _LENGTH - len(tail) - 1]
     return f"{plain}_{tail}"

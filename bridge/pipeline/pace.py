@@ -1,4 +1,4 @@
-"""How regularly a backend's stream comes. Every run notes it, whether or not a server counts it."""
+"""The regularity of a backend's stream. Every run records it, whether or not a server reports it."""
 
 from __future__ import annotations
 

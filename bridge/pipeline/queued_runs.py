@@ -1,7 +1,8 @@
-"""Talks that clients read back from the server: each message is kept with its run, its time and where it may be seen.
+"""Conversations that clients read back from the server: each message is stored with its run, its time and its
+visibility.
 
-What a client says is kept before its run begins, and runs of one thread may go on side by side. So that a talk still
-reads as one, a backend is given it run by run, in the order in which the runs were asked for.
+The messages of a request are stored before its run begins, and runs of one thread may go side by side. So that the
+conversation still reads as one, a backend gets it run by run, in the order of the requests.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from bridge.pipeline.memory import Expand
 from bridge.stores.base import Conversation, ConversationStore, StoreConflict
 
 SHOWN = "ui.history"
-"""The place where people look back at a talk; a message lists the places in which it may be seen."""
+"""The view in which people read a conversation back; a message lists the views that show it."""
 MODEL = "model.context"
 METADATA = "message.metadata"
 """The custom event by which a backend says more of one of its messages: `{"messageId": ..., ...}`."""
@@ -44,7 +45,7 @@ _HIDDEN_ROLES = ("system", "developer")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of one message beside itself. `at` in seconds since 1970."""
+    """Facts stored with one message. `at` is in seconds since 1970."""
 
     run: str
     at: float
@@ -60,7 +61,7 @@ class Kept:
 
 
 def own_metadata(message: Message) -> dict[str, Any]:
-    """What somebody else than we said of a message."""
+    """Return the metadata of a message that is not the bridge's own."""
     return {name: value for name, value in message.metadata.items() if name != _OURS}
 
 
@@ -76,7 +77,7 @@ def _plain(message: Message) -> Message:
 
 
 class Conversations:
-    """Kept talks of one history store."""
+    """The stored conversations of one conversation store."""
 
     def __init__(self, history: ConversationStore) -> None:
         self._history = history
@@ -116,7 +117,7 @@ class Conversations:
     async def append(
         self, owner: str, scope: str, conversation: Conversation, new: Callable[[Conversation], list[Message]]
     ) -> Conversation:
-        """Appends what `new` says to the talk as it is then; it is asked again when somebody else was faster."""
+        """Append what `new` returns for the stored conversation; called again if another writer was faster."""
         while True:
             try:
                 await self._history.commit(owner, scope, conversation, new(conversation))
@@ -130,14 +131,18 @@ class Conversations:
 
 
 def _news(stored: list[Message], messages: list[Message]) -> list[Message]:
-    """What the talk does not hold yet, by the ids; a question that is asked twice under two ids is two questions."""
+    """Return the messages whose ids the conversation does not hold yet; the same question under two ids is two
+    questions.
+    """
     if not all(message.id for message in messages):
         return unknown(stored, messages)
     return behind(stored, messages, {message.id for message in stored})
 
 
 class QueuedRunTurn(Expand):
-    """One run of a kept talk. `remembers`: its backend has the talk itself. `alone`: earlier runs are waited for."""
+    """One run of a stored conversation. If `remembers`, its backend has the conversation itself; if `alone`, the run
+    waits for earlier runs.
+    """
 
     def __init__(
         self,
@@ -205,7 +210,9 @@ class QueuedRunTurn(Expand):
 
 
 def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list[Message], list[Message]]:
-    """The talk before this run, and what this run brought. An answer that is to be made again ends before itself."""
+    """Return the conversation before this run, and the messages of this run. An answer that is regenerated is left
+    out.
+    """
     runs: dict[str, list[Message]] = {}
     for message in stored:
         runs.setdefault(Kept.of(message).run, []).append(_plain(message))

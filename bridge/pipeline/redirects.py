@@ -76,11 +76,11 @@ _FIELDS = frozenset(
 _SAME = frozenset(name.replace("_", "") for name in _FIELDS)
 """Compared without case, dashes and underscores: `apiKey`, `api-key` and `API_KEY` are one field."""
 _WITHIN = ("fields", "forwardedProps")
-"""Where dialects keep unknown fields one level deeper."""
+"""Objects in which dialects nest unknown fields."""
 
 
 def redirects(name: str) -> bool:
-    """Whether a field of this name says where to go, or as whom."""
+    """Return whether a field of this name chooses an address or an identity."""
     return name.replace("_", "").replace("-", "").lower() in _SAME
 
 

@@ -1,6 +1,8 @@
-"""How often and how soon a call is repeated. The only layer that does: transports do not, but for a reused connection
-that turned out to be closed (`transports.http`), and for a request that may have queued a run, as its protocol wants it
-(`transports.queued`; where `retry` is configured, only when no answer came)."""
+"""How often and how soon a call is repeated.
+
+No other layer repeats calls, except for a kept-alive connection that turned out to be closed (`transports.http`), and
+for a request that may have queued a run (`runs.backend`; where `retry` is configured, only if no answer came).
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,14 @@ def failed_at_once(events: list[Event]) -> Failure | None:
 
 
 def may_repeat(failure: Failure) -> bool:
-    """Whether the same backend may answer when it is asked again; a 409 is one of its locks (openai-chat, "Errors")."""
+    """Return whether the same backend may succeed on a second call; a 409 is one of its locks
+    (docs/dialects/openai-chat.md).
+    """
     return failure.may_retry or failure.details.get("backend_status") == 409
 
 
 def may_ask_elsewhere(failure: Failure) -> bool:
-    """Whether another backend may do better; what is the client's fault is refused by all of them."""
+    """Return whether another backend may do better; every backend refuses a faulty request."""
     return may_repeat(failure) or failure.code in _OURS
 
 
@@ -80,7 +84,7 @@ class Budget:
         self._saved = min(self._saved + self._share, _RESERVE)
 
     def take(self) -> bool:
-        """Whether one may be sent again; takes it from what is saved."""
+        """Return whether a repeated call is within the budget, and spend it."""
         if self._saved < 1:
             return False
         self._saved -= 1

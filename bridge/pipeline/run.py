@@ -122,7 +122,7 @@ class Run:
 
     @property
     def request(self) -> Request:
-        """What the backend was sent."""
+        """The request as it was sent to the backend."""
         return self._attempt.request
 
     @property
@@ -295,7 +295,7 @@ class Run:
         return False
 
     def _stages(self) -> list[Stage]:
-        """What events pass: the stages of the attempt; what they leave of another backend's is joined to the stream."""
+        """Return the stages that events pass: those of the attempt, then the join with an earlier backend's answer."""
         stages = self._attempt.stages
         return stages if self._continuation is None else [*stages, self._continuation.join]
 

@@ -39,7 +39,9 @@ from bridge.translation import Stage
 
 @dataclass(slots=True)
 class StageContext:
-    """What a stage may know. `front` and `back` are the cards of the two dialects, `options` the route's options."""
+    """The context of a stage. `front` and `back` are the capabilities of the two dialects, `options` the route's
+    options.
+    """
 
     request: Request
     front: Capabilities
@@ -73,7 +75,7 @@ class WithholdServerTools:
 
     @property
     def at_rest(self) -> bool:
-        """Whether no piece of an open part can be one of a call that is kept back, or was."""
+        """True if no piece of an open part can belong to a call that is, or was, withheld."""
         return not (self._held or self._unfinished)
 
     def __call__(self, events: list[Event]) -> list[Event]:
@@ -135,7 +137,7 @@ class WithholdServerTools:
         ]
 
     def _release(self, out: list[Event], *, finished: bool) -> None:
-        """The answer ends: calls without a result are the client's. After a failure nobody shall run them."""
+        """End the answer: calls without a result become the client's. After a failure they are dropped."""
         for kept in list(self._held.values()):
             if finished:
                 out.extend(kept)

@@ -1,7 +1,7 @@
-"""Answers that clients may ask for again, or go on from, by id: each a conversation of its own in the history store.
+"""Answers that clients read again, or continue, by id: each is a conversation of its own in the conversation store.
 
-What is found under an id is the talk as it was at that answer, however often it was continued since: each answer brings
-the whole talk with it, so that none depends on another that may be deleted or forgotten.
+Each answer is stored with the whole conversation up to it, so that none depends on another that may be deleted or
+expire.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bridge.stores.base import Conversation, ConversationStore, StoreConflict
 _BODY, _RUN, _ENDED = "body", "run", "ended"
 
 Look = Callable[[StoredAnswer], Awaitable[StoredAnswer]]
-"""Says how far an answer is that its run still makes."""
+"""Returns the current state of an answer whose run goes on."""
 
 
 class Answers:
@@ -32,7 +32,7 @@ class Answers:
         self._scope = scope
 
     async def stored_responses(self, ids: Iterable[str]) -> StoredResponses:
-        """What there is of the answers that a request names."""
+        """Return those of the requested answers that exist."""
         return StoredResponses(
             {answer.id: answer for i in dict.fromkeys(ids) if (answer := await self.find(i)) is not None}
         )
@@ -43,12 +43,12 @@ class Answers:
         return None if kept is None else await self.now(kept)
 
     async def kept(self, answer_id: str) -> StoredAnswer | None:
-        """What the store has of the answer: of one that had not ended, what was asked."""
+        """Return what the store has of the answer; of one that had not ended, the request."""
         conversation = await self._history.load(self._owner, self._scope, answer_id)
         return None if conversation is None else _answer(conversation)
 
     async def now(self, kept: StoredAnswer) -> StoredAnswer:
-        """How far an answer has come since it was kept."""
+        """Return the current state of a stored answer."""
         if kept.ended or self._look is None:
             return kept
         found = await self._look(kept)
@@ -76,7 +76,7 @@ class Answers:
         return True
 
     async def delete(self, answer_id: str) -> bool:
-        """Whether there was one."""
+        """Delete the answer. Return whether there was one."""
         return await self._history.delete(self._owner, self._scope, answer_id)
 
 

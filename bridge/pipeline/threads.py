@@ -1,7 +1,7 @@
-"""Whose thread it is at a backend: behind one backend key all users of the bridge are one user to the backend.
+"""Names of threads at backends: behind one backend key, all users of the bridge are one user to the backend.
 
-Clients choose the ids of their threads, and a backend that remembers goes by them alone. So where the bridge knows who
-asks, the backend is given a name that this user's thread has and nobody else's can have; the client is shown its own.
+Clients choose the ids of their threads, and a backend with a memory goes by them alone. Where the bridge knows its
+user, the backend gets a name that only this user's thread can have; the client sees its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bridge.codec.jsontext import dumps
 
 
 def travels(back: Capabilities) -> bool:
-    """Whether backends of this dialect are told the thread's id."""
+    """Return whether backends of this dialect get the thread's id."""
     return back.request(Feature.THREAD_ID) is Support.EXACT
 
 

@@ -1,8 +1,8 @@
-"""Tools of the server's side: offered to a backend's model, and run here when it calls them.
+"""Server-side tools: offered to a backend's model, and run here when it calls them.
 
-A route may have a source of tools, such as a gateway where they register. Its backend's model is told of them beside
-the client's own; what it calls of them is run, and it goes on with the results, until it answers or the rounds are
-used up. To the client all rounds are one run, of a backend that runs tools by itself.
+A route may have a source of tools, such as a gateway where they register. Its backend's model gets them beside the
+client's own; its calls of them are run, and it continues with the results until it answers or the rounds are used up.
+To the client all rounds are one run, of a backend that runs tools by itself.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _CALL_SECONDS = 30.0
 
 
 class Tools(Protocol):
-    """What a model may call beside its client's tools."""
+    """The tools that a model may call beside its client's tools."""
 
     async def offered(self) -> list[OfferedTool]:
         """The tools that are there now. Raises `BackendError`."""
         ...
 
     async def call(self, tool: OfferedTool, call: ToolCall, info: CallInfo, seconds: float) -> ToolResulted:
-        """What the tool says; whatever goes wrong is a result, too, so that the model can do something about it."""
+        """Return the tool's result; any error is a result, too, so that the model can react to it."""
         ...
 
 
@@ -110,9 +110,9 @@ def _why(error: BridgeError, seconds: float) -> str:
 
 
 async def with_tools(backend: Backend, source: Tools, rounds: int, lost: Losses) -> Backend:
-    """The backend with what the source offers now; as it is, where it cannot be told of tools.
+    """Return the backend with the source's current tools; unchanged if it does not support tools.
 
-    A source that does not answer is no reason not to answer the client: the loss is told, and logged.
+    If the source does not answer, the request goes on without its tools: the loss is named, and logged.
     """
     if backend.capabilities.request(Feature.TOOLS) in (Support.DROP, Support.REFUSE):
         return backend
