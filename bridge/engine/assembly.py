@@ -175,7 +175,7 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
 
 
 def fetchers_for(config: cfg.Config) -> dict[str, Fetches]:
-    """What fetches media for the backends that name hosts for it, by the backends' names."""
+    """Return the fetchers of media, by the names of the backends that list hosts for them."""
     wanted = {name: section.fetch_urls for name, section in config.backends.items() if section.fetch_urls}
     if not wanted:
         return {}

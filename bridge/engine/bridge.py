@@ -57,7 +57,7 @@ class Bridge:
         self.speech = speech
         self._fetchers = dict(fetchers or {})
         self.around: dict[str, Callable[[Backend], Backend]] = {}
-        """What is put around the backend of a run, by the run's id, for whoever watches it."""
+        """Wrappers around the backend of a run, by run id, for the page's traces."""
         self.metrics: Metrics | None = None
         """Set by a server that serves them."""
         self.slots: RunSlots | None = None
@@ -146,7 +146,7 @@ class Bridge:
 
     @property
     def conversations(self) -> queued_runs.Conversations:
-        """The talks that clients read back. Raises `RuntimeError` when no route keeps any."""
+        """The conversations that clients read back. Raises `RuntimeError` if no route stores any."""
         if self._memory is None:
             raise RuntimeError("no route of this bridge keeps talks")
         return queued_runs.Conversations(self._memory.history)
@@ -346,7 +346,7 @@ class Bridge:
     def plan(
         self, route: Route, request: Request, caller: Caller, *, run_id: str, created_at: float
     ) -> tuple[RunKey, RunPlan]:
-        """What `runs.start` wants for this request. `run_id` names the run where the client did not.
+        """Return the key and the plan of a run for this request. `run_id` names the run if the client did not.
 
         Raises `RequestError` for an unknown model.
         """
@@ -441,7 +441,7 @@ class _Asked:
         return sorted(backends, key=lambda backend: backend.breaker is not None and backend.breaker.refuses)
 
     def info(self, backend: Backend, request: Request) -> CallInfo:
-        """What a call may know of the one who asks; his own body only where it must arrive unchanged."""
+        """Return the call's facts about the caller; its raw body only where it must arrive unchanged."""
         caller, route = self.caller, self.route
         raw_body = caller.raw_body if route.passthrough else None
         forwarded = backend.forwards(caller.headers, route.dialect)

@@ -1,4 +1,4 @@
-"""What is served where, and for whom: the values that `Bridge` works on."""
+"""Routes and callers: the values that `Bridge` works on."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
 """A pattern's set of characters, of which the first one is a guess."""
 
 LIBRARY = Capabilities(answers=entries(ANSWER_FEATURES), requests=entries(REQUEST_FEATURES), client_runs_calls=False)
-"""The card of a caller who takes our events as they are."""
+"""The capabilities of a caller that takes events as they are."""
 
 
 @dataclass(slots=True)
 class Route:
-    """What one mount path serves. `models` maps model names and globs to backends, `modes` the dialect's modes; where
-    both are None, `group` serves all.
+    """One mount path. `models` maps model names and globs to backends, `modes` the dialect's modes; if both are None,
+    `group` serves all.
 
-    A route over gRPC has an agent id at the address `listen` (`host:port`); its path then only names it.
+    A route over gRPC has an agent id at the address `listen` (`host:port`); its path then is only a name.
     """
 
     dialect: Dialect
@@ -60,7 +60,7 @@ class Route:
     agent_id: str | None = None
     limits: Places | None = None
     tools: Tools | None = None
-    """What the backends' models may call beside the client's tools."""
+    """Tools that the backends' models may call beside the client's own."""
     tools_at: Backend | None = None
     """The backend where these are, when it is one; it is opened and closed with the others."""
     max_tool_rounds: int = 8
@@ -68,7 +68,7 @@ class Route:
     surface: Surface = field(init=False)
     """The endpoints of the dialect that this route has."""
     keeps_answers: bool = field(init=False)
-    """Whether its clients may name earlier answers, where there is a store for them."""
+    """True if its clients may name earlier answers, where there is a store for them."""
     _operations: frozenset[Operation] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class Route:
         self._operations = frozenset(endpoint.operation for endpoint in self.surface)
 
     def serves(self, operation: Operation) -> bool:
-        """Whether one of its endpoints is for this."""
+        """Return whether one of its endpoints is for this operation."""
         return operation in self._operations
 
     def group_for(self, request: Request) -> Group:
@@ -107,7 +107,7 @@ class Route:
 
     @property
     def groups(self) -> list[Group]:
-        """What its requests may be sent to."""
+        """Return all backends that its requests may reach."""
         return [self.group] if self.group is not None else list((self.models or self.modes or {}).values())
 
     @property
@@ -122,7 +122,7 @@ class Route:
 
     @property
     def in_background(self) -> bool:
-        """Whether kept answers may be made while their clients are away."""
+        """True if stored responses may be made in the background."""
         return self.keeps_answers and self.serves(Operation.CANCEL)
 
     @property
@@ -158,7 +158,9 @@ class Route:
 
 @dataclass(slots=True)
 class Caller:
-    """Who asks, and what of his request travels on beside its body. `owner` is whose conversations he may continue."""
+    """The caller of a request, and the parts of the request beside its body. `owner` is the owner of the
+    conversations that it may continue.
+    """
 
     owner: str = ""
     request_id: str | None = None

@@ -120,12 +120,12 @@ class GrpcBackend:
         return self.names.model_for(asked)
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
-        """What gRPC cannot carry (no ASCII, say) stays here: it would end the call."""
+        """Headers that gRPC cannot carry (not ASCII, say) are dropped, as they would end the call."""
         found = {name: headers[name] for name in self._forward if name in headers}
         return {name: value for name, value in found.items() if _SENDABLE.fullmatch(value)}
 
     def _beside(self, shown: Mapping[str, str]) -> Metadata:
-        """What goes beside the messages of a call: of one name ours counts."""
+        """Return the metadata of a call; our own value of a name wins."""
         return tuple({**shown, **self._own}.items())
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> GrpcCall:
@@ -179,7 +179,7 @@ class GrpcBackend:
             held.session.timer.cancel()
 
     def _let_go(self, held: WaitingSession) -> None:
-        """The client brought nothing: the agent is told so, and nobody reads what it says to that."""
+        """End the turn for an agent whose client brought no results, and drop its reply."""
         self._forget(held)
         self.stop(held.session)
 
@@ -224,7 +224,7 @@ class GrpcBackend:
         return None
 
     def failure_of(self, code: grpc.StatusCode, details: str | None) -> Failure:
-        """What a status means in our words."""
+        """Return the failure that a status means."""
         return self.secrets.hide(failure_of(self.dialect, code, details))
 
     async def ask(self, path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
@@ -235,7 +235,7 @@ class GrpcBackend:
             raise BackendError.of(self.secrets.hide(error.failure)) from None
 
     def broker(self, tools: ClientTools) -> ClientToolBroker:
-        """Where these tools of a client are served, and registered at its address."""
+        """Return the server of these client tools, registered at its address."""
         return ClientToolBroker(tools, self._address, self._api_key, self.dialect, self.settings)
 
     @property
@@ -323,7 +323,7 @@ class GrpcCall:
         return events
 
     def _called(self, session: Session, broker: ClientToolBroker) -> list[Event]:
-        """What the agent calls of the client's tools ends the turn, and the session is held until the client comes."""
+        """End the turn with the agent's calls of client tools, and hold the session until the client returns."""
         calls = broker.take()
         if not calls:
             return []

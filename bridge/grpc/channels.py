@@ -42,17 +42,17 @@ def server_credentials(settings: Channel) -> Any:
 
 
 def failure_of(dialect: Dialect, code: grpc.StatusCode, details: str | None) -> Failure:
-    """What a status means in our words."""
+    """Return the failure that a status means."""
     wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))
     return dialect.decode_error(wire)
 
 
 Metadata = tuple[tuple[str, str], ...]
-"""What is sent beside the messages of a call."""
+"""Metadata of a call."""
 
 
 def metadata_of(dialect: Dialect, key: str | None) -> Metadata:
-    """What tells a peer who we are."""
+    """Return the metadata that identifies the bridge to a peer."""
     return tuple(dialect.auth_headers(key).items()) if key else ()
 
 

@@ -89,14 +89,14 @@ class ClientToolBroker:
         return calls
 
     def answer(self, call_ids: Iterable[str], results: Mapping[str, ToolResult]) -> None:
-        """What the client said to these calls; to one of which he said nothing, that he did."""
+        """Return the client's results of these calls; for a call without one, a result that says so."""
         for call_id in call_ids:
             waiting = self._waiting.get(call_id)
             if waiting is not None and not waiting.done():
                 waiting.set_result(results.get(call_id) or _silence(call_id))
 
     def give_up(self) -> None:
-        """Nobody brings results any more: who waits is told so, and so is who still calls."""
+        """End the wait for results: pending and later calls get an error."""
         self._given_up = True
         self.answer(list(self._waiting), {})
 
@@ -113,7 +113,7 @@ class ClientToolBroker:
             await server.stop(_GOODBYE)
 
     async def call(self, body: bytes, rpc: Any) -> bytes:
-        """One call of an agent, until the client has answered it or his time is over."""
+        """Answer one call of an agent with the client's result, or with an error when the time is over."""
         asked = self.tools.called(body)
         if isinstance(asked, Refuse):
             await rpc.abort(grpc.StatusCode[asked.status], asked.details)

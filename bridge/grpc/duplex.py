@@ -11,12 +11,12 @@ import grpc
 import grpc.aio
 
 _AHEAD = 64
-"""Messages that are read before somebody takes them; then the peer has to wait."""
+"""Messages that are read ahead; then the peer has to wait."""
 
 _WRITTEN_TOO_LATE = "Internal error from Core"
 
 _OVER = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)
-"""What `grpc.aio` raises where one writes into a call that is over; how it ended is told where it is read."""
+"""What `grpc.aio` raises for a write into a finished call; reading reports how the call ended."""
 
 
 class Duplex:
@@ -34,12 +34,12 @@ class Duplex:
 
     @property
     def alive(self) -> bool:
-        """Whether the peer has not ended the call, as far as was read."""
+        """True if the peer has not ended the call, as far as was read."""
         return not self._eof and not self._reader.done()
 
     @property
     def waiting(self) -> bool:
-        """Whether something came that nobody has taken."""
+        """True if there is a message that was not taken."""
         return not self._came.empty()
 
     async def send(self, messages: Iterable[bytes]) -> None:
@@ -49,7 +49,7 @@ class Duplex:
                 await self._call.write(message)
 
     async def finish(self) -> None:
-        """Says that nothing more is sent."""
+        """Close the sending half."""
         with contextlib.suppress(*_OVER):
             await self._call.done_writing()
 
@@ -89,6 +89,8 @@ class Duplex:
         await self._came.put(None)
 
     def _end(self, code: grpc.StatusCode, details: str | None) -> None:
-        """How the call ended. Writing into one that the peer has just ended makes grpc hide the peer's own status."""
+        """Return the status of the call. A write into a call that the peer has just ended makes grpc hide the peer's
+        status.
+        """
         if code is not grpc.StatusCode.OK and details != _WRITTEN_TOO_LATE:
             self.status = (code, details)

@@ -14,7 +14,7 @@ from bridge.codec.sessions import Channel, Registration
 from bridge.grpc.channels import Metadata, metadata_of, open_channel
 
 _SECONDS = 10.0
-"""For what a registry is told."""
+"""Seconds for one request to a registry."""
 
 
 async def stay(
@@ -41,7 +41,7 @@ async def stay(
 
 
 async def _said(channel: grpc.aio.Channel, todo: tuple[str, bytes], metadata: Metadata) -> tuple[bytes | None, str]:
-    """What a registry answers; None and why when it does not."""
+    """Return the answer of a registry; None and a reason if there is none."""
     try:
         return await channel.unary_unary(todo[0])(todo[1], timeout=_SECONDS, metadata=metadata), "it said no"
     except grpc.aio.AioRpcError as error:

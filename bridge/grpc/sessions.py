@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("bridge.grpc")
 
 _LARGE = re.compile(r"Received message larger than max \((\d+) vs\. (\d+)\)")
-"""What grpc says on both sides of a call; only the size tells whose message it was."""
+"""gRPC's message on both sides of a call; only the size tells which side's message it was."""
 
 
 def results_in(request: Request) -> dict[str, ToolResult]:
-    """What the client says to calls, behind the last answer."""
+    """Return the client's tool results after the last answer."""
     found: dict[str, ToolResult] = {}
     for message in reversed(request.messages):
         if message.role == "assistant":
@@ -60,7 +60,7 @@ class Session:
         self._metadata = metadata
         self.timer: asyncio.TimerHandle | None = None
         self.broker: ClientToolBroker | None = None
-        """Where the client's tools are."""
+        """The server of the client's tools."""
         self._backend = backend
         self._call: Duplex | None = None
         self._sending: asyncio.Future[None] | None = None
@@ -68,19 +68,19 @@ class Session:
 
     @property
     def usable(self) -> bool:
-        """Whether another turn can be asked; takes the session out of its idle time."""
+        """Return whether another turn is possible; ends the idle time of the session."""
         if self.timer is not None:
             self.timer.cancel()
         return self._call is not None and self._call.alive and not self.machine.over
 
     @property
     def late(self) -> bool:
-        """Whether something came since the last turn ended."""
+        """True if a message has arrived since the last turn ended."""
         return self._call is not None and self._call.waiting
 
     @property
     def ended(self) -> Failure | None:
-        """What the peer's own status means, when the call ended with one."""
+        """Return the failure that the peer's status means, if the call ended with one."""
         status = self._call.status if self._call is not None else None
         if status is None:
             return None

@@ -218,7 +218,7 @@ class QueuedCall:
             self._backend.later(drain(response))
 
     async def _cancel(self, response: aiohttp.ClientResponse | None) -> None:
-        """Tells the backend that nobody waits for the run any more, and lets it come to its end."""
+        """Cancel the run at the backend, and let it come to its end."""
         try:
             await self._backend.whole_answer(self._addressed(self._run.cancel()), _LAST_EVENTS)
         except BridgeError as error:
@@ -228,7 +228,7 @@ class QueuedCall:
 
 
 def _unreadable(event: Event) -> bool:
-    """Whether the run ended here alone, since what came is not of its protocol: its backend still works on it."""
+    """Return whether the run ended only here, as invalid data came, and its backend still works on it."""
     return isinstance(event, RunFailed) and event.error.code is ErrorCode.BACKEND_PROTOCOL
 
 

@@ -1,8 +1,8 @@
-"""What is kept between requests.
+"""Stores: conversations, runs and uploads.
 
-Conversations, on SQLite or PostgreSQL: `open_history(url)`, with the contract in `bridge.stores.base`. Runs
-and their events, on SQLite or Redis: `open_runs(url)`, `bridge.stores.runs`. Uploads, in a folder or on S3:
-`open_attachments(url)`, `bridge.stores.attachments`.
+Conversations, on SQLite or PostgreSQL: `open_history(url)`, with the contract in `bridge.stores.base`. Runs and their
+events, on SQLite or Redis: `open_runs(url)`, with the contract in `bridge.stores.runs`. Uploads, in a folder or on S3:
+`open_attachments(url)`, with the contract in `bridge.stores.attachments`.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ def open_runs(url: str) -> RunStore:
 
 
 def open_rates(url: str, per_minute: int) -> Rates:
-    """What counts requests beside the run store at this URL: Redis for all that share it, else this process.
+    """Return the request counter that goes with the run store at this URL: Redis for all that share it, else this
+    process.
 
-    Nothing is connected yet. Raises `ConfigError` like `open_runs`.
+    It does not connect yet. Raises `ConfigError` like `open_runs`.
     """
     if url.partition(":")[0] in ("redis", "rediss"):
         from bridge.stores.rates import RedisRates

@@ -1,7 +1,7 @@
-"""What a store of uploaded images promises: the contract that every engine keeps and the one test suite checks.
+"""The contract of stores of uploaded images, which one test suite checks for every engine.
 
-An image lies at `<user>/<thread>/<uuid>.<ext>`; the path is made here and says whose it is, so that nothing else needs
-to be kept. What it is, its first bytes say; what the client declared counts for nothing.
+An image lies at `<user>/<thread>/<uuid>.<ext>`. The path is made here and names the owner, so that nothing else needs
+to be stored. The media type is that of the first bytes, whatever the client declared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.stores.base import unavailable
 
 LIMIT = 10 * 2**20
-"""Bytes of the largest image, unless somebody says otherwise."""
+"""The default maximum size of an image in bytes."""
 
 EMPTY = "empty"
 UNSUPPORTED_TYPE = "unsupported_type"
@@ -43,7 +43,7 @@ _LONGEST = 200  # a file name has 255 bytes
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One stored image. `size` in bytes; `url` is signed and empty until somebody asks for it."""
+    """One stored image. `size` is in bytes; `url` is signed, and empty until it is requested."""
 
     bucket: str
     path: str
@@ -76,7 +76,9 @@ class Attachments(Protocol):
         """Raises `RequestError`: forbidden for another's, not_found."""
 
     async def fetch(self, bucket: str, path: str) -> tuple[Attachment, AsyncIterator[bytes]]:
-        """The image and its bytes, whoever owns it: ask `stat` or `verify` first. Raises `RequestError` (not_found)."""
+        """Return the image and its bytes, whatever its owner: call `stat` or `verify` first. Raises `RequestError`
+        (not_found).
+        """
 
     async def sign(self, attachment: Attachment, base: str, life: float) -> str:
         """A URL that gives the image to anybody for `life` seconds.
@@ -92,11 +94,13 @@ class Attachments(Protocol):
         """
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
-        """Whether `sign` made this. Raises `RequestError` (forbidden) for anything wrong, missing, moved or expired."""
+        """Check a signature of `sign`. Raises `RequestError` (forbidden) if it is wrong, missing, of another object
+        or expired.
+        """
 
 
 def content_path(bucket: str, path: str) -> str:
-    """Where a server serves an image, relative to a dialect's mount path. Needs no quoting."""
+    """The path of an image at a server, relative to a dialect's mount path. Needs no quoting."""
     return f"/attachments/content/{bucket}/{path}"
 
 

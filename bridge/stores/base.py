@@ -1,7 +1,7 @@
-"""What a history store promises: the contract that every engine keeps and the one test suite checks.
+"""The contract of conversation stores, which one test suite checks for every engine.
 
-A history connects clients that send only what is new with backends that want the whole talk, and the other way
-round. A store keeps and finds; comparing, expanding and trimming a talk is a stage of the pipeline.
+Stored conversations join clients that send only what is new with backends that need all of it, and the other way round.
+A store keeps and finds conversations; comparing, expanding and trimming them is a stage of the pipeline.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ LEASE = 10.0
 
 @dataclass(slots=True)
 class Conversation:
-    """One talk as it is stored. A new one is made by the caller, with version 0.
+    """One stored conversation. The caller makes a new one, with version 0.
 
-    `messages` is read only: what is new is given to `commit`, and what was edited is cut away by its `keep`. All
-    other fields but `version`, `dropped`, `digest` and `updated_at` are the caller's to set; `commit` stores them.
+    `messages` is read only: new messages are passed to `commit`, and edited ones are removed by its `keep`. The caller
+    may set all other fields but `version`, `dropped`, `digest` and `updated_at`; `commit` stores them.
     """
 
     thread_id: str
     messages: list[Message] = field(default_factory=list)
-    """The talk, oldest first; the whole of it when `dropped` is 0."""
+    """The messages, oldest first; all of them if `dropped` is 0."""
     tools: list[Tool] | None = None
     """The last list of tools that a client offered."""
     backend_thread: str | None = None
-    """The id under which a backend that keeps its own history knows this talk."""
+    """The id of this conversation at a backend that keeps its own history."""
     open_interrupts: list[Interrupted] = field(default_factory=list)
-    """What waits for an answer of a person."""
+    """Interrupts that wait for a person's answer."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """Small JSON that the pipeline wants beside the talk, such as renamed tools."""
+    """Small JSON values of the pipeline, such as renamed tools."""
     version: int = 0
     """Grows by one with every commit; 0 = not stored yet."""
     dropped: int = 0
-    """How many messages the bounds have taken out since the talk was last whole."""
+    """How many messages the bounds have removed since the conversation was last complete."""
     digest: str | None = None
     """The name that the last commit gave to this state."""
     updated_at: float = 0.0
@@ -57,7 +57,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is kept. `messages` and `size` (bytes of stored JSON) are for each conversation."""
+    """How much is stored. `messages` and `size` (bytes of stored JSON) are for each conversation."""
 
     messages: int = 1000
     size: int = 16 * 2**20
@@ -65,12 +65,12 @@ class Bounds:
     """Of one owner; beyond it the ones that were silent for longest go, up to a hundredth late."""
 
     def evicts_at(self, place: int) -> bool:
-        """Whether this new conversation is one at which the owner's are counted: a count walks over all of them."""
+        """Return whether the owner's conversations are counted at this new one, as a count reads all of them."""
         return place % max(1, self.conversations // 100) == 0
 
 
 class StoreConflict(BridgeError):
-    """The conversation was changed by somebody else since it was loaded: load it again."""
+    """Another writer has changed the conversation since it was loaded: load it again."""
 
     default = ErrorCode.CONFLICT
 
@@ -92,13 +92,13 @@ class HeldConversation(Protocol):
 class ConversationStore(Protocol):
     """Conversations, each under (owner, scope, thread id).
 
-    `owner` is who the conversation belongs to: whoever asks with another owner finds nothing. `scope` keeps apart
-    the thread ids of one owner that mean different talks, such as those of two routes. Both may be empty.
+    Another `owner` finds nothing. `scope` separates equal thread ids of one owner, such as those of two routes. Both
+    may be empty.
 
-    Every method may raise `BridgeError` with `STORE_UNAVAILABLE` when the engine fails, with a message that holds
-    neither address nor credentials; later calls try again. Ids longer than `MAX_KEY` bytes are a `RequestError`.
-    A store belongs to the event loop in which it is used first; several stores, in one or many processes, may
-    share one database.
+    Every method may raise `BridgeError` with `STORE_UNAVAILABLE` if the engine fails, with a message that holds neither
+    address nor credentials; later calls try again. Ids longer than `MAX_KEY` bytes are a `RequestError`. A store
+    belongs to the event loop in which it is first used; several stores, in one or many processes, may share one
+    database.
     """
 
     async def open(self) -> None:
@@ -123,18 +123,18 @@ class ConversationStore(Protocol):
         keep: int | None = None,
         digest: str | None = None,
     ) -> None:
-        """Appends `new` and stores all that stands beside the talk, in one transaction.
+        """Append `new` and store the conversation's other fields, in one transaction.
 
-        With `keep`, only that many of `conversation.messages` stay before it: this is how an edited or regenerated
-        talk replaces the old one. `digest` names the state after the commit for `find`; None = it has no name.
+        With `keep`, only that many of `conversation.messages` stay: an edited or regenerated conversation replaces the
+        old one. `digest` names the state after the commit for `find`; None is no name.
 
         Raises `StoreConflict`, and stores nothing, unless the stored version is `conversation.version`. Afterwards
-        `conversation` is what `load` would give, so that it may be committed again.
+        `conversation` is what `load` would return, so that it may be committed again.
 
-        When the talk is over the bounds, its oldest turns are dropped as a whole (`bridge.stores.bounds`). When it is
-        the first commit of a conversation and the owner has too many, those silent for longest are deleted.
+        If the conversation exceeds the bounds, its oldest turns are dropped as a whole (`bridge.stores.bounds`). If
+        this is its first commit and the owner has too many, those unused for longest are deleted.
 
-        A commit that is cancelled has happened whole or not at all.
+        A canceled commit has happened whole or not at all.
         """
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
@@ -162,9 +162,9 @@ class ConversationStore(Protocol):
         """
 
     async def prune(self, older_than: float) -> int:
-        """Deletes conversations that nobody committed to for `older_than` seconds and says how many.
+        """Delete conversations without a commit for `older_than` seconds. Return how many.
 
-        Those in a turn stay. Works in small transactions, so that nobody waits for it.
+        Locked ones stay. Works in small transactions, so that nothing waits for it.
         """
 
 
@@ -192,7 +192,7 @@ def stored_id(text: str, what: str) -> str:
 
 
 def fits(text: str) -> bool:
-    """Whether `stored_id` takes the text."""
+    """Return whether `stored_id` accepts the text."""
     return len(_escaped(text).encode()) <= MAX_KEY
 
 

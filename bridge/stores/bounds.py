@@ -64,7 +64,7 @@ def surplus(entries: Sequence[MessageSize], bounds: Bounds) -> list[int]:
 
 
 class _Room:
-    """Whether what is left fits."""
+    """Return whether the rest is within the bounds."""
 
     def __init__(self, entries: Sequence[MessageSize], bounds: Bounds) -> None:
         self._sizes = [entry.size for entry in entries]
@@ -91,7 +91,7 @@ def _drop(room: _Room, first: int, cuts: Iterable[int]) -> int:
 
 
 def _lead(entries: Sequence[MessageSize]) -> int:
-    """How many messages at the beginning are the system's. Only the first commit can bring them."""
+    """Return the number of system messages at the beginning. Only the first commit can add them."""
     for place, entry in enumerate(entries):
         if entry.role not in _GUIDING or entry.commit != entries[0].commit:
             return place

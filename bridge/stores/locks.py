@@ -39,13 +39,15 @@ POLL = 0.05
 
 
 class Tickets(Protocol):
-    """The tickets as an engine keeps them, beside the talks. Each method is one transaction.
+    """Tickets as an engine stores them, beside the conversations. Each method is one transaction.
 
-    `mine` are other tickets of this process in the same line: they are renewed before expired ones are taken away.
+    `mine` are other tickets of this process in the same queue: they are renewed before expired ones are deleted.
     """
 
     async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, Read | None]:
-        """A new ticket at the end of the line; when it is the first, with the talk. Expired ones are taken away."""
+        """Add a ticket to the end of the queue. If it is the first, return the conversation with it. Deletes expired
+        tickets.
+        """
 
     async def load(self, key: Key) -> Conversation:
         """The conversation as the last commit left it; a new one when there is none."""
@@ -70,9 +72,10 @@ class Tickets(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Somebody of this process in a line. `let_in` is done when the turn is his, with what reads the talk.
+    """A waiter of this process in a queue. `let_in` is done when it has the lock, with the function that reads the
+    conversation.
 
-    `leaving`: he gives his ticket back, so that nobody need wonder where it is.
+    `leaving`: it is giving its ticket back.
     """
 
     key: Key
@@ -83,8 +86,8 @@ class _Waiter:
 
 
 class _Queue:
-    """What this process knows of one conversation's line: `async with queue` keeps its dealings with the database in
-    order. It is forgotten when nobody has to do with it any more.
+    """This process's part of one conversation's queue. `async with queue` orders its database calls. It is dropped
+    when unused.
     """
 
     def __init__(self, forget: Callable[[], object]) -> None:
@@ -155,7 +158,7 @@ class ConversationLocks:
         return queue
 
     async def wait(self, place: _Waiter) -> Conversation:
-        """The talk, once the turn is his."""
+        """Return the conversation once the lock is held."""
         # Dealings with the database are tasks of their own: a cancelled caller must not leave a ticket behind.
         self._spawn(self._enter(place))
         try:
@@ -215,7 +218,7 @@ class ConversationLocks:
             self._moved_up(queue, first)
 
     def _moved_up(self, queue: _Queue, first: int | None) -> None:
-        """Who is first in the line now goes in, if he is one of ours."""
+        """Let in the first of the queue, if it is of this process."""
         self._let_in(queue.places.get(first or 0))
         if queue.places and first not in queue.places:
             self._kick.set()  # another process is next
@@ -297,7 +300,7 @@ class ConversationLocks:
                 self._refuse(place, unavailable(self._engine, "lost"))
 
     def _elsewhere(self) -> dict[int, _Waiter]:
-        """The first ticket of each line here in which somebody waits and nobody of this process holds the turn."""
+        """Return the first ticket of each queue with a waiter here whose lock no waiter of this process holds."""
         out = {}
         for queue in self._queues.values():
             if queue.places and not any(place.holds for place in queue.places.values()):

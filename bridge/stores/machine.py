@@ -1,10 +1,10 @@
-"""The clock by which leases in a SQLite file run out.
+"""The clock of leases in an SQLite file.
 
 Processes that share a file share a machine, and with it one monotonic clock (CLOCK_MONOTONIC on Linux,
-mach_absolute_time on macOS): nobody sets it, and it stands still while the machine sleeps and no lease can be renewed.
-The wall clock of one process, set a day ahead, would end the runs of all others. After a reboot the clock begins anew,
-so that `bridge.stores.sqlite_file` ends the leases of another boot: nobody who held one is alive. Redis and PostgreSQL
-use their server's clock instead. Ages and retention go by the wall clock everywhere.
+mach_absolute_time on macOS): it cannot be set, and it stands still while the machine sleeps and no lease can be
+renewed. By the wall clock, one process whose clock is a day ahead would end the runs of all others. After a reboot the
+clock begins anew, and `bridge.stores.sqlite_file` ends the leases of other boots, as their holders are gone. Redis and
+PostgreSQL use their server's clock instead. Ages and retention go by the wall clock everywhere.
 """
 
 from __future__ import annotations

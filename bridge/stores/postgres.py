@@ -351,5 +351,5 @@ async def _nothing(db: object) -> None:
 
 
 def _count(status: Any) -> int:
-    """How many rows, of a command's status such as `DELETE 3`."""
+    """Return the number of rows in a command's status, such as `DELETE 3`."""
     return int(str(status).rpartition(" ")[2])

@@ -1,10 +1,10 @@
-"""How often somebody may ask: counted in this process, or in Redis for all that share it.
+"""Rates of requests, counted in this process, or in Redis for all that share it.
 
-The rule is GCRA (ITU-T I.371), a leaky bucket in one number: the moment at which all that was asked would be paid off
-at the allowed pace. Somebody who was quiet for a minute may ask a minute's worth at once, and then at that pace.
+The rule is GCRA (ITU-T I.371), a leaky bucket in one number: the time at which all requests so far would be paid off at
+the allowed pace. After a minute of silence a minute's worth is allowed at once, and then that pace.
 
-Why not `limits` (5.8, MIT): its storage in memory starts a task for each request, which visits every key with a hop
-to a thread, and its Redis side allows no client newer than 7, ours is 8.
+Why not `limits` (5.8, MIT): its in-memory storage starts a task for each request, which visits every key with a hop to
+a thread, and its Redis side allows no client newer than 7; ours is 8.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from bridge.stores.redis_together import Together
 from bridge.stores.tails import Tails
 
 _LOOK = 1.0
-"""Seconds between two looks of whoever waits, in case a message was lost."""
+"""Seconds between two polls of a waiter, in case a message was lost."""
 _BATCH = 100
 _FAILURES = (RedisError, OSError, TimeoutError)
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 from redis.exceptions import RedisError
 
 _KEPT = 60.0
-"""Seconds after which a channel is given up that nobody listens to."""
+"""Seconds after which a channel without listeners is closed."""
 
 
 class RedisTail:
-    """Rings the bell of a channel's name for each message on it.
+    """Notifies the listeners of a channel for each message on it.
 
-    A subscription is a hint, never the data: what it misses while a connection is lost, readers find by looking.
+    A message is a hint, never the data: readers find by polling what it misses while the connection is lost.
     """
 
     def __init__(self, client: Redis, notifier: Notifier[str]) -> None:

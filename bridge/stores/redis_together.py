@@ -36,7 +36,7 @@ class Together:
         self._sending: asyncio.Task[None] | None = None
 
     async def call(self, keys: list[str], *arguments: Any) -> Any:
-        """What the script returns. Raises what the client raises."""
+        """Return the result of the script. Raises what the client raises."""
         call = _Call((len(keys), *keys, *arguments), asyncio.get_running_loop().create_future())
         self._waiting.append(call)
         if self._sending is None:
@@ -68,7 +68,7 @@ class Together:
         ]
 
     async def _alone(self, call: _Call) -> Any:
-        """What came of one call; its failure is nobody else's."""
+        """The outcome of one call; its failure concerns no other call."""
         try:
             try:
                 return await self._client.evalsha(self._digest, *call.words)

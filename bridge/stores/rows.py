@@ -81,7 +81,7 @@ async def loaded(row: Sequence[Any], bodies: Sequence[str]) -> Conversation:
 
 
 class Change:
-    """What a commit is to store, in texts: whoever writes them into a database shall be quick.
+    """Return a commit as texts, prepared outside the transaction that writes them.
 
     Raises `RequestError` for a digest that is too long.
     """
@@ -120,7 +120,9 @@ async def _beside_loop(count: int, work: Callable[[], _T]) -> _T:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a commit did. `gone` are the places of the messages that the bounds took, in old and new together."""
+    """The outcome of a commit. `gone` are the positions of the messages that the bounds removed, in old and new
+    together.
+    """
 
     version: int
     dropped: int

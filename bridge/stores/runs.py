@@ -1,11 +1,11 @@
-"""What a run store promises: the event log, the queue, leases, cancels and places of asynchronous runs.
+"""The contract of run stores: event logs, queue, leases, cancellations and reader slots of durable runs.
 
-A run belongs to (owner, scope, thread id, run id), as a conversation does (`bridge.stores.base`). Its log is a
-sequence of entries; an entry is one text that the store does not look into, and its number grows over all runs of the
-thread. One process at a time drives a run, under a lease; whoever lost it cannot write any more, so that a run gets
-each entry once and one end, whatever happens to processes and connections.
+A run belongs to (owner, scope, thread id, run id), as a conversation does (`bridge.stores.base`). Its log is a sequence
+of entries; an entry is one opaque text, and its number grows over all runs of the thread. One process at a time drives
+a run, under a lease; a process that lost it cannot write any more, so that a run gets each entry once and one end,
+whatever happens to processes and connections.
 
-The contract every engine keeps and the one test suite checks. Times are seconds since 1970 by the clock of the store.
+One test suite checks every engine. Times are seconds since 1970 by the clock of the store.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RunState(StrEnum):
 
 
 class Ownership(StrEnum):
-    """Whose a thread is, seen by somebody who names it."""
+    """Who owns a thread, from the view of the caller."""
 
     OWN = "own"
     FOREIGN = "foreign"
@@ -59,13 +59,13 @@ class RunRecord:
     created_at: float
     ended_at: float | None
     entries: int
-    """How many entries were ever written."""
+    """The number of entries ever written."""
     last: int | None
     """The number of the last one; of a run that has ended, the one that holds the terminal event."""
     whole: bool
     """False when its entries are not kept any more: it cannot be replayed."""
     plan: str
-    """What `create` was given; empty when the run is remembered by its name only."""
+    """The plan passed to `create`; empty when only the name of the run is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """What `create` did. `new`: this call made the run. `first`: its thread had none before."""
+    """The outcome of `create`. `new`: this call made the run. `first`: its thread had none before."""
 
     record: RunRecord
     new: bool
@@ -85,7 +85,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many runs may be there that have not ended: of the owner, of the scope, of all. None = no limit."""
+    """How many unfinished runs there may be: of the owner, of the scope, in all. None is no limit."""
 
     owner: int | None = None
     scope: int | None = None
@@ -94,7 +94,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """Who has no place for one more run that is driven: owners, and scopes by their `base_scope`."""
+    """Owners, and scopes by their `base_scope`, without a slot for one more run."""
 
     owners: Collection[str] = frozenset()
     scopes: Collection[str] = frozenset()
@@ -103,7 +103,7 @@ class Full:
         return bool(self.owners or self.scopes)
 
     def holds_up(self, key: RunKey) -> bool:
-        """Whether this run has to wait."""
+        """Return whether this run has to wait."""
         return key.owner in self.owners or base_scope(key.scope) in self.scopes
 
 
@@ -152,7 +152,9 @@ class RunStore(Protocol):
         """Forgets a run that has ended, with its entries; False when there is none, or it has not ended."""
 
     async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
-        """Whose the thread is. With `make`, one that nobody has becomes the owner's, and the answer is `NONE`."""
+        """Return who owns the thread. With `make`, one without an owner becomes this owner's, and the result is
+        `NONE`.
+        """
 
     # ------------------------------------------------------------------ the log
 
@@ -222,7 +224,7 @@ class RunStore(Protocol):
 
 
 async def leased(store: RunStore, token: str, leasing: Awaitable[RunRecord | None]) -> RunRecord | None:
-    """What `leasing` gives. When the caller is cancelled meanwhile, the lease is given back."""
+    """Return the result of `leasing`. If the caller is canceled meanwhile, the lease is released."""
     task = asyncio.ensure_future(leasing)
     try:
         return await asyncio.shield(task)

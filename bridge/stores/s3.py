@@ -111,12 +111,12 @@ class S3Attachments:
         return None if path is None else (self._bucket, path)
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
-        """This store serves its own URLs; nobody was given one of ours."""
+        """Not supported: this store's URLs are its own, and no other exists."""
         raise forbidden("This link is wrong or has expired.")
 
 
 async def _asked(asking: Awaitable[_T]) -> _T:
-    """What the store knows of one image."""
+    """Return the metadata of one image."""
     try:
         return await asking
     except FileNotFoundError:

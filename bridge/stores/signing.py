@@ -1,4 +1,4 @@
-"""URLs that give one object to whoever holds them, for a while: HMAC-SHA256 over method, bucket, path and expiry."""
+"""URLs that grant access to one object for a while: HMAC-SHA256 over method, bucket, path and expiry."""
 
 from __future__ import annotations
 

@@ -37,24 +37,24 @@ class SQLiteConversations:
         self._connection: tuple[int, Connection] | None = None
 
     def load(self, thread_id: str) -> Conversation | None:
-        """The talk; None when there is none."""
+        """Return the conversation; None if there is none."""
         where = key(self._owner, self._scope, thread_id)
         return self._do(lambda db: load(db, where))
 
     def create(self, thread_id: str) -> bool:
-        """Makes an empty talk; False when there is one."""
+        """Create an empty conversation. Return False if there is one."""
         return self._change(thread_id, lambda found: [] if found is None else None)
 
     def append(self, thread_id: str, new: list[Message]) -> bool:
-        """False when there is no such talk."""
+        """Delete the conversation. Return False if there is none."""
         return self._change(thread_id, lambda found: new if found is not None else None)
 
     def clear(self, thread_id: str) -> bool:
-        """Takes all messages out of the talk, which stays; False when there is none."""
+        """Remove all messages from the conversation, which stays. Return False if there is none."""
         return self._change(thread_id, lambda found: [] if found is not None else None, keep=0)
 
     def threads(self) -> list[str]:
-        """The talks there are, oldest first."""
+        """Return the conversations, oldest first."""
         where = (stored_id(self._owner, "owner"), stored_id(self._scope, "scope"))
         query = "SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ? ORDER BY id"
         return self._do(lambda db: [plain_id(name) for (name,) in db.execute(query, where)])
@@ -62,7 +62,9 @@ class SQLiteConversations:
     def _change(
         self, thread_id: str, wanted: Callable[[Conversation | None], list[Message] | None], keep: int | None = None
     ) -> bool:
-        """Appends what `wanted` makes of the talk as it is now, told without its messages; None = changes nothing."""
+        """Append what `wanted` returns for the conversation, which it gets without its messages; None changes
+        nothing.
+        """
         where = key(self._owner, self._scope, thread_id)
 
         def work(db: sqlite3.Connection) -> bool:

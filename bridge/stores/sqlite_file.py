@@ -1,11 +1,10 @@
 """One SQLite file, which several processes of one machine may share: connections, threads, schema, failures.
 
-Each piece of work is one function in a thread of its own: it cannot be interleaved with another one on the same
-connection, a cancelled task cannot leave it half done, and it costs one hop between threads instead of one per
-statement (which is why this is the standard library's `sqlite3` and not an asynchronous wrapper around it). What
-arrives while the thread is busy is done together next, in one hop and one transaction: under load a write costs less
-the more there are. Writing and reading have a thread each, so that nobody who reads waits for another process that
-writes.
+Each piece of work is one function in a thread of its own: it cannot be interleaved with another on the same connection,
+a canceled task cannot leave it half done, and it costs one hop between threads instead of one per statement (hence the
+standard library's `sqlite3` and no asynchronous wrapper around it). Work that arrives while the thread is busy is done
+together next, in one hop and one transaction: the more writes there are, the less each costs. Writing and reading have
+a thread each, so that no reader waits for another process that writes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from bridge.stores.base import unavailable
 _T = TypeVar("_T")
 MEMORY = ":memory:"
 _TOGETHER = 64
-"""How many pieces of work at most share a transaction: those behind them shall not wait for ever."""
+"""How many pieces of work share a transaction at most, so that later ones do not wait forever."""
 
 
 class SQLiteFile:
@@ -62,7 +61,9 @@ class SQLiteFile:
             raise unavailable("sqlite", "closed", self._room.name)
 
     async def write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What `work` returns, done in one transaction that may write. Raises `BridgeError` (store_unavailable)."""
+        """Return the result of `work`, run in one transaction that may write. Raises `BridgeError`
+        (store_unavailable).
+        """
         return await self._lane(True).run(work)
 
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -102,7 +103,7 @@ class Connection:
         self._file: tuple[int, int] | None = None
 
     def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What `work` returns, done in one transaction. Raises `BridgeError` (store_unavailable)."""
+        """Return the result of `work`, run in one transaction. Raises `BridgeError` (store_unavailable)."""
         try:
             with self as db:
                 return work(db)
@@ -233,7 +234,7 @@ class _Lane:
         self._thread.start()
 
     async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What `work` returns. It may be called twice, when its first transaction could not be finished."""
+        """Return the result of `work`. It may be called twice, if its first transaction could not be finished."""
         loop = asyncio.get_running_loop()
         job = _Job(work, loop.create_future())
         self._jobs.append(job)

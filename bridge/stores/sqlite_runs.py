@@ -1,7 +1,7 @@
 """The run store in one SQLite file, which several processes of one machine may share; see `sqlite_file`.
 
-Readers of this process are woken by the write itself, which hands them what it wrote. For what other processes write,
-the highest entry number is looked at again and again, with one query for all who wait, and none while nobody does.
+A write wakes the readers of its process directly and hands them the entries. For writes of other processes the highest
+entry number is polled, with one query for all waiters, and none while there are no waiters.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class SQLiteRuns:
             self._watching = asyncio.create_task(self._look(), name="run-entries")
 
     async def _look(self) -> None:
-        """Rings for what other processes write, for as long as somebody waits."""
+        """Poll for entries of other processes while there are listeners."""
         last: int | None = None
         while self._notifier:
             # Whoever waits looks for himself when his time is over, and is told what is wrong.
@@ -395,7 +395,9 @@ def _find(db: sqlite3.Connection, where: log.Stored) -> _Found | None:
 
 
 class _Turns:
-    """Whose turn it is at the queue, in this process: whoever was served last comes last, newcomers right before."""
+    """The order of owners at the queue, in this process: the owner served last comes last, new owners right before
+    it.
+    """
 
     def __init__(self) -> None:
         self._served: dict[str, int] = {}

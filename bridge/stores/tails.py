@@ -1,10 +1,9 @@
-"""The entries that this process wrote last, so that its own readers need not ask the engine for them.
+"""The entries that this process wrote last, so that its own readers need not query the engine for them.
 
-What is here is durable already: an entry is handed over when the engine has said that it is written, never before.
-It is a chain: `before` is the number of the run's entry in front of the first one kept (0 for none). Only a reader
-who stands within the chain is served, so that he can miss nothing; whoever is elsewhere asks the engine. Numbers do
-not come back, so that a reader who has one of them reads the same run that was written here, and no later one of its
-name; one who has nothing yet may have to ask (`since`).
+They are durable: an entry is added after the engine has confirmed the write. They form a chain: `before` is the number
+of the run's entry before the first one here (0 for none). Only a reader whose position lies in the chain is served, so
+that it misses nothing; others query the engine. Numbers are not reused, so that a reader with a number reads the same
+run, not a later one of its name; a reader at the beginning may have to query (`since`).
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from bridge.stores.runs import LogEntry
 _Name = TypeVar("_Name", bound=Hashable)
 
 MOST_ENTRIES = 32
-"""Entries kept of one run: a reader is seldom further behind one who writes than what he reads at a time."""
+"""Entries kept for one run, about as many as a reader gets at a time."""
 MOST_CHARACTERS = 8 * 1024 * 1024
 """Kept of all runs together; beyond it those go that nothing was written to for longest."""
 _SMALL = 512
-"""What an entry costs beside its text."""
+"""The size of an entry beside its text."""
 
 
 @dataclass(slots=True)
@@ -68,10 +67,11 @@ class Tails(Generic[_Name]):
         self._size += by
 
     def since(self, name: _Name, after: int) -> list[LogEntry] | None:
-        """The entries behind number `after`, none when that was the last one; None for one who has to ask.
+        """Return the entries after number `after`, none if that was the last; None if the reader has to query the
+        engine.
 
-        With `after` 0 the caller must have asked already, and `forget` when he was told that there is nothing: what
-        is kept could be of a run of this name that was deleted.
+        With `after` 0 the caller must have queried already, and called `forget` if there was nothing: what is here
+        could be of a deleted run of this name.
         """
         tail = self._tails.get(name)
         if tail is None or not tail.before <= after <= tail.last:

@@ -1,6 +1,6 @@
-"""What a running bridge tells of itself: numbers for Prometheus, spans for OpenTelemetry.
+"""Metrics for Prometheus, spans for OpenTelemetry.
 
-Neither is loaded before somebody asks for it: `metrics` by a server that serves them, `tracing` where it is configured.
+Both are imported late: `metrics` by a server that serves them, `tracing` where it is configured.
 """
 
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"

@@ -1,12 +1,11 @@
-"""What a process counts, for Prometheus.
+"""The metrics of a process, for Prometheus.
 
 Labels come from the configuration and from closed lists only: routes, dialects, backends, error codes, features. Never
-a model, a user, a path or a text of a request, so that nobody outside can make series.
+a model, a user, a path or a text of a request, so that no client can create series.
 
 With several workers each process writes its numbers into files of one folder (`PROMETHEUS_MULTIPROC_DIR`, made by the
-process that starts them), and whichever is asked adds all of them up: `prometheus_client`'s own way, in which numbers
-of workers that died are kept. It has to be decided before that package is imported, which is why this module is
-imported late.
+process that starts them), and any of them reports the sum: `prometheus_client`'s own way, which keeps the numbers of
+dead workers. The folder must be set before that package is imported, so this module is imported late.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 _PATHS = ("route", "front", "back")
 _CODES = frozenset(map(str, ErrorCode))
 _LEFT = frozenset({"canceled", "left"})
-"""What a log line says of a client that left: `bridge.server.runs`, and of one that may come back."""
+"""The status of a client that disconnected (`bridge.server.runs`), and of one that may resume."""
 _LONG = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _FIRST = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _GAPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
@@ -73,7 +72,7 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         self.shared = SHARED_METRICS in os.environ
-        """Whether other processes write to the same metrics."""
+        """True if other processes write to the same metrics."""
         self.requests = Counter(
             "bridge_requests",
             "requests answered, by HTTP status (0 = none was sent)",
@@ -168,7 +167,7 @@ class Metrics:
             _of(self.errors, *way, outcome).inc()
 
     def run(self, route: str, front: str, run: Run) -> None:
-        """A run is over, whoever waited for it."""
+        """Count a run that has ended, with or without a client."""
         way = (route, front, run.backend.name)
         outcome = run.finish_reason or str(run.failure.code if run.failure is not None else ErrorCode.CANCELED)
         _of(self.runs, *way, outcome).inc()

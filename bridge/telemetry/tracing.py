@@ -84,7 +84,7 @@ def carrier_of(span: Span | None = None) -> dict[str, str]:
 
 
 def carried(headers: Mapping[str, str]) -> dict[str, str]:
-    """What of these headers names a span."""
+    """Return the headers that identify a span."""
     return {name: headers[name] for name in TRACE_CONTEXT if name in headers}
 
 

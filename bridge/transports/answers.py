@@ -10,7 +10,7 @@ import aiohttp
 from bridge.errors import BackendError, ErrorCode, Failure
 
 DRAIN_SECONDS = 0.25
-"""How long the few bytes that follow an end mark are waited for."""
+"""Seconds to wait for the few bytes after an end mark."""
 _DRAIN_BYTES = 64 * 1024
 AT_ONCE = 64 * 1024
 """Bytes of a stream that are taken by one read: decoding more, if it is events of a few bytes, would hold the loop."""
@@ -21,7 +21,9 @@ def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def unread(response: aiohttp.ClientResponse) -> bytes:
-    """What had arrived when the connection broke; aiohttp gives it only once the error is cleared."""
+    """Return the bytes that arrived before the connection broke; aiohttp returns them only after the error is
+    cleared.
+    """
     response.content.set_exception(None)  # type: ignore[arg-type]
     return response.content.read_nowait()
 
@@ -60,7 +62,7 @@ async def drain(response: aiohttp.ClientResponse, seconds: float = DRAIN_SECONDS
 
 
 def failure_of(error: Exception) -> Failure:
-    """What went wrong before an answer began. Says the kind of fault, never an address that may hold secrets."""
+    """Return the failure for an error before an answer began: its kind, never an address that may hold secrets."""
     match error:
         case aiohttp.ClientConnectorDNSError():
             reason = "its host name cannot be resolved"
@@ -85,7 +87,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 def broken_off(error: Exception) -> Failure:
-    """What went wrong in the middle of an answer."""
+    """Return the failure for an error in the middle of an answer."""
     if isinstance(error, TimeoutError):
         return Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent.")
     return Failure(ErrorCode.TRUNCATED_STREAM, "The connection to the backend broke in the middle of its answer.")

@@ -253,7 +253,7 @@ def _asked(request: Request) -> str:
 
 
 def _results(request: Request) -> list[str]:
-    """The tool results that end the talk: the client ran what was asked."""
+    """Return the tool results that end the conversation."""
     texts: list[str] = []
     for message in reversed(request.messages):
         found = [p for p in message.parts if isinstance(p, ToolResult)]

@@ -36,9 +36,9 @@ _NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address belongs to the public internet, whatever form it is written in.
+    """Return whether an address belongs to the public internet, whatever form it is written in.
 
-    An IPv6 address that stands for an IPv4 one (mapped, compatible, 6to4, Teredo, NAT64) is as public as that.
+    An IPv6 address that stands for an IPv4 one (mapped, compatible, 6to4, Teredo, NAT64) counts as that.
     """
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
@@ -92,10 +92,10 @@ class Fetcher:
             await session.close()
 
     async def request(self, request: Request, capabilities: Capabilities) -> Request:
-        """The request with bytes for the URLs that a backend of this card does not take, and takes as bytes.
+        """Return the request with bytes for the URLs that a backend with these capabilities takes only as bytes.
 
-        URLs of hosts that are not allowed stay: the backend's dialect says what it does with them. Raises
-        `RequestError` (invalid_request) that names the part, for an allowed URL that cannot be had.
+        URLs of hosts that are not allowed stay, and the backend's dialect handles them. Raises `RequestError`
+        (invalid_request), with the part's path, for an allowed URL that cannot be fetched.
         """
         wanted = {
             part.source.url: f"messages[{number}]"

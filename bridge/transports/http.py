@@ -59,7 +59,7 @@ _LAST_WORDS = 1.0
 """Seconds that chores have to end when the backend is closed."""
 _STOP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
-"""How often answers that are being read are looked at."""
+"""Seconds between two checks of the answers that are being read."""
 _VERSION = re.compile(r"/v\d+(?=/)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
@@ -156,10 +156,10 @@ class HttpBackend:
         self._reading.discard(response)
 
     def ends(self, response: aiohttp.ClientResponse) -> None:
-        """Of this answer only what follows its end mark is to come, a few bytes: nobody waits for them.
+        """Note that only the few bytes after the end mark of this answer are left, which nothing waits for.
 
-        With them aiohttp gives the connection back by itself; where they do not come, it is closed. One timer looks
-        after all, which costs a tenth of a task for each.
+        With them aiohttp returns the connection to its pool; without them it is closed. One timer checks all, which
+        costs a tenth of a task for each.
         """
         self._ending[response] = time.monotonic()
         self._look_later(DRAIN_SECONDS)
@@ -320,7 +320,7 @@ class HttpBackend:
         return events
 
     async def refusal_in(self, response: aiohttp.ClientResponse) -> Failure:
-        """What a head with another status than 2xx means; reads the body."""
+        """Return the failure that a status other than 2xx means; reads the body."""
         try:
             body = await bounded(response, MAX_ERROR_BODY, cut=True)
         except (aiohttp.ClientError, OSError):
@@ -328,7 +328,7 @@ class HttpBackend:
         return self.refusal(WireResponse(response.status, headers_of(response), body))
 
     def refusal(self, answer: WireResponse) -> Failure:
-        """What an answer with another status than 2xx means."""
+        """Return the failure that an answer with a status other than 2xx means."""
         if answer.status < 400:
             text = f"The backend answered with a redirect (HTTP {answer.status}), which is not followed."
             return Failure(ErrorCode.BACKEND_ERROR, text, details={"backend_status": answer.status})
@@ -428,10 +428,10 @@ class HttpCall:
             response.close()
 
     async def _stop(self) -> None:
-        """Tells the backend that its work is not wanted any more, where its dialect has a word for that.
+        """Tell the backend to stop the run, if its dialect has a request for that.
 
-        It is waited for: told later, it would end the next run of the same session. A run that was refused, or has come
-        to its end, is not stopped: whatever runs under its name then is somebody else's.
+        The request is awaited: sent later, it would end the next run of the session. A run that was refused, or has
+        ended, is not stopped, as another run may have its name by then.
         """
         asked, self._asked = self._asked and not self.wire_ended, False
         request, backend = self.context.request, self._backend

@@ -113,7 +113,7 @@ class TurnRunner:
         self._slow_reader = bridge.config.server.slow_reader
 
     async def answer(self, session: CalleeSession, route: Route, body: bytes, rpc: Any) -> None:
-        """Whatever goes wrong is an answer that says so; a caller who left cancels the run."""
+        """Answer one request. Errors are answers, too; a caller that leaves cancels the run."""
         run_id = uuid.uuid4().hex
         report = Report(run_id, route.path, route.dialect.name, run_id, metrics=self._bridge.metrics)
         context = Context(run_id, session.name, time.time(), route.options, lost=Losses())

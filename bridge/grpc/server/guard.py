@@ -1,4 +1,6 @@
-"""Who may call a gRPC address: the users that HTTP has (`bridge.server.identity`), by the metadata of their calls."""
+"""Identifies the callers of a gRPC address by the metadata of their calls, as `bridge.server.identity` does for
+HTTP.
+"""
 
 from __future__ import annotations
 

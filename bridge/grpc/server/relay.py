@@ -24,12 +24,12 @@ from bridge.telemetry import TRACE_CONTEXT
 log = logging.getLogger("bridge.grpc")
 
 _HALF_CLOSE = 1.0
-"""Seconds until a node is told that its caller has said everything."""
+"""Seconds until a node learns that its caller has closed its half."""
 
 
 def trace_of(rpc: Any) -> Metadata:
-    """The trace context that a caller shows, for the node that his call is handed on to, as it is: we only forward
-    (W3C Trace Context, processing model). What gRPC cannot carry is left out.
+    """Return the trace context of a caller, unchanged, for the node that its call is forwarded to (W3C Trace
+    Context, processing model). Values that gRPC cannot carry are left out.
     """
     shown = ((name, value) for name, value in rpc.invocation_metadata() or () if name in TRACE_CONTEXT)
     # What is no UTF-8 comes as bytes.
@@ -46,7 +46,7 @@ class Relays:
 
     @property
     def addresses(self) -> set[str]:
-        """Where nodes have sessions now: their connections are needed."""
+        """The addresses of nodes that have sessions now, whose connections are needed."""
         return set(self._busy)
 
     async def run(
@@ -98,7 +98,7 @@ class Relays:
 
 
 async def _upwards(first: bytes, rpc: Any, call: Duplex, session: Relay) -> None:
-    """What the caller says, to the node. That the call is over is noticed where its answers are read."""
+    """Forward the caller's messages to the node. The end of the call is noticed where its answers are read."""
     message: Any = first
     with contextlib.suppress(grpc.aio.BaseError, asyncio.InvalidStateError):
         while message is not grpc.aio.EOF:

@@ -58,7 +58,7 @@ _FORWARD_TIMEOUT = 60.0
 
 
 class Host(Protocol):
-    """Who answers for the agents and tools that live at an address."""
+    """Answers for the agents and tools at an address."""
 
     async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
         """A whole session with one of our agents; it ends soon after `leaving` is set."""
@@ -70,7 +70,7 @@ class Host(Protocol):
 
 
 class GrpcServer:
-    """What is served at one address. `start` it inside the running loop, `stop` it before the loop ends."""
+    """The server of one address. `start` it inside the running loop, `stop` it before the loop ends."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class GrpcServer:
             self._tell()
 
     async def watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
-        """What becomes of the nodes, for one subscriber; it hears no more when the server stops."""
+        """Send changes of the nodes to one subscriber, until the server stops."""
         by = await self._visitor(rpc, endpoint)
         reply = self._registry.call(endpoint, body, time.monotonic(), by)
         if not isinstance(reply, Subscribe):
@@ -278,7 +278,7 @@ class GrpcServer:
         return await self._refuse(rpc, endpoint, reply, by)
 
     async def ask(self, path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
-        """What a caller of this address would be answered who shows these headers. Raises `BackendError`."""
+        """Check how a caller with these headers would be answered. Raises `BackendError`."""
         if self._follower is not None:
             return await self._follower.ask(path, body, seconds, shown)
         reply = self._registry.call(self._endpoints[path], body, time.monotonic(), Visitor())
@@ -368,7 +368,7 @@ class GrpcServer:
             await self._refuse(rpc, endpoint, reply, by)
 
     async def _first(self, rpc: Any) -> bytes | None:
-        """The message that opens a session; None when it ended without, or nobody says anything."""
+        """Return the message that opens a session; None if the session ended without one, or stays silent."""
         try:
             async with asyncio.timeout(self._settings.idle):
                 came = await rpc.read()

@@ -1,4 +1,4 @@
-"""The operation `history`: a talk as people read it back, one day at a time."""
+"""The operation `history`: a stored conversation, one day at a time."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ class HistoryHandler:
     def _day(
         self, conversation: Conversation, before: date | None
     ) -> tuple[date | None, list[tuple[int, Message]], bool]:
-        """The last day before `before` on which something can be seen, its messages with their places in the talk, and
-        whether there is an earlier one."""
+        """Return the last day before `before` with visible messages, these messages with their positions, and
+        whether there is an earlier day.
+        """
         days: dict[date, list[tuple[int, Message]]] = {}
         for seq, message in enumerate(conversation.messages, conversation.dropped + 1):
             if visible(message):
@@ -92,14 +93,14 @@ class HistoryHandler:
 
 
 def visible(message: Message) -> bool:
-    """Whether people see this message when they look back: it may be seen, and there is something to see."""
+    """Return whether people see this message when they read the conversation back."""
     if SHOWN not in Kept.of(message).places or message.role not in ("user", "assistant", "tool"):
         return False
     return message.role != "assistant" or bool(text_in(message)) or any(isinstance(p, Media) for p in message.parts)
 
 
 def text_in(message: Message) -> str:
-    """What people read: the text; of a tool's message the result as JSON."""
+    """Return the readable text of a message: its text, or a tool's result as JSON."""
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     if results:
         return "\n".join(_as_json(result_text(result.parts)) for result in results)
