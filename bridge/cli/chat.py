@@ -1,4 +1,4 @@
-"""`dialect-bridge chat`: a terminal that talks to anything that speaks a dialect.
+"""`dialect-bridge chat`: a terminal client for any server that speaks one of the dialects.
 
 Answer text goes to stdout, so that it can be piped; reasoning, tool calls and errors go to stderr.
 """
@@ -71,7 +71,7 @@ def _backend(dialect: Dialect, url: str, api_key: str | None) -> Backend:
 
 
 def _lines() -> Iterator[str]:
-    """What the user writes, until the end of input."""
+    """Yield the user's lines until the end of input."""
     prompt = "> " if sys.stdin.isatty() else ""
     while True:
         try:
@@ -83,7 +83,7 @@ def _lines() -> Iterator[str]:
 
 
 class _Conversation:
-    """Sends the whole talk, or only what is new to backends that remember it themselves."""
+    """Send the whole conversation, or only what is new to backends that remember it."""
 
     def __init__(self, backend: Backend, model: str | None) -> None:
         self.backend = backend
@@ -113,7 +113,7 @@ class _Conversation:
 
 
 class _Screen:
-    """What comes, as it comes; and between two lines, on a terminal, for how long nothing came."""
+    """Print the answer as it arrives; on a terminal, show how long it has been silent."""
 
     def __init__(self) -> None:
         self._progress = Progress()

@@ -95,7 +95,7 @@ class Explanation:
         )
 
     def _tried(self, translate: Any) -> str:
-        """What the translation gave, or why it gave nothing."""
+        """Return the translation, or the error that prevented it."""
         try:
             return _wire(translate())
         except BridgeError as error:

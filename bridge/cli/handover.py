@@ -1,4 +1,6 @@
-"""What the parent of several workers hands over to each: its sockets, the configuration, a line to say "ready"."""
+"""What the parent of several workers passes to each: its sockets, the configuration, a pipe to report that it is
+ready.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class Handover:
 
     @classmethod
     def received(cls) -> Handover | None:
-        """What this process was given; None for one that is no worker."""
+        """Return what the parent passed to this process; None in a process that is not a worker."""
         text = os.environ.pop(_VARIABLE, None)
         return cls(**json.loads(text)) if text else None
 
@@ -52,7 +54,7 @@ class Handover:
 
 
 def kept(text: str) -> int:
-    """A descriptor from which workers can read this text; nobody else finds it."""
+    """Return a descriptor from which workers read this text; no other process can."""
     with tempfile.TemporaryFile() as file:
         file.write(text.encode())
         file.flush()

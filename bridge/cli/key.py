@@ -13,7 +13,7 @@ from bridge.errors import ConfigError
 
 _BYTES = 32
 _SHORT = 32
-"""Characters below which a key is told to be short."""
+"""Minimum length of a key without a warning."""
 
 
 def key(args: argparse.Namespace) -> int:

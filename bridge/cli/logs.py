@@ -1,4 +1,4 @@
-"""How log lines look. One line is written for every run, so its price counts: it is part of every request's."""
+"""Log formats. One line is written for every run, so its cost is part of every request."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class _Stamp:
 
 @lru_cache(maxsize=256)
 def _places(names: tuple[str, ...]) -> str:
-    """Where the values of these facts go. Most lines have the same few: filling them in takes half the time."""
+    """The positions of these facts in a line. Most lines have the same ones, and filling them in takes half the
+    time.
+    """
     return " ".join(f"{name.replace('%', '%%')}=%s" for name in names)
 
 

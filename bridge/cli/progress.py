@@ -1,6 +1,6 @@
-"""What is told on a terminal while long work goes on: one line, written over again and again, gone when it is done.
+"""A progress line on a terminal, overwritten while work goes on and removed at its end.
 
-No library: the ones for this (`rich`, `tqdm`) bring more than this package has dependencies, for one line of text.
+No library: `rich` and `tqdm` bring more than this package's other dependencies together, for one line of text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 _PATIENCE = 1.0
-"""Seconds of work that nobody needs to be told of."""
+"""Seconds of work without a progress line."""
 _EVERY = 0.2
 """Seconds between two lines; a line for each piece of work would cost more than the work."""
 _ERASED = "\r\x1b[K"

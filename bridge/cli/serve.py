@@ -26,7 +26,7 @@ from bridge.telemetry import SHARED_METRICS
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Serves until it is told to stop."""
+    """Serve until stopped."""
     logs.set_up(args.log_level, args.log_format)
     handed = Handover.received()
     if handed is not None:

@@ -66,7 +66,7 @@ class WorkerProcess:
         return 0
 
     async def _pause(self, seconds: float) -> None:
-        """Waits so long, or until it is told to end."""
+        """Wait for so many seconds, or until the end is requested."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._leaving.wait(), seconds)
 
@@ -130,7 +130,7 @@ class Crew:
         self.tasks: list[asyncio.Task[int]] = []
 
     def is_at(self, config: Config) -> bool:
-        """Whether that configuration is served at the same address."""
+        """Return whether that configuration is served at the same address."""
         return (self.config.server.host, self.config.server.port) == (config.server.host, config.server.port)
 
     def start(self, *, announces: bool = False) -> None:

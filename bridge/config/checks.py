@@ -1,6 +1,6 @@
-"""What spans sections: open doors, colliding endpoints, keys for routes that are not there, unequal passthrough.
+"""Checks that span sections: missing authentication, colliding endpoints, keys for unknown routes, invalid passthrough.
 
-These run on a configuration whose every section is sound by itself.
+They run on a configuration whose sections are valid by themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Show = Callable[[Path, Any], str]
 
 PAGE = "/"
 PAGE_USER = "page"
-"""Where the page is, and as whom its key calls."""
+"""The path of the page, and the user name of its key."""
 _HEALTH = ("server.health.live", "server.health.ready")
 _VARIABLE = re.compile(r"\{\w+")
 
@@ -51,7 +51,7 @@ def _open_door(config: Config) -> Iterator[Problem]:
 
 
 def _per_key(config: Config) -> Iterator[Problem]:
-    """Where nobody says who he is, all would share one limit. Callers over gRPC have names."""
+    """Without users all callers share one per-key limit. Callers over gRPC have names."""
     server = config.server
     if server.limits.per_key is not None and server.is_open and any(r.path is not None for r in config.routes):
         yield Problem(
@@ -128,7 +128,7 @@ def _routes(config: Config, allowed: Allowed, path: Path, show: Show) -> Iterato
 
 
 def _not_the_page(config: Config, key: ApiKey | FileKey, path: Path) -> Iterator[Problem]:
-    """Whoever has the page's key is the user of this name, who must be nobody else."""
+    """The page's key calls as the user of this name, which no other user may have."""
     given = config.server.page_key
     if given is None:
         return

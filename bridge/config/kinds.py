@@ -41,7 +41,7 @@ _AN_URL = "a URL such as https://host/v1 (http or https, with a host)"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
+    """Return whether only this machine can reach a server that listens on `host`."""
     if host.lower() == "localhost":
         return True
     try:
@@ -95,7 +95,7 @@ def _backend_dialect(name: str) -> str:
 
 
 def _by_mode(value: Any, info: ValidationInfo) -> Any:
-    """What `_group` takes, or a mapping of modes to that."""
+    """Accept what `_group` accepts, or a mapping of modes to that."""
     if not isinstance(value, dict) or not value:
         return _group(value, info, "the name of a backend, a list of names, or a mapping of modes to names")
     for mode, group in value.items():
@@ -316,7 +316,7 @@ _GRPC_OWN = frozenset({"content-type", "te", "user-agent"})
 
 
 def not_in_metadata(name: str, text: str = "") -> str | None:
-    """What keeps gRPC from carrying a header as metadata, where names are in lower case; None = nothing."""
+    """Return why gRPC cannot carry a header as metadata, where names are in lower case; None if it can."""
     name = name.lower()
     if name in _GRPC_OWN or name.startswith("grpc-"):
         return f"{name} is gRPC's own and cannot be given"

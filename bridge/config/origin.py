@@ -1,4 +1,4 @@
-"""Where a configuration came from: its YAML places, and which of its values may not be shown."""
+"""The origin of a configuration: the YAML positions of its values, and which values are secret."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Origin:
         return self.places.get(path)
 
     def hides(self, path: Path) -> bool:
-        """Whether the value at `path`, or one below it, may not stand in a message."""
+        """Return whether the value at `path`, or one below it, is secret."""
         if any(source[: len(path)] == path for source in self.sources):
             return True
         keys = [step for step in path if isinstance(step, str)]

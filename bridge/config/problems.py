@@ -59,7 +59,7 @@ def wrong(text: str) -> PydanticCustomError:
 
 
 def expected(text: str) -> PydanticCustomError:
-    """What was expected (`a whole number`); what came is added by the translation."""
+    """What was expected (`a whole number`); the translation adds what came."""
     return PydanticCustomError(EXPECTED, "{text}", {"text": text})
 
 

@@ -1,4 +1,4 @@
-"""What one of several workers may serve of the limits that are meant for all of them."""
+"""One worker's share of the limits of a server with several workers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _Any = TypeVar("_Any", Limits, Places)
 
 
 def share_of(config: Config, number: int) -> Config:
-    """The configuration as worker `number`, counted from 1, obeys it: its part of the places at the server and routes.
+    """Return the configuration with the share of worker `number`, counted from 1, of the limits of the server and the
+    routes.
 
-    What does not divide goes to the first workers. Each has at least one place, or it could serve nobody.
+    Remainders go to the first workers. Each has at least one slot.
     """
     workers = config.server.workers
     server = config.server.model_copy(update={"limits": _part(config.server.limits, workers, number)})

@@ -22,7 +22,7 @@ _SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*(B|[kK]B|MB|GB|[KMG]iB)?$|\$\{"
 
 
 def is_off(value: Any) -> bool:
-    """Whether a value says `off`: false, or one of the words that YAML 1.1 reads as false."""
+    """Return whether a value means `off`: false, or one of the words that YAML 1.1 reads as false."""
     return value is False or (isinstance(value, str) and value.strip().lower() in _OFF)
 
 

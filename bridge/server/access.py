@@ -62,7 +62,7 @@ def refused(
 
 
 def unauthorized(message: str, reason: Reason, user: str | None = None) -> RequestError:
-    """Return the refusal of a request that names nobody; every dialect passes its header on."""
+    """Return the 401 for a request without a user. Every dialect passes its header on."""
     return refused(message, reason, code=ErrorCode.UNAUTHORIZED, user=user, headers={"www-authenticate": "Bearer"})
 
 
@@ -145,10 +145,10 @@ class Keys:
         return hmac.digest(self._secret, digest, "sha256")
 
     def find(self, sent: str) -> Key | None:
-        """The key with this text, looked up however many there are.
+        """Return the key with this text, in constant time whatever the number of keys.
 
-        What is looked up is made with a secret of this process, so that how long it takes tells nothing: nobody
-        outside can choose, or even know, what is compared.
+        The lookup is by a digest made with a secret of this process, so that its duration reveals nothing: no client
+        can choose or know what is compared.
         """
         return self._keys.get(self._place(self.digest(sent)))
 

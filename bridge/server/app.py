@@ -50,10 +50,10 @@ DIALECT = web.RequestKey("dialect", Dialect)
 
 @dataclass(slots=True)
 class State:
-    """What handlers share.
+    """The shared state of a server.
 
-    `draining`: the server is about to stop, readiness is off. `retired`: another configuration is served now. `hurry`:
-    it shall not wait for open runs any longer.
+    `draining`: the server is about to stop and not ready. `retired`: another configuration is served now. `hurry`: stop
+    waiting for open runs.
     """
 
     bridge: Bridge
@@ -219,7 +219,7 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 
 
 def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
-    """Lets in whoever may, and answers what is refused in the dialect's own shape."""
+    """Wrap a handler: check the caller, and answer refusals in the dialect's own shape."""
     in_query = endpoint.query_token is not None and bool(getattr(route.options, endpoint.query_token, False))
     # Most servers leave one or both of these out; asking costs a part in a hundred of a request.
     is_asked = not (endpoint.public or state.identity.is_open)
@@ -299,12 +299,14 @@ def _nearest(http: web.Request) -> Dialect | None:
 
 
 def _marked(http: web.Request, dialect: Dialect) -> bool:
-    """Whether the request carries a header by which this dialect's endpoints share paths with others."""
+    """Return whether the request carries a header by which this dialect's endpoints share paths with others."""
     return any(endpoint.header is not None and endpoint.header in http.headers for endpoint in dialect.surface)
 
 
 def _within(path: str, mount: str) -> bool:
-    """Whether the path lies below the mount path, also when the whole application is mounted below another path."""
+    """Return whether the path lies below the mount path, also if the application itself is mounted below another
+    path.
+    """
     return mount == "/" or f"{mount}/" in f"{path}/"
 
 

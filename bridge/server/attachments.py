@@ -14,7 +14,9 @@ from bridge.stores.attachments import LIMIT
 LIFE = 3600.0
 """Seconds for which a signed URL is good."""
 CONTENT = "/attachments/content/{bucket}/{path:.+}"
-"""Where a dialect's surface mounts `AttachmentService.content`: GET, public, since the signature gives the right."""
+"""The path at which a dialect's surface mounts `AttachmentService.content`: GET, public, since the signature grants
+access.
+"""
 
 
 class AttachmentService:
@@ -60,7 +62,7 @@ class AttachmentService:
         return replace(attachment, url=await self._store.sign(attachment, base, self._life))
 
     async def content(self, http: web.Request) -> web.StreamResponse:
-        """What a signed URL asks for. Raises `BridgeError`: forbidden, not_found, store_unavailable."""
+        """Answer a signed URL. Raises `BridgeError`: forbidden, not_found, store_unavailable."""
         bucket, path = http.match_info["bucket"], http.match_info["path"]
         self._store.verify(bucket, path, http.query.get("expires", ""), http.query.get("sig", ""))
         attachment, pieces = await self._store.fetch(bucket, path)

@@ -26,7 +26,7 @@ _OTHERS = "other addresses"
 
 @dataclass(slots=True)
 class _Window:
-    """What one peer had since `began`."""
+    """The refusals of one peer since `began`."""
 
     began: float
     lines: int = 0
@@ -100,7 +100,7 @@ class Audit:
 
 
 def _peer(address: str | None) -> str:
-    """Whom lines are counted for: an address, of IPv6 its network of 64 bits, all of which one host may use."""
+    """Return the address under which lines are counted; of IPv6 the /64 network, as one host may use all of it."""
     try:
         peer = ip_address((address or "").partition("%")[0])
     except ValueError:

@@ -129,7 +129,7 @@ class Browsers:
 
 
 def is_preflight(http: web.Request) -> bool:
-    """Whether a browser asks what a page may send."""
+    """Return whether this is a browser's CORS preflight."""
     return http.method == "OPTIONS" and "access-control-request-method" in http.headers
 
 

@@ -1,4 +1,4 @@
-"""What every operation that ends in a log line shares: the scope of one request, and the handler around it.
+"""The scope of one request, and the handler around operations that end in a log line.
 
 An operation is a function from a `RequestScope` to a response. `RouteHandler` makes the scope, gives every failure the
 dialect's shape, writes the log line, and can end all requests that are open.
@@ -35,7 +35,7 @@ class RunLock(Protocol):
     run: Run | None
 
     def last_events(self) -> list[Event] | None:
-        """Return the events that end the run; None if nobody asked for its end."""
+        """Return the events that end the run; None if its end was not requested."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Who a request comes from: decided here, once, before anything is done with it.
+"""Identifies the user of a request, once, before anything else is done with it.
 
-The user that comes out owns all that the request makes: conversations, runs, files. There is one name space of users,
-whether a key, a signed token or a proxy in front names them. Nothing here ever repeats what a request brought.
+That user owns everything that the request creates: conversations, runs, files. Users have one name space, whether a
+key, a signed token or a proxy names them. Errors never repeat the credentials of a request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEY_HEADERS = ("x-api-key", "api-key")  # Anthropic's spelling, and Azure's of 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What a request shows of its sender, whatever carried it. `address`: the IP address of the connection's peer."""
+    """The credentials of a request, whatever carried it. `address` is the IP address of the connection's peer."""
 
     headers: MultiMapping[str]
     address: str | None = None
@@ -118,7 +118,7 @@ class Identity:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may come in, as the same user."""
+        """True if every caller is let in, as the same user."""
         return self._open
 
     async def user(self, visit: Visit, *mounts: str, scope: Scope | None = None) -> str:

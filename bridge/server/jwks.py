@@ -27,7 +27,7 @@ LIFE = 300.0
 PATIENCE = 3600.0
 """Seconds for which a set is used when its issuer does not answer."""
 PAUSE = 2.0
-"""Seconds between two fetches at least, so that nobody can make us press an issuer with ids of keys that never were."""
+"""Minimum seconds between two fetches, so that tokens with invented key ids cannot flood an issuer with requests."""
 RETRY = 10.0
 """Seconds between two tries while the issuer fails and an older set serves on: each try makes requests wait."""
 _LARGEST = 2**20

@@ -92,7 +92,9 @@ class KeyFile:
         self._mistake = None
 
     def _stamped(self) -> tuple[int, ...] | None:
-        """What changes with the file; None when it changed so lately that a further change may not show."""
+        """Return a value that changes with the file; None if it changed so recently that another change might not
+        show.
+        """
         try:
             seen = os.stat(self._path)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""How much is served at the same time, how often somebody may ask, how large and how slow a request may be.
+"""Limits: concurrent runs, request rates, sizes and durations of requests.
 
-A request that a client waits for and a kept run that is driven take a place of their user, their route and the server.
-Reading a kept run takes a place among as many others, beside these: its run has one already.
+A request with a waiting client and a stored run that is driven take a slot of their user, their route and the server.
+Reading a stored run takes a slot from a pool of its own of the same size, as its run has one already.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the server asks of every run. Sizes in bytes, times in seconds, None = no limit."""
+    """Limits of every request. Sizes are in bytes, times in seconds, None is no limit."""
 
     max_body: int
     body_time: float
@@ -45,21 +45,21 @@ class SlotPool:
         self._taken = 0
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
         self.waiting = 0
-        """How many wait for a place now."""
+        """How many wait for a slot now."""
 
     @property
     def is_full(self) -> bool:
-        """Whether who comes now has to wait."""
+        """True if the next caller has to wait."""
         return self._most is not None and (self._taken >= self._most or self.waiting > 0)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody has a place or waits for one."""
+        """True if no slot is taken or waited for."""
         return not (self._taken or self.waiting)
 
     @property
     def room(self) -> int | None:
-        """How many may have a place or wait."""
+        """How many may have a slot or wait for one; None is no limit."""
         return None if self._most is None or self._queue is None else self._most + self._queue
 
     def take(self) -> None:
@@ -154,7 +154,7 @@ class Limits:
 
     @classmethod
     def of(cls, config: Config) -> Limits:
-        """What the configuration says. Raises `ConfigError` when Redis is to count and its package is missing."""
+        """Return the configured limits. Raises `ConfigError` if Redis is to count and its package is missing."""
         limits, workers = config.server.limits, config.server.workers
         pool, per_key = SlotPool(limits.concurrent, limits.queue), limits.per_key
         each, queue, per_minute = None, 0, None
@@ -167,14 +167,14 @@ class Limits:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a place, at the limit of the server, a route or a user."""
+        """How many requests wait for a slot of the server, a route or a user."""
         routes = [pool for pools in self._routes.values() for pool in pools.values()]
         readers = self.readers.waiting if self.readers is not None else 0
         return readers + sum(pool.waiting for pool in (self.pool, *routes, *self._users.values()))
 
     @property
     def has_rates(self) -> bool:
-        """Whether requests are counted at all."""
+        """True if there are rate limits."""
         return self._rates is not None
 
     async def asked(self, user: str) -> None:

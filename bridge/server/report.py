@@ -1,4 +1,4 @@
-"""What is known of a request when it is over: the line of the log, and what is counted."""
+"""The log line of a request, and its metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ access = logging.getLogger("bridge.access")
 
 @dataclass(slots=True)
 class Report:
-    """What the log line of a run says, and what is counted of its request. Times are seconds since the request came."""
+    """The facts of a request's log line and metrics. Times are seconds since the request arrived."""
 
     request_id: str
     route: str
@@ -50,7 +50,7 @@ class Report:
             self.metrics.stream(self.route, self.front, 1)
 
     def of(self, run: Run) -> None:
-        """What the run itself knows of its end."""
+        """Take over the outcome of a run."""
         self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, run.usage, run.retries
         self.back, self.tried, self.continued_at = run.backend.name, run.tried, run.continued_at
         self.ended(run.finish_reason, run.failure)
@@ -58,7 +58,7 @@ class Report:
             self.metrics.run(self.route, self.front, run)
 
     def ended(self, reason: str | None, failure: Failure | None) -> None:
-        """How it came out, unless more is known already."""
+        """Set the outcome, unless a more precise one is known."""
         self.status = self.status or reason or (str(failure.code) if failure else "")
 
     def write(self) -> None:

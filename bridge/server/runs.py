@@ -139,7 +139,7 @@ def _pass_through(run: Run, translation: Translation, events: list[Event]) -> by
 
 
 async def _end(http: web.Request, response: web.StreamResponse, out: bytes) -> None:
-    """End an open stream; where even that fails, close the connection, so that nobody waits."""
+    """End an open stream, or close the connection if even that fails, so that its client does not wait."""
     try:
         async with asyncio.timeout(1):
             await response.write_eof(out)

@@ -1,4 +1,4 @@
-"""Runs the application in this process until it is told to stop, on one configuration after the other."""
+"""Runs the application in this process until it is stopped, with one configuration after another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("bridge.server")
 
 _wire = logging.getLogger("bridge.server.http")
-"""What aiohttp itself has to say."""
+"""aiohttp's own log messages."""
 
 _FRESH = 5.0
 """Seconds in which a connection brings its first request."""
@@ -68,10 +68,9 @@ def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
 
 
 class Served:
-    """A bridge that is served on bound sockets: `start` it, then `stop` or `retire` it, `close` it in any case.
+    """A bridge that is served on bound sockets: `start` it, then `stop` or `retire` it, and `close` it in any case.
 
-    `stop` closes the sockets, `retire` leaves them to whoever comes after. Setting `hurry` ends all waiting for open
-    runs.
+    `stop` closes the sockets, `retire` leaves them to the next server. Setting `hurry` ends the wait for open runs.
     """
 
     def __init__(
@@ -231,7 +230,7 @@ async def serve(
 
 
 class _Life:
-    """A process that serves, and what it is told by signals."""
+    """A serving process, controlled by signals."""
 
     def __init__(self, now: Served, reload: Callable[[], Bridge] | None) -> None:
         self.now = now
@@ -311,7 +310,7 @@ class _Life:
         return listening.bind(new.host, new.port)
 
     async def _end(self, *, drains: bool) -> None:
-        """Drains; a worker that is replaced waits for its requests until it is told to stop after all."""
+        """Drain. A worker that is being replaced waits for its requests until it is stopped."""
         loop = asyncio.get_running_loop()
         leaving = loop.create_task(self._retire() if not drains else self._stop())
         if not drains:
@@ -343,7 +342,7 @@ class _Life:
             asyncio.get_running_loop().call_later(seconds, each.hurry.set)
 
     async def _until_orphaned(self) -> None:
-        """One of several workers stops when the process that started it is gone: nobody would ever tell it to."""
+        """Stop a worker whose parent process is gone, as nothing else would stop it."""
         parent = os.getppid()
         while os.getppid() == parent:  # noqa: ASYNC110
             await asyncio.sleep(1)

@@ -26,7 +26,7 @@ _SHORT = 32
 _HMAC_BLOCK = 64
 
 _LEAKS = (ValueError, TypeError, ArithmeticError, RecursionError)
-"""What PyJWT lets through on odd tokens: lone surrogates, `{"exp": 1e999}`, a header of a thousand lists."""
+"""What PyJWT raises for odd tokens: lone surrogates, `{"exp": 1e999}`, a header of a thousand lists."""
 
 _REFUSALS: dict[type[Exception], str] = {
     exceptions.ExpiredSignatureError: "The token has expired.",
@@ -40,7 +40,7 @@ _REFUSALS: dict[type[Exception], str] = {
 
 
 _WORDS = {str(scope): Grant(scopes=frozenset({scope})) for scope in Scope}
-"""What the words of the claim grant where the configuration does not say."""
+"""The default meaning of words in the scope claim."""
 
 
 @dataclass(frozen=True, slots=True)

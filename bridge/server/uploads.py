@@ -62,7 +62,7 @@ class UploadHandlers:
         return await self._files.content(http)
 
     async def transcribe(self, http: web.Request) -> web.StreamResponse:
-        """A recording; it is read before the service is asked for, so that a wrong one is told as such."""
+        """Transcribe a recording. It is read and checked before the service is called."""
         async with self._limiter.slot(http[USER]):
             async with read_form(http, self._dialect.audio_field, limit=LIMIT, seconds=self._seconds) as form:
                 wav = await read_wav(form.file, form.content_type)

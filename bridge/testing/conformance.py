@@ -1,4 +1,4 @@
-"""What every dialect must do, whichever it is: a test class to inherit.
+"""The test class that every dialect must pass, to inherit from.
 
 The three lines of a package that brings a dialect, in a module of its tests:
 
@@ -43,9 +43,10 @@ _JSON = "application/json"
 class DialectConformance:
     """Each test runs for each of `dialects`, given by name or as objects.
 
-    What is written is read again as the card says; the same events give the same bytes, however they are cut; every
-    prefix of a stream ends well; no bytes raise; requests are sent, or refused with their place; every failure has a
-    response and a place in the stream; an answer in one piece says what the stream says.
+    The tests check that what is written is read again as the capabilities declare, that the same events give the same
+    bytes however they are batched, that every prefix of a stream ends well, that no bytes raise, that requests are sent
+    or refused with a path, that every failure has a response and a place in the stream, and that an answer in one piece
+    equals the stream.
     """
 
     dialects: ClassVar[Sequence[str | Dialect]] = ()

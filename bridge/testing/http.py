@@ -102,7 +102,7 @@ class Exchange:
 
 
 Play = Callable[[Exchange], Awaitable[None]]
-"""What a backend does with one request."""
+"""One request at a backend, and its answer."""
 
 
 class FakeBackend:
@@ -132,7 +132,7 @@ class FakeBackend:
 
     @property
     def requests(self) -> list[Request]:
-        """What it was asked, as its dialect reads it."""
+        """The request as the backend's dialect decodes it."""
         return self._speaking().requests
 
     # ------------------------------------------------------------------ in its dialect
@@ -246,7 +246,7 @@ class FakeBackend:
 
 
 class _Connection(asyncio.StreamReaderProtocol):
-    """Tells of the peer's closing when it happens, though nobody reads."""
+    """Notice the peer's closing at once, though nothing is read."""
 
     def __init__(self, backend: FakeBackend) -> None:
         self._closing = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A bridge over an agent in this process, for tests of whatever talks to a bridge."""
+"""A bridge over an agent in this process, for tests of programs that call a bridge."""
 
 from __future__ import annotations
 

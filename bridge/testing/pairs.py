@@ -40,7 +40,9 @@ brief = settings(quick, max_examples=8)
 
 
 def told(events: list[Event], dialect: Dialect) -> dict[str, Any]:
-    """What a client of this dialect is told, in words that do not depend on how parts are cut and placed."""
+    """Return the content of an answer for a client of this dialect, in a form that does not depend on how parts are
+    cut and placed.
+    """
     out = project(fold(events), dialect.capabilities)
     return {
         **{kind: "".join(i[1] for i in out.items if i[0] == kind) for kind in ("text", "refusal", "reasoning")},
@@ -80,7 +82,9 @@ class PairConformance:
     dialects: ClassVar[Sequence[str | Dialect]] = ()
     others: ClassVar[Sequence[str | Dialect] | None] = None
     names_losses: ClassVar[bool] = False
-    """Whether each translation must also name what the card says is dropped, for users who read `X-Bridge-Lost`."""
+    """Whether each translation must also name the losses that the capabilities declare, for readers of
+    `X-Bridge-Lost`.
+    """
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Runs a test once for each pair. Raises `TypeError` when there is no dialect."""
@@ -135,7 +139,7 @@ class PairConformance:
     def test_to_translate_and_fold_is_to_fold_and_translate(
         self, back: Dialect, front: Dialect, data: st.DataObject
     ) -> None:
-        """A client that does not stream is told what one that streams can put together."""
+        """Check that an answer in one piece has what a client of a stream can put together."""
         wire = encode(back, data.draw(answers(**_COMMON)))
         if fold(decode(back, [wire])).failure is not None or not _has_whole(front):
             return

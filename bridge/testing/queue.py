@@ -1,4 +1,4 @@
-"""What a fake backend does whose dialect queues runs: it keeps what it says to each, and tells it to whoever reads."""
+"""A fake backend of a dialect that queues runs: it stores the frames of each run and sends them to its readers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GONE = Failure(
 
 
 class QueuedRuns:
-    """The runs of one backend. Frames are numbered over all of them, and a reader gets those behind his last one."""
+    """The runs of one backend. Frames are numbered over all of them, and a reader gets those after its last one."""
 
     def __init__(self, speaker: ScriptedBackend, dialect: QueuedRunsDialect) -> None:
         self._speaker = speaker

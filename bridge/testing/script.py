@@ -13,13 +13,13 @@ from bridge.model import Event, Part, Request
 from bridge.transports.local import Teller
 
 Item = Event | Part | str
-"""What an answer is made of, as an agent yields it: text, whole parts, events. Starts and ends are added."""
+"""A piece of an answer, as an agent yields it: text, whole parts, events. Starts and ends are added."""
 
 Turn = Sequence[Item] | Failure
 
 
 class Script:
-    """What a backend answers, request by request; `requests` is what it was asked. The last turn is repeated."""
+    """The answers of a backend, request by request; `requests` holds what it received. The last turn is repeated."""
 
     def __init__(self, *items: Item) -> None:
         self.requests: list[Request] = []

@@ -28,7 +28,7 @@ def _bound(port: int) -> socket.socket | None:
 
 
 def _claim(near: int) -> socket.socket | None:
-    """The first port of a block that nobody holds: whoever holds that port has the block."""
+    """Return the first port of a free block: the process that holds that port owns the block."""
     return next(filter(None, (_bound(_FIRST + n % _BLOCKS * _SIZE) for n in range(near, near + _BLOCKS))), None)
 
 

@@ -39,9 +39,9 @@ def decode(dialect: Dialect, reads: Sequence[bytes], failure: Failure | None = N
 
 
 def comparable(out: Outline) -> tuple[Any, ...]:
-    """What two outlines are compared by.
+    """Return what two outlines are compared by.
 
-    Results stand beside their calls on some wires and after the whole message on others: they are compared apart.
+    Some wires have results beside their calls, others after the whole message, so results are compared separately.
     """
     results = sorted((i for i in out.items if i[0] == "tool_result"), key=repr)
     items: list[tuple[Any, ...]] = []

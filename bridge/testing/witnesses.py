@@ -1,7 +1,8 @@
-"""The smallest answer and the smallest request that say a feature, one for each there is, and how to find it again.
+"""The smallest answer and the smallest request with a feature, one for each feature, and a function that finds it
+again.
 
-Cards promise; witnesses are what the promise is held to: a feature has arrived when `read` finds the same in what was
-sent and in what came. What no witness of a dialect survives its own wire, nobody can say in that dialect.
+A feature has arrived if `read` finds the same in what was sent and in what came. A feature whose witness does not
+survive a dialect's own wire cannot be expressed in that dialect.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def answer_of(feature: Feature) -> list[Event]:
 
 @cache
 def supported_answers(dialect: Dialect) -> frozenset[Feature]:
-    """What a backend of this dialect can say: the features that its own wire carries from end to end."""
+    """Return the features of answers that this dialect's own wire carries from end to end."""
     return frozenset(
         feature
         for feature, witness in ANSWERS.items()
@@ -95,7 +96,7 @@ def supported_answers(dialect: Dialect) -> frozenset[Feature]:
 
 @cache
 def supported_requests(dialect: Dialect) -> frozenset[Feature]:
-    """What a client of this dialect can ask: the features that its own wire carries from end to end."""
+    """Return the features of requests that this dialect's own wire carries from end to end."""
     return frozenset(feature for feature, witness in REQUESTS.items() if _asks(dialect, witness))
 
 

@@ -1,4 +1,4 @@
-"""What the sections of the configuration are made from."""
+"""Building blocks of the configuration's sections."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Section(BaseModel):
 
 
 class Places(Section):
-    """How much is served at the same time; there is a queue in front."""
+    """How many requests run at once, and how many may wait."""
 
     concurrent: Positive = Field(description="requests and kept runs served at the same time, by all workers together")
     queue: Whole = Field(

@@ -27,7 +27,7 @@ from bridge.config.schema.base import FreeOptions, OrOff, Places, Section, diale
 
 
 class Route(Section):
-    """What one frontend finds at one path. Exactly one of `backend` and `models` is set."""
+    """One frontend at one path. Exactly one of `backend` and `models` is set."""
 
     dialect: FrontDialect = Field(description="what the frontend speaks")
     path: MountPath | None = Field(default=None, description="where the dialect is mounted; its endpoints lie below")
@@ -103,7 +103,7 @@ class Route(Section):
 
     @property
     def mount(self) -> str:
-        """What names the route: its path, or its agent at its address."""
+        """The name of the route: its path, or its agent at its address."""
         return self.path or f"grpc://{self.listen}/{self.agent_id}"
 
     @property
@@ -113,7 +113,7 @@ class Route(Section):
 
     @property
     def groups(self) -> tuple[Names, ...]:
-        """What its requests may be sent to, in order of writing."""
+        """All backends that its requests may reach, in the order of the file."""
         if self.backend is not None and not isinstance(self.backend, dict):
             return (self.backend,)
         return tuple((self.backend or self.models or {}).values())

@@ -115,7 +115,7 @@ class Allowed(Section):
 
 
 class Client(Allowed):
-    """Whom a key belongs to, what it allows, and when."""
+    """A key's user, its permissions, and its validity."""
 
     name: Text = Field(description="the user who owns what is made with this key")
     not_before: Moment | None = Field(default=None, description="date or time from which the key is valid")
@@ -217,7 +217,7 @@ class Jwt(Section):
 
 
 class Auth(Section):
-    """Who may call. With no method at all everybody may, which only `auth: none` says."""
+    """Authentication. Without any method everybody may call, which only `auth: none` can express."""
 
     keys: tuple[ApiKey, ...] | None = Field(default=None, description="clients and their keys")
     keys_file: OptionalText = Field(
@@ -242,7 +242,7 @@ class Auth(Section):
 
     @property
     def is_none(self) -> bool:
-        """Whether no method is configured: `auth: none`."""
+        """True for `auth: none`."""
         return not self.keys and self.keys_file is None and self.jwt is None and self.trusted_header is None
 
 
@@ -323,13 +323,13 @@ class Server(Section):
 
     @property
     def is_local(self) -> bool:
-        """Whether nothing says that other machines can reach us."""
+        """True if no setting exposes the server to other machines."""
         host = urlsplit(self.public_url or "").hostname
         return host is None or is_loopback(host)
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may call: by `auth: none`, or on loopback with nothing said."""
+        """True if everybody may call: by `auth: none`, or on loopback without `auth`."""
         return self.auth is None or self.auth.is_none
 
     @property
@@ -345,5 +345,5 @@ class Server(Section):
 
     @property
     def has_page(self) -> bool:
-        """Whether the page is served."""
+        """True if the page is served."""
         return self.page if self.page is not None else self.is_open or self.page_key is not None

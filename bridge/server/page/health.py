@@ -1,4 +1,4 @@
-"""How the backends are, asked when a page wants to know and not more often than is good for them."""
+"""The health of the backends, checked when a page asks for it, with a minimum pause."""
 
 from __future__ import annotations
 

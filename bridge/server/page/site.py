@@ -121,7 +121,7 @@ class Page:
         )
 
     def _spoken(self, backend: Backend) -> str | None:
-        """What a backend speaks; None for an agent that stands in no configuration."""
+        """Return the dialect of a backend; None for an agent that is in no configuration."""
         section = self._bridge.config.backends.get(backend.name)
         return section.dialect if section is not None else None
 
@@ -154,7 +154,7 @@ class Page:
     # ------------------------------------------------------------------ runs that are watched
 
     async def _trace(self, http: web.Request) -> web.StreamResponse:
-        """What the run does that is sent with this token in `X-Bridge-Trace`, from now on until the reader leaves."""
+        """Stream the trace of the run that is sent with this token in `X-Bridge-Trace`, until the reader leaves."""
         owner, _ = await self._visitor(http)
         token = http.match_info["token"]
         trace = self.traces.open(owner, token)
@@ -188,7 +188,7 @@ def _own(handler: Handler) -> Handler:
 
 
 def _shown(route: Route) -> dict[str, Any]:
-    """A route as the page knows it; `speaks`: the page can talk to it."""
+    """A route as the page shows it; `speaks`: the page can send requests to it."""
     return {
         "dialect": route.dialect.name,
         "path": route.path,
@@ -201,7 +201,7 @@ def _shown(route: Route) -> dict[str, Any]:
 
 
 def script_of(dialect: Dialect) -> bytes | None:
-    """How the page speaks the dialect: `page.js` beside the code of its class; None when there is none."""
+    """Return the dialect's `page.js`, beside the code of its class; None if there is none."""
     package = type(dialect).__module__.rpartition(".")[0]
     return _script_in(package) if package else None
 

@@ -1,7 +1,7 @@
-"""What one run did, told to the page that watches it while it happens.
+"""Traces: what happens in one run, for the page that watches it.
 
-A trace exists while its page reads it, and no run pays for the others: a watched run gets another backend put around
-its own (`bridge.server.page.watched`), all others get nothing. What is told are bodies and events, never headers.
+A trace exists while its page reads it, and other runs pay nothing for it: the backend of a watched run is wrapped
+(`bridge.server.page.watched`). A trace holds bodies and events, never headers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _TRACES = 16  # at once, in one process
 
 
 class Trace:
-    """The tale of one run. `say` never waits; beyond the limit only the end is told, and that something is missing."""
+    """The trace of one run. `say` never waits; beyond the limit only the end is added, and a note that something is
+    missing.
+    """
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -57,19 +59,19 @@ class Trace:
         self.runs.append(run_id)
 
     def lost(self, details: Mapping[str, str]) -> None:
-        """What the translation lost so far, feature by feature; a detail that was known stays."""
+        """Add the losses so far, by feature; known details stay."""
         known = {name: detail or self._lost.get(name, "") for name, detail in details.items()}
         if known != self._lost:
             self._lost = known
             self.say("lost", lost=known)
 
     def end(self) -> None:
-        """There is nobody to tell it to any more."""
+        """Note that the reader has left."""
         self.over = True
         self._news.set()
 
     async def read(self, seconds: float) -> bytes:
-        """What was told since the last time; after so many seconds of silence a comment."""
+        """Return the new entries; a comment after so many seconds of silence."""
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()

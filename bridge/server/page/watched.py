@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Watched:
-    """The backend, as it is; only what its calls hear is told."""
+    """A backend whose calls are traced."""
 
     def __init__(self, backend: Backend, trace: Trace) -> None:
         self._backend = backend
@@ -36,7 +36,7 @@ class Watched:
 
     @property
     def dialect(self) -> str | None:
-        """What it speaks; None inside this process."""
+        """The dialect; None inside this process."""
         dialect = getattr(self._backend, "dialect", None)
         return dialect.name if isinstance(dialect, Dialect) else None
 
@@ -63,7 +63,7 @@ class Watched:
 
 
 class WatchedCall:
-    """A call, as it is; what was asked, what came and what it was taken for is told as it comes."""
+    """A call that is traced: its request, the bytes that arrive and the events that they are decoded to."""
 
     def __init__(self, call: Call, backend: Watched, request: Request, lost: Losses, trace: Trace) -> None:
         self._call = call

@@ -1,8 +1,8 @@
-"""What may happen: hypothesis strategies for event streams, requests and the places where bytes are cut.
+"""Hypothesis strategies for event streams, requests and the positions where bytes are cut.
 
-`answers()` drives the `Builder`, so every stream it gives obeys the grammar, as if a decoder had made it. Each
-feature can be left out by keyword, for dialects that cannot say it. `requests()` does the same for the other way,
-`splits()` and `batches()` cut bytes and lists anywhere. Needs the package `hypothesis`.
+`answers()` drives the `Builder`, so every stream obeys the grammar, as if a decoder had made it. Each feature can be
+left out by keyword, for dialects that do not support it. `requests()` does the same for requests; `splits()` and
+`batches()` cut bytes and lists anywhere. Needs the package `hypothesis`.
 """
 
 from bridge.testing.strategies.answers import Features, answers, nothing

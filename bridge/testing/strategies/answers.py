@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Features:
-    """What may stand in a stream. The keywords of `answers()`."""
+    """The features of a stream: the keywords of `answers()`."""
 
     text: bool = True
     reasoning: bool = True

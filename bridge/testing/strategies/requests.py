@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Asked:
-    """What may stand in a request. The keywords of `requests()`."""
+    """The features of a request: the keywords of `requests()`."""
 
     system: bool = True
     developer: bool = True
