@@ -1,4 +1,4 @@
-"""What AG-Kit can carry, and what becomes of the rest. It speaks of generation 1; generation 2 carries more."""
+"""The capabilities of AG-Kit, for generation 1; generation 2 carries more."""
 
 from __future__ import annotations
 

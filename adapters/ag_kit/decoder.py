@@ -161,7 +161,7 @@ class Decoder(JsonDecoder):
         self.builder.end_part(key)
 
     def _result(self, event: _Wire) -> None:
-        """What the server says after a result is a message of its own."""
+        """Text after a result is a message of its own."""
         said, name = event.get("result"), _call_of(event)
         if not self._calls:
             self.builder.end_message(self._turn)

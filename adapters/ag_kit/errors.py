@@ -36,7 +36,9 @@ def error_text(failure: Failure) -> str:
 
 
 def failure_of(event: dict[str, Any]) -> Failure:
-    """What an event with `error` means: a text, or an object with a message; `details` in it or beside it says more."""
+    """Return the failure in an event with `error`: a text, or an object with a message; `details` in it or beside it
+    adds to it.
+    """
     said: Any = event.get("error")
     more: Any = event.get("details")
     if isinstance(said, dict):
@@ -66,7 +68,7 @@ def _second(failure: Failure) -> WireResponse:
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """What an error status of either generation means. A page of HTML is not repeated."""
+    """Return the failure that an error status of either generation means. An HTML page is not repeated."""
     headers = passed_on(wire.headers)
     if wire.status in (401, 403):
         return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)

@@ -1,8 +1,8 @@
-"""Messages of the model -> generation 1's `messages` (page, section 3).
+"""Messages of the model -> generation 1's `messages` (docs/dialects/ag-kit.md).
 
-The reference server breaks off on assistant messages with `toolCalls`, so a tool round that is over is told as plain
-text of the assistant. Only a round whose results the server has still to answer keeps its form: the one at the end of
-the request, and results of calls that the request does not hold, since then the server holds them.
+The reference server breaks off on assistant messages with `toolCalls`, so a finished tool round becomes plain text of
+the assistant. Only a round whose results the server has still to answer keeps its form: the one at the end of the
+request, and results of calls that the request does not hold, since then the server holds them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Writer:
         self._add({**unknown(message.extras), "role": role, "content": "".join(texts)})
 
     def _part(self, part: Part, path: str | None) -> str:
-        """What a part is as text. `path`: its place, or None in an assistant's message."""
+        """Return a part as text. `path` is its position, or None in an assistant's message."""
         match part:
             case Media():
                 return self._media(part, path)
@@ -108,7 +108,7 @@ class Writer:
         return as_text(part)
 
     def _media(self, media: Media, path: str | None) -> str:
-        """What an assistant made is never refused: it is told as our own frontend tells it."""
+        """An assistant's parts are never refused: they become text, as in our answers."""
         if path is None:
             self._lost.add(_feature(media), "in an assistant's message, told as text")
         elif self._options.unsupported_media == "refuse":

@@ -11,11 +11,11 @@ NAME = "ag-kit"
 DONE = b"[DONE]"
 
 EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
-"""What stands for the parameters of a tool that says nothing of them."""
+"""The parameters of a tool that describes none."""
 
 
 def own(extras: Extras | None) -> dict[str, Any]:
-    """What this dialect noted on a request, a message or a tool; an empty dict when it noted nothing."""
+    """Return this dialect's extras of a request, a message or a tool; an empty dict if there are none."""
     return extras.get(NAME) or {} if extras else {}
 
 

@@ -18,7 +18,7 @@ HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
-    """What has no place in the body is recorded as lost; what would change the answer's meaning is refused."""
+    """Record as lost what the body has no place for, and refuse what would change the answer's meaning."""
     options = back(context)
     refuse(request)
     record_losses(request, context)

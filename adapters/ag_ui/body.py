@@ -19,7 +19,7 @@ _NOT_SENT = frozenset({"forwardedProps", "protocolVersion", "messages", "resume"
 
 
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
-    """What the backend gets; nothing is refused."""
+    """Return the request body; nothing is refused."""
     extras = request.extra(NAME)
     body: dict[str, Any] = {
         "threadId": context.thread_id or request.thread_id or context.run_id,
@@ -46,7 +46,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
 
 
 def _props(request: Request, context: Context, options: BackOptions) -> Any:
-    """What an AG-UI client sent goes on; fields that a route read out of it go back to where they stood."""
+    """Return the fields of an AG-UI client; those that a route read go back to where they stood."""
     rest = request.extra(NAME).get("forwardedProps")
     from_here = NAME in (request.extras or {})
     props = write_props(request, context, options.forward_props or from_here)

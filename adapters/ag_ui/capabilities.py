@@ -1,4 +1,4 @@
-"""What AG-UI can carry, and what becomes of the rest."""
+"""The capabilities of AG-UI."""
 
 from __future__ import annotations
 

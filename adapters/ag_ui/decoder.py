@@ -79,7 +79,7 @@ class AGUIDecoder(JsonDecoder):
             self._raw(event)
 
     def _raw(self, event: _Event) -> None:
-        """What only this dialect understands, or nobody: kept for routes with AG-UI on both sides."""
+        """Keep what only this dialect, or none, understands for routes with AG-UI on both sides."""
         self.builder.emit(Raw(NAME, event))
 
     # -------------------------------------------------------------- text, calls, reasoning

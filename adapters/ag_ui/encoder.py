@@ -105,7 +105,7 @@ class AGUIEncoder:
         return {"metadata": metadata} if metadata else {}
 
     def _whole_of(self, extras: Any) -> dict[str, Any]:
-        """What an event that does not come in pieces carries beside its own fields."""
+        """Return the extra fields of an event that does not come in pieces."""
         return {**self._more(extras), **self._note(extras)}
 
     # ------------------------------------------------------------------ run and messages

@@ -1,4 +1,4 @@
-"""What an encoder keeps for the end of a run, and the events that the end becomes (sections 3 to 5)."""
+"""What an encoder keeps for the end of a run, and the events of the end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Ending:
         return [*steps, *self.subagents.closing()]
 
     def _asked(self) -> list[_Wire]:
-        """What a failed or canceled run had asked a person: its end has no place for it."""
+        """Write the open questions of a failed or canceled run, as its end has no place for them."""
         return [{"type": "CUSTOM", "name": "on_interrupt", "value": write_interrupt(i)} for i in self.interrupts]
 
     def _reported(self) -> _Wire:

@@ -74,7 +74,7 @@ def _word(failure: Failure) -> str:
 
 
 def failure_of(event: dict[str, Any]) -> Failure:
-    """What a `RUN_ERROR` means, or the `error` object of a body: a message and perhaps a code."""
+    """Return the failure in a `RUN_ERROR`, or in the `error` object of a body: a message and perhaps a code."""
     word = event.get("code")
     word = str(word) if isinstance(word, (str, int)) and not isinstance(word, bool) else ""
     code = _code(word)
@@ -124,7 +124,9 @@ def encode_error(failure: Failure) -> WireResponse:
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """What an error status means. Only a JSON error's own message is repeated, and nothing said about keys."""
+    """Return the failure that an error status means. Only a JSON error's own message is repeated, and nothing about
+    keys.
+    """
     headers = passed_on(wire.headers)
     code = BY_STATUS.get(wire.status, ErrorCode.BACKEND_ERROR)
     details = {"backend_status": wire.status}

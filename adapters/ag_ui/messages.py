@@ -97,7 +97,7 @@ class MessageReader:
 
 
 def error_part(error: str) -> Text:
-    """What a model is told of a tool that failed and said nothing else (section 6)."""
+    """Return the content of a tool result that failed without any."""
     return Text(json_text({"error": error}))
 
 

@@ -127,7 +127,7 @@ def tolerant_parts(value: Any) -> list[Part]:
 
 
 def write_part(part: Part, new: bool) -> _Wire:
-    """A part as agents and clients of 1.0 (`new`) or of 0.x take it; what is neither text nor media is told as text."""
+    """Return a part in the form of 1.0 (`new`) or of 0.x; anything but text and media becomes text."""
     if isinstance(part, Media):
         return _media(part) if new else _as_binary(part)
     wire: _Wire = {"type": "text", "text": as_text(part)}
@@ -135,13 +135,15 @@ def write_part(part: Part, new: bool) -> _Wire:
 
 
 def tells_media(parts: list[Part]) -> bool:
-    """Whether there are media and all can be told without inventing anything: bytes have a media type here."""
+    """Return whether there are media and all can be written without inventing anything: bytes need a media type
+    here.
+    """
     media = [p for p in parts if isinstance(p, Media)]
     return bool(media) and not any(isinstance(m.source, Inline) and m.mime is None for m in media)
 
 
 def _notes(part: Part) -> _Wire:
-    """What came with a part, but for what strict readers would refuse it over."""
+    """Return the extra fields of a part, without those that strict readers refuse."""
     return {k: v for k, v in own(part.extras).items() if isinstance(v, _NOTES.get(k, object))}
 
 

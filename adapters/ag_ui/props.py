@@ -68,7 +68,7 @@ def _response_format(node: Node) -> ResponseFormat | None:
 
 
 def write_props(request: Request, context: Context, wanted: bool) -> dict[str, Any]:
-    """What the request says beside its messages; without `wanted` it is noted as lost."""
+    """Return the request's fields beside its messages; without `wanted` they are noted as lost."""
     sampling = {name: getattr(request.sampling, name) for name in Sampling.__dataclass_fields__}
     groups: dict[Feature, dict[str, Any]] = {
         Feature.SAMPLING: sampling,

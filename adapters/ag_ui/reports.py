@@ -1,4 +1,4 @@
-"""How a run ends: outcomes, interrupts and usage, in both directions (sections 3, 7)."""
+"""The end of a run: outcomes, interrupts and usage, in both directions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_usage(value: Any) -> UsageReported | None:
 
 
 def _fits(entry: dict[str, Any]) -> bool:
-    """Whether a client may be shown this entry as it is."""
+    """Return whether a client accepts this entry unchanged."""
     return all(
         isinstance(v, str) if k in ("provider", "model") else type(v) is int and 0 <= v < 2**53
         for k, v in entry.items()

@@ -63,7 +63,7 @@ def _is_list(wire: _Wire, name: str) -> bool:
 
 
 class _Known:
-    """What the client sent: by ids, and where a backend gave its own ids, by role and by calls."""
+    """The client's messages: by id, and where a backend gave ids of its own, by role and calls."""
 
     def __init__(self, request: Request | None, called: set[str]) -> None:
         messages = request.messages if request else []

@@ -1,7 +1,7 @@
-"""What is open on a backend's stream: texts, calls, reasoning and chunks, and the messages they belong to.
+"""The open parts of a backend's stream: texts, calls, reasoning and chunks, and their messages.
 
-Texts and reasoning begin for the rest of the bridge with their first piece, so that an empty message, by which some
-agents announce the parent of a call (capture pyd-tool-turn1), is nobody's empty answer.
+Texts and reasoning begin with their first piece, so that an empty message, by which some agents announce the parent of
+a call (capture pyd-tool-turn1), does not become an empty answer.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Streams:
         return True
 
     def results_in(self, messages: list[Any]) -> None:
-        """What a snapshot alone tells: the agents of LlamaIndex have no event for results of their own tools."""
+        """Read the results in a snapshot: LlamaIndex agents send no event for results of their own tools."""
         for message in messages:
             wire = camel(message) if isinstance(message, dict) else {}
             call_id = text_of(wire.get("toolCallId"))
@@ -244,7 +244,7 @@ class Streams:
         self.unsettled = True
 
     def encrypted(self, event: _Event) -> bool:
-        """Whether the value belongs to a reasoning that is not over yet."""
+        """Return whether the value belongs to a reasoning that has not ended."""
         name, value = text_of(event.get("entityId")), text_of(event.get("encryptedValue"))
         if event.get("subtype") != "message" or not value:
             return False

@@ -1,6 +1,8 @@
-"""What the parsers of official clients take of things that pass unread: one wrong field and they refuse the whole run.
+"""What the parsers of official clients accept in fields that pass unread: one invalid field and they refuse the whole
+run.
 
-Measured with the clients 0.0.47 to 1.0: null in an optional field is wrong, and so is a type that is not the schema's.
+Measured with the clients 0.0.47 to 1.0: null in an optional field is invalid, and so is a type that differs from the
+schema.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ _DONE: _Wire = {"type": "success"}
 
 
 def _is_outcome(value: Any) -> bool:
-    """Whether a subagent may end so."""
+    """Return whether a subagent may end like this."""
     if not isinstance(value, dict) or value.get("type") not in ("success", "suspended"):
         return False
     names = value.get("interruptIds", [])
@@ -93,7 +95,7 @@ _OPERATIONS: dict[str, str] = {
 
 
 def is_patch(value: Any) -> bool:
-    """Whether this is a JSON Patch (RFC 6902)."""
+    """Return whether this is a JSON Patch (RFC 6902)."""
     return isinstance(value, list) and all(map(_is_operation, value))
 
 

@@ -53,7 +53,7 @@ def camel(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def own(extras: Extras | None) -> dict[str, Any]:
-    """What this dialect noted on a part or an event; an empty dict when it noted nothing."""
+    """Return this dialect's extras of a part or an event; an empty dict if there are none."""
     return extras.get(NAME) or {} if extras else {}
 
 
@@ -64,7 +64,7 @@ def noted(values: dict[str, Any]) -> Extras | None:
 
 
 def attached(event: dict[str, Any]) -> dict[str, Any]:
-    """What any event may carry beside its own fields: whose it is, and metadata, but for what we read out of that."""
+    """Return the fields that any event may carry, owner and metadata, without those that we read."""
     metadata = event.get("metadata")
     kept = metadata if isinstance(metadata, dict) else {}
     if finish_in(event) is not None:
@@ -73,7 +73,7 @@ def attached(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def speaks_new(request: Request | None) -> bool:
-    """Whether the client speaks 1.0 (section 5): it names a version. Without its request nothing need be left out."""
+    """Return whether the client speaks 1.0: then it names a version. Without its request nothing is left out."""
     if request is None:
         return True
     said = request.extra(NAME).get("protocolVersion")

@@ -49,7 +49,7 @@ def _message(message: HistoryMessage) -> dict[str, Any]:
 
 
 def _schema(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Where backends put what their result looks like on a screen (section 5)."""
+    """The key under which backends put the display form of their result."""
     output = metadata.get("tool_agent_output")
     found = metadata.get("ui_schema") or (output.get("ui_hints") if isinstance(output, dict) else None)
     return found if isinstance(found, dict) else None

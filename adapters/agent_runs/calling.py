@@ -15,7 +15,7 @@ from bridge.errors import BackendError, ErrorCode, RequestError
 
 _CURSOR = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _IMAGES = {"image/png": "png", "image/jpeg": "jpg", "image/jpg": "jpg", "image/gif": "gif", "image/webp": "webp"}
-"""What the API takes as attachments (section 6), and how such files are called."""
+"""The media types that the API accepts as attachments, and their file extensions."""
 _KINDS = {"image": "image", "audio": "audio", "video": "video"}
 
 _Wire = dict[str, Any]
@@ -108,7 +108,7 @@ class Calling:
         return True
 
     def _is_mine(self, data: bytes) -> bool:
-        """Whether an event is of this run, or does not say of which."""
+        """Return whether an event is of this run, or names none."""
         event = read_json(data)
         return not isinstance(event, dict) or event.get("runId", self._run) == self._run
 

@@ -25,7 +25,7 @@ _PARAMS = {"runId": "AGENT_INVALID_RUN_ID", "Last-Event-ID": "AGENT_INVALID_LAST
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What one operation calls its failures. `reasons`: those of a file that is not taken."""
+    """The names of one operation's failures. `reasons` are those of a rejected file."""
 
     reasons: dict[str, str]
     missing: str = "AGENT_THREAD_NOT_FOUND"
@@ -117,7 +117,7 @@ _ABSENT = frozenset({404, 410})
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """What an error response means. The word stands in `code`, `error.code`, `detail.code` or `detail`."""
+    """Return the failure in an error response. The code stands in `code`, `error.code`, `detail.code` or `detail`."""
     value = read_json(wire.body)
     body: dict[str, Any] = value if isinstance(value, dict) else {}
     word, text = _word_in(body), body.get("detail")

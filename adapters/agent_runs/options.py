@@ -1,4 +1,4 @@
-"""What may be configured on a route (front) or a backend (back) of the agent run API."""
+"""The options of a route (front) or a backend (back) of the agent run API."""
 
 from __future__ import annotations
 

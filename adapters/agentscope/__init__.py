@@ -1,6 +1,6 @@
-"""AgentScope Runtime's agent API, as front and as back, in its Python and its Java form; builders for streams by hand.
+"""AgentScope Runtime's agent API, front and back, in its Python and its Java form; builders for streams.
 
-Everything is imported at first use: whoever wants a builder does not load the codec, and the other way round.
+Everything is imported at first use, so that the builders do not load the codec, nor the codec the builders.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Interrupts <-> approval requests and their answers: the confirm and cancel buttons of the web frontend (section 6).
+"""Interrupts <-> approval requests and their answers: the confirm and cancel buttons of the web frontend.
 
-An interrupt of another dialect is told the same way. Its reason and payload are kept beside it: in the message's
-metadata, or inside `data` where a written form has no metadata.
+An interrupt of another dialect becomes an approval request, too. Its reason and payload are kept beside it: in the
+message's metadata, or inside `data` where a written form has no metadata.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def approval_data(event: Interrupted) -> tuple[dict[str, Any], dict[str, Any]]:
 def interrupted(
     data: dict[str, Any], metadata: dict[str, Any], beside: dict[str, Any], make_id: Callable[[str], str]
 ) -> Interrupted:
-    """The interrupt that an approval request tells. `beside`: what a frontend of the same dialect is told again."""
+    """Return the interrupt in an approval request. `beside` holds fields for frontends of the same dialect."""
     said, call_id = data.get("id"), data.get("call_id")
     noted = metadata.get("interrupt") or data.get("interrupt")
     if not isinstance(noted, dict):

@@ -1,4 +1,4 @@
-"""What AgentScope's two forms can carry and what becomes of the rest."""
+"""The capabilities of AgentScope's two forms."""
 
 from __future__ import annotations
 

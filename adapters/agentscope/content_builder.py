@@ -175,7 +175,7 @@ class ContentBuilder:
         return self.set_payload(payload, action)
 
     def _begin(self, action: str) -> bool:
-        """Whether this is the first thing that the content says."""
+        """True before the first event of the content."""
         if self._completed is not None:
             raise RuntimeError(f"{action}(): content {self.index} is complete, nothing can be added to it.")
         self._message.turn_of(self.index, action)
@@ -192,7 +192,7 @@ class ContentBuilder:
 
 
 def _checked(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload, which nobody else can change. Raises `ValueError` for what is no value of its field."""
+    """Return a private copy of the payload. Raises `ValueError` for a value that its field cannot have."""
     for name, value in payload.items():
         if kind == "data":
             _check_data(value)

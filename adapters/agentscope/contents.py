@@ -136,7 +136,7 @@ def _medium(
 
 
 def _is_url(data: str) -> bool:
-    """Whether a field that may hold bare base64 holds an address."""
+    """Return whether a field that may hold bare base64 holds a URL."""
     return data[:5].lower() == "data:" or "://" in data
 
 

@@ -81,7 +81,7 @@ class Decoder(JsonDecoder):
         self.builder.close()
 
     def flush(self) -> None:
-        """What was whole but held back is worth passing on."""
+        """Read what was withheld though it was complete."""
         self._writer.flush_held()
 
     def malformed(self, data: bytes) -> None:
@@ -179,12 +179,12 @@ class Decoder(JsonDecoder):
 
     @staticmethod
     def _is_end_of(last: Message, kind: str, event: dict[str, Any]) -> bool:
-        """Whether a completed message is the one that was opened, or whose contents came, without its id."""
+        """Return whether a completed message without its id is the one that was opened, or whose contents arrived."""
         unnamed = last.id is None and not last.done and last.kind == kind
         return unnamed and event.get("status") in _ENDED and last.repeated_by(event)
 
     def _tell(self, message: Message, event: dict[str, Any]) -> None:
-        """What a message object says, on its own or inside the response's output."""
+        """Read a message object, on its own or inside the response's output."""
         self._note(event)
         if message.done:
             return
@@ -239,7 +239,7 @@ class Decoder(JsonDecoder):
         self._finish(message, status)
 
     def _contents(self, message: Message, event: dict[str, Any], *, final: bool) -> None:
-        """What a message object says of its contents; in one that goes on they are snapshots."""
+        """Read the contents of a message object; in one that continues they are snapshots."""
         status = "completed" if final else "in_progress"
         for content, item in message.retold(event.get("content")):
             self._writer.tell(message, content, {**item, "delta": False, "status": status}, None)

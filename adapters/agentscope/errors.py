@@ -75,7 +75,7 @@ def error_object(failure: Failure, word: str | None = None) -> dict[str, Any]:
 
 
 def failure_of(error: object, fallback: str = "The backend reported an error.") -> Failure:
-    """What an `error` inside a stream means: an object with `code` and `message`, or only a text."""
+    """Return the failure in an `error` of a stream: an object with `code` and `message`, or a text."""
     if isinstance(error, dict):
         word, text, own = error.get("code"), error.get("message"), error.get("reason")
     else:
@@ -97,7 +97,9 @@ def encode_error(failure: Failure) -> WireResponse:
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """What an error status means. A refused key is told in our own words; a page of HTML is not repeated."""
+    """Return the failure that an error status means. A refused key gets our own message; an HTML page is not
+    repeated.
+    """
     headers = passed_on(wire.headers)
     if wire.status in (401, 403):
         return Failure(ErrorCode.BACKEND_AUTH, KEY_REFUSED, headers=headers)

@@ -1,4 +1,4 @@
-"""What single fields of an event mean, where servers leave them out or write them their own way (section 17)."""
+"""The meaning of single fields of an event, where servers leave them out or write them in their own way."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def role_of(event: dict[str, Any]) -> str:
 
 
 def is_error(message: Message, event: dict[str, Any]) -> bool:
-    """Whether a message reports an error; one of type `error` may open before it says which."""
+    """Return whether a message reports an error; one of type `error` may open before the error is known."""
     if message.kind == "error":
         return event.get("status") not in (None, "created", "in_progress") or event.get("code") is not None
     return event.get("status") == "failed" and (isinstance(event.get("error"), dict) or event.get("code") is not None)

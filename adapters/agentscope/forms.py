@@ -39,7 +39,7 @@ class Form:
 
     @property
     def head(self) -> bytes:
-        """How every event begins, up to its number."""
+        """The beginning of every event, up to its number."""
         return b'{"%b":' % self.fields.get("sequence_number", "sequence_number").encode()
 
     def time(self, seconds: float) -> int:

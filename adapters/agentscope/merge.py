@@ -1,4 +1,4 @@
-"""How the pieces of a content that is no text join (sections 7 and 15): the same for reading and for the builders."""
+"""How the pieces of a content other than text join, for reading and for the builders."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class MessageBuilder:
         return self._ended
 
     def cut(self, status: str) -> Snapshot:
-        """What there is of the message when its response ends before it, as `incomplete` or `canceled`."""
+        """Return the message as it is when its response ends before it: `incomplete` or `canceled`."""
         return self._ended or self.snapshot(status)
 
     def snapshot(self, status: str) -> Snapshot:

@@ -1,4 +1,4 @@
-"""What the decoder remembers of the messages and contents that it has seen (section 17, rules 6-9)."""
+"""The decoder's state of the messages and contents that it has seen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PART_KINDS = {"text": PartKind.TEXT, "refusal": PartKind.REFUSAL, "reasoning": P
 
 
 def is_known(kind: str) -> bool:
-    """Whether messages of this type are understood here; others pass as a whole."""
+    """Return whether messages of this type are decoded; others pass as a whole."""
     return kind in _PLAIN_KINDS or kind in CALLS or kind in OUTPUTS
 
 
@@ -41,16 +41,16 @@ class Content:
 
     @property
     def streams(self) -> bool:
-        """Whether further pieces of text go straight to the builder."""
+        """True if further pieces of text can go straight to the builder."""
         return self.opened and self.type == "text" and not self.done
 
     @property
     def whole(self) -> bool:
-        """Whether all of it was said, so that a content without a place cannot go on with it."""
+        """True if all of it was passed on, so that a content without an index cannot continue it."""
         return self.done or self.final
 
     def repeats(self, event: dict[str, Any]) -> bool:
-        """Whether an event that names no place says again what was said to the end."""
+        """Return whether an event without an index repeats a finished content."""
         if not self.whole or event.get("delta") is True:
             return False
         if self.kind in PART_KINDS:
@@ -105,7 +105,7 @@ class Message:
         return found
 
     def _place_of(self, kind: str, event: dict[str, Any]) -> int:
-        """Where a content without an index belongs: to one that is not complete, or that says the very same."""
+        """Return the content that one without an index belongs to: an incomplete one, or one with the same value."""
         same = ((i, c) for (i, t), c in self.contents.items() if t == kind)
         return next((i for i, c in same if not c.whole or c.repeats(event)), self._free)
 
@@ -133,7 +133,7 @@ class Message:
             yield self._at(index, kind, said), said
 
     def takes(self, event: dict[str, Any]) -> bool:
-        """Whether a content that names no message may belong to this one, the last that was opened."""
+        """Return whether a content without a message id may belong to this message, the last that was opened."""
         kind, data = event.get("type"), event.get("data")
         if kind == "data" and isinstance(data, dict):
             if "arguments" in data:
@@ -143,7 +143,7 @@ class Message:
         return self.kind == "message" or (self.kind == "reasoning" and kind == "text")
 
     def repeated_by(self, event: dict[str, Any]) -> bool:
-        """Whether a completed message may be the one to which contents without `msg_id` belong."""
+        """Return whether a completed message may be the one that contents without `msg_id` belong to."""
         sent = next(("".join(c.pieces) for c in self.contents.values() if c.type == "text"), "")
         items = event.get("content")
         texts = [i.get("text") for i in items if isinstance(i, dict)] if isinstance(items, list) else []

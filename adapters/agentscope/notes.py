@@ -1,4 +1,4 @@
-"""What travels beside the content: extras of our events and parts, and the metadata of messages on the wire."""
+"""Data beside the content: extras of events and parts, and the metadata of messages on the wire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN_METADATA = frozenset({"origin", "signature", "redacted", "is_error", "finis
 
 
 def own(extras: dict[str, dict[str, Any]] | None) -> dict[str, Any]:
-    """What only this dialect knows of an event or a part."""
+    """Return this dialect's extras of an event or a part."""
     return (extras or {}).get(NAME) or {}
 
 

@@ -68,7 +68,7 @@ class WireMessage:
 
 @dataclass(slots=True)
 class WireResponse:
-    """What stays the same in all response events of one run."""
+    """The fields that are the same in all response events of one run."""
 
     id: str
     created_at: int

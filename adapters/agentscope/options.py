@@ -1,4 +1,4 @@
-"""What a route or a backend of these dialects may be told."""
+"""The options of a route or a backend of these dialects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What has been written of one answer: numbered events, the message that is open, and the list that the end repeats.
+"""The output of one answer: numbered events, the open message, and the list that the end repeats.
 
-One message is open at a time and stays open until the next one opens or the run ends: that is when its status, the
-finish reason and the usage are known.
+One message is open at a time, until the next one opens or the run ends: only then are its status, the finish reason and
+the usage known.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ class Output:
         self.content("completed", kind, index, False, payload)
 
     def text_prefix(self, kind: str) -> bytes:
-        """What all deltas of the open message's next text have between their number and their text.
+        """Return the bytes that all deltas of the open message's next text have between their number and their text.
 
-        `{"sequence_number":0` before it and `""}` behind it are what changes from delta to delta.
+        `{"sequence_number":0` before it and `""}` after it are what changes from delta to delta.
         """
         assert self.message is not None
         index = len(self.message.contents)

@@ -1,4 +1,4 @@
-"""How what the wire says of contents becomes events, each fact once (section 17, rules 6-9)."""
+"""Contents on the wire -> events, each fact once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Writer:
         self.make_id = make_id
         self._builder = builder
         self.spoken = 0
-        """How many pieces of an answer went out: an error that is reported before one was not the end."""
+        """The number of pieces of an answer that went out: an error reported before one was not the end."""
         self._held: dict[Content, Message] = {}
         self._calls: set[str] = set()
         self._given: deque[str] = deque()  # ids that we had to make, of calls that nothing answered yet
@@ -227,7 +227,7 @@ class Writer:
         return oldest or self.make_id("call")
 
     def knows(self, kind: str, item: dict[str, Any]) -> bool:
-        """Whether the calls or outputs of a message object were told by contents without a message."""
+        """Return whether contents without a message already brought the calls or outputs of a message object."""
         if kind not in CALLS and kind not in OUTPUTS:
             return False
         what = "call" if kind in CALLS else "output"

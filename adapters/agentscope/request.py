@@ -89,7 +89,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
 
 
 class _Spelled(Node):
-    """An object in the Python form; what is wrong with it is told in the names that the client used."""
+    """Return an object in the Python form. Errors use the names that the client used."""
 
     __slots__ = ("_said",)
 

@@ -1,4 +1,4 @@
-"""What stands beside `/process`: stream tasks (section 2), stopping a session and coming back to it (section 12)."""
+"""The endpoints beside `/process`: stream tasks, stopping a session and reconnecting to it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def encode_submitted(task_id: str) -> WireResponse:
 
 
 def encode_task(task_id: str, seen: TaskStatus | None, dialect: Dialect) -> WireResponse:
-    """`result` is the last event of the stream. An unknown task is told with status 200, as the real server does."""
+    """`result` is the last event of the stream. An unknown task gets status 200, as at the real server."""
     body: dict[str, Any]
     if seen is None:
         body = {"error": f"Task {task_id[:_LONGEST]} not found"}

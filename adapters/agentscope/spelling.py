@@ -1,6 +1,6 @@
-"""How foreign spellings are read: every variant of this protocol becomes the Python form (sections 1, 14, 17).
+"""Foreign spellings of this protocol, read as the Python form.
 
-Inside this room every object has the names of the Python form. What is written in another form is `forms.py`.
+Inside this package every object has the names of the Python form. `forms.py` writes the other forms.
 """
 
 from __future__ import annotations

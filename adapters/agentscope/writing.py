@@ -105,7 +105,7 @@ def _lose(request: Request, form: Form, lost: Losses) -> None:
 
 
 def _extra(request: Request) -> dict[str, Any]:
-    """What the protocol keeps without knowing it, and what came from a frontend of this dialect."""
+    """Return fields that the protocol passes on unread, and those of a frontend of this dialect."""
     shared = request.shared or {}
     same = {k: v for k, v in own(request.extras).items() if k not in ("input", "tools")}
     return {

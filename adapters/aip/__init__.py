@@ -45,7 +45,7 @@ PROGRAMS = [
     "UpdateNodeInfoRequest",
     "UpdateNodeInfoResponse",
 ]
-"""What `bridge.dialects.aip.sdk` has."""
+"""The names of `bridge.dialects.aip.sdk`."""
 
 __all__ = ["AIP", "dialect", *PROGRAMS]
 

@@ -18,7 +18,7 @@ from bridge.codec.sessions import Dial, Refuse, Visitor
 
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})")
 _TARGET = re.compile(r"(?:unix|unix-abstract|vsock|dns|ipv4|ipv6|xds|google-c2p|passthrough):", re.IGNORECASE)
-"""What gRPC takes for the name of a resolver and not of a host."""
+"""Schemes that gRPC takes for a resolver and not for a host."""
 _PATTERN = re.compile(r"[a-z0-9._*-]{1,253}", re.IGNORECASE)
 _NUMBERS = re.compile(r"\**[0-9.][0-9.*]*")
 _EXPECTED = (
@@ -35,7 +35,7 @@ def plain_address(written: str) -> str:
 
 @dataclass(slots=True)
 class AddressRule:
-    """What `allow_addresses` adds to a caller's own host."""
+    """The addresses that `allow_addresses` adds to a caller's own host."""
 
     networks: list[IPv4Network | IPv6Network] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class AddressRule:
         return rule
 
     def dial(self, node: str, address: str, by: Visitor) -> Dial | Refuse:
-        """How to connect to a node at a plain address, or why not."""
+        """Return how to connect to a node at a plain address, or the reason why not."""
         if _TARGET.match(address):
             # A path with `..` leads out of the folder that an entry names.
             allowed = ".." not in address and any(fnmatchcase(address, target) for target in self.targets)

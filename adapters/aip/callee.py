@@ -72,8 +72,9 @@ class Relayed:
         self._stopping = False
 
     def onwards(self, frame: bytes) -> bytes | None:
-        """Common agents never answer anybody again after another session's id, no content, or anything that follows a
-        STOP_QUEST (section 5). Who writes these is meant as far as that goes, and the last one is nobody's to answer.
+        """Read one message. Common agents hang after another session's id, no content, or anything after a
+        STOP_QUEST (docs/dialects/aip.md); here the first two are corrected, and messages after a STOP_QUEST are
+        ignored.
         """
         if self._stopping:
             return None

@@ -1,4 +1,4 @@
-"""What AIP can carry, and what becomes of the rest (page, sections 10, 11 and 13)."""
+"""The capabilities of AIP (docs/dialects/aip.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dialect `aip`: agents that talk in sessions over gRPC, both sides. A frame is one message, bare."""
+"""The dialect `aip`: agents in sessions over gRPC, both sides. A frame is one message, without framing."""
 
 from __future__ import annotations
 

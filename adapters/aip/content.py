@@ -10,7 +10,7 @@ from bridge.dialects.aip.messages import ContentItem
 from bridge.model import Data, Inline, Media, MediaKind, Part, Text, mime_of
 
 EXTRAS = b'{"aip_extras":'
-"""How the item begins that holds what the wire has no field for (option `extras: embedded`)."""
+"""The beginning of the item that holds fields that the wire lacks (option `extras: embedded`)."""
 
 
 def media_of(kind: MediaKind, data: bytes) -> Media:

@@ -41,7 +41,7 @@ class Decoder:
 
     @property
     def done(self) -> bool:
-        """Whether the terminal event was made."""
+        """True after the terminal event."""
         return self._builder.done
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
@@ -118,7 +118,7 @@ class Decoder:
                 builder.add(_MESSAGE, part)
 
     def _extras(self, data: bytes) -> None:
-        """What the wire has no field for, from a peer that sends it all the same."""
+        """Read fields that the wire does not define, from a peer that sends them."""
         try:
             said: Any = loads(data)
         except ValueError:

@@ -1,7 +1,7 @@
-"""What registrations say of a tool's arguments <-> JSON Schema (page, sections 4 and 10).
+"""A tool's arguments: the texts of registrations and JSON Schema, both ways.
 
 The text of a parameter is a type as Python prints it, a description, or both: `<class 'int'>`, `the first number`,
-`<class 'int'>: the first number`. One that may be left out says so: `(default: 1)`.
+`<class 'int'>: the first number`. An optional one ends in `(default: 1)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OPTIONAL = re.compile(r"(?:typing\.)?Optional\[")
 _MAY_MISS = re.compile(r"\b(?:default|optional)\b|\|\s*None\b", re.IGNORECASE)
 _BEHIND_A_TYPE = ":,;(-"
 _LONGEST = 8192
-"""Characters of described arguments that are read as a Python literal; nobody describes a tool with more."""
+"""Characters of described arguments that are read as a Python literal at most."""
 
 
 # Anybody may register any text: each of these goes over it a fixed number of times, however odd and long it is.
@@ -84,7 +84,7 @@ def _without_optional(text: str) -> str:
 
 
 def may_miss(text: str) -> bool:
-    """Whether a call need not name the parameter."""
+    """Return whether a call may leave the parameter out."""
     return bool(_OPTIONAL.match(text.lstrip()) or _MAY_MISS.search(text))
 
 

@@ -83,7 +83,7 @@ class Encoder:
             self._texts.append(text)
 
     def _flush_pieces(self) -> None:
-        """What of a text was collected for this batch is one message."""
+        """Write the text collected for this batch as one message."""
         if self._texts and self._options.stream == "delta":
             text, self._texts = "".join(self._texts), []
             self._send(TaskStatus.EXECUTING, [ContentItem(text=text)])
@@ -162,7 +162,7 @@ class Encoder:
         self._send(TaskStatus.FINISH, items, status)
 
     def _fail(self, event: ev.RunFailed) -> None:
-        """What was said before stays said; then the error, which ends the session when no backend can be reached."""
+        """Write the error after what was sent before. It ends the session if no backend can be reached."""
         self._flush_pieces()
         self._flush_text()
         items, self._items = self._items, []
@@ -205,7 +205,9 @@ class Encoder:
                 self._lost.add(Feature.USAGE_DETAILS)
 
     def _silent(self, event: Event) -> None:
-        """A message's borders are nobody's business here, a call is lost as a whole, and gRPC keeps its lines warm."""
+        """Message borders have no form on this wire, a call is lost as a whole, and gRPC keeps its connections
+        alive.
+        """
 
     def _lose(self, event: Event) -> None:
         self._lost.add(_LOST[type(event)])

@@ -33,7 +33,7 @@ def error_text(failure: Failure) -> str:
 
 
 def failure_of(text: str) -> Failure:
-    """What a message with a failed task says."""
+    """Return the failure in a message with a failed task."""
     return Failure(ErrorCode.BACKEND_ERROR, masked(text.removeprefix(_PREFIX).strip()) or "The agent failed.")
 
 
@@ -43,7 +43,9 @@ def encode_error(failure: Failure) -> WireResponse:
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """What a gRPC status means; that of a plain HTTP response (a proxy in between) by its own."""
+    """Return the failure that a gRPC status means; that of a plain HTTP response (a proxy in between) by its HTTP
+    status.
+    """
     word = masked(wire.headers.get(STATUS, ""), LONGEST_WORD)
     code = _CODES.get(word) or BY_STATUS.get(wire.status)
     if word and word not in _CODES:

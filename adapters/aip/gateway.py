@@ -101,7 +101,7 @@ class _Joining:
 
 @dataclass(slots=True)
 class _Subscriber:
-    """Who wants to hear of some nodes, of all when none are named; and what he has not heard yet."""
+    """A subscriber to changes of some nodes, of all if none are named, and the changes that it has not received."""
 
     owner: str
     wanted: set[str]
@@ -292,7 +292,7 @@ class Gateway(AgentRegistry):
         return Respond(Done(False, f"Node {printable(name)} not registered").to_bytes())
 
     def _heard(self, name: str, now: float, by: Visitor) -> None:
-        """Whatever a node sends says that it lives; what others send in its name does not."""
+        """Note that a node lives, as it has sent a message; messages of others in its name do not count."""
         node = self.nodes.get(name)
         if node is not None and node.owner == by.user:
             node.beat = now
@@ -431,7 +431,7 @@ def options_of(agent: OwnAgent) -> FrontOptions:
 
 
 def info_of(name: str, address: str, agent: OwnAgent) -> AgentInfo:
-    """How one of our agents stands in a list: it takes and gives what all of its backends do."""
+    """Return the entry of one of our agents: it accepts and returns what all of its backends do."""
     options = options_of(agent)
     return AgentInfo(
         name,

@@ -12,7 +12,7 @@ from bridge.dialects.aip.proto import Kind, Wire, at, bytes_field, text_field
 
 
 class Mode(IntEnum):
-    """What kind of content a node takes or gives."""
+    """The kinds of content that a node accepts or returns."""
 
     TEXT = 0
     IMAGE = 1
@@ -21,7 +21,7 @@ class Mode(IntEnum):
 
 
 class SessionStatus(IntEnum):
-    """What a message is to its session. A message that does not say it is a START_QUEST."""
+    """The role of a message in its session. A message without one is a START_QUEST."""
 
     START_QUEST = 0
     HOLD_QUEST = 1
@@ -31,7 +31,7 @@ class SessionStatus(IntEnum):
 
 
 class TaskStatus(IntEnum):
-    """How far a task is."""
+    """The state of a task."""
 
     CREATE = 0
     EXECUTING = 1
@@ -108,7 +108,7 @@ class AgentSkill(Wire):
 
 @dataclass(slots=True)
 class AgentInfo(Wire):
-    """What an agent says of itself when it registers. `address` is host:port."""
+    """The registration of an agent. `address` is host:port."""
 
     agent_id: str = at(1, Kind.STRING)
     address: str = at(2, Kind.STRING)
@@ -160,7 +160,7 @@ class ToolBoxInfo(Wire):
 
 @dataclass(slots=True)
 class NodeHead(Wire):
-    """What every registration has at the same numbers, whatever its kind and generation."""
+    """The fields that every registration has at the same numbers, whatever its kind and generation."""
 
     node_id: str = at(1, Kind.STRING)
     address: str = at(2, Kind.STRING)
@@ -227,7 +227,7 @@ class Subscription(Wire):
 
 
 class UpdateType(IntEnum):
-    """What happened to a node."""
+    """A change of a node."""
 
     ADDED = 0
     UPDATED = 1
@@ -254,7 +254,7 @@ class ToolRequest(Wire):
 
 @dataclass(slots=True)
 class ToolResponse(Wire):
-    """What a tool answered. `is_error` decides; `error_message` says "No Error" on success (page, section 7)."""
+    """The answer of a tool. `is_error` decides; `error_message` is "No Error" on success (docs/dialects/aip.md)."""
 
     sender_id: str = at(1, Kind.STRING)
     receiver_id: str = at(2, Kind.STRING)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 
 class Kind(Enum):
-    """How a field's value looks on the wire."""
+    """The wire form of a field's value."""
 
     STRING = "string"
     BYTES = "bytes"

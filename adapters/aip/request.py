@@ -17,7 +17,7 @@ _ASKS = (SessionStatus.START_QUEST, SessionStatus.HOLD_QUEST)
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """Whom an answer answers: the ids of the message that asked."""
+    """The ids of the message that an answer belongs to."""
 
     sender_id: str = ""
     receiver_id: str = ""
@@ -28,7 +28,7 @@ class Inquiry:
 
     @classmethod
     def of(cls, request: Request | None) -> Inquiry:
-        """What `decode_request` noted; nothing for a request of another dialect."""
+        """Return the extras of `decode_request`; an empty dict for a request of another dialect."""
         noted = request.extra(NAME).get("inquiry") if request is not None else None
         return noted if isinstance(noted, Inquiry) else cls()
 
@@ -68,7 +68,9 @@ def need_messages(wire: WireRequest) -> None:
 
 
 def decode_request(wire: WireRequest) -> Request:
-    """What one message asks. Raises `RequestError` for bytes that are no message and messages that ask nothing."""
+    """Return the request in one message. Raises `RequestError` for invalid bytes, and for messages without a
+    request.
+    """
     need_messages(wire)
     try:
         message = AgentMessage.from_bytes(wire.body)

@@ -29,7 +29,7 @@ _LONGEST = 64
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tool is: its node, its name there, and how the node wants to be asked."""
+    """The address of a tool: its node, its name there, and the generation of its calls."""
 
     node: str
     name: str
@@ -42,9 +42,9 @@ def nodes_request(sender_id: str) -> WireRequest:
 
 
 def offered(wire: WireResponse, fallback: Generation) -> list[OfferedTool]:
-    """The tools in a list of nodes, with names of their own. Raises `BackendError` for bytes that are no list.
+    """Return the tools in a list of nodes, with unique names. Raises `BackendError` for bytes that are not a list.
 
-    A registration that nobody can read offers nothing; the others are fine.
+    Invalid registrations are skipped.
     """
     try:
         peers = Peers.from_bytes(wire.body).peers
@@ -93,7 +93,7 @@ def call_request(tool: OfferedTool, arguments: Mapping[str, Any], context: Conte
 
 
 def answer_of(wire: WireResponse) -> tuple[list[Part], bool]:
-    """What the tool said: texts as one, media beside them. `is_error` decides, not the message."""
+    """Return the answer of a tool: its texts as one, and its media. `is_error` decides, not the message."""
     try:
         response = ToolResponse.from_bytes(wire.body)
     except ValueError:

@@ -45,15 +45,15 @@ _LOST: tuple[tuple[Feature, str], ...] = (
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
-    """The START_QUEST of a session of its own. Raises `Unsupported` for what the card refuses."""
+    """Return the START_QUEST of a session of its own. Raises `Unsupported` for what the capabilities refuse."""
     body = quest(request, context, context.make_id("agent_session"), SessionStatus.START_QUEST)
     return WireRequest("POST", CALL_AGENT if back(context).direct else ROUTE_AGENT, dict(_HEADERS), body=body)
 
 
 def quest(request: Request, context: Context, session_id: str, status: SessionStatus) -> bytes:
-    """One inquiry: all of the talk for a new session, what is new for one that goes on.
+    """Return one inquiry: the whole conversation for a new session, what is new for one that continues.
 
-    Raises `Unsupported` for what the card refuses, `RequestError` when it does not fit into one message.
+    Raises `Unsupported` for what the capabilities refuse, `RequestError` if it does not fit into one message.
     """
     if request.sampling.n is not None and request.sampling.n > 1:
         raise Unsupported("n: an agent gives one answer, expected 1.", param="n")
@@ -70,7 +70,9 @@ def quest(request: Request, context: Context, session_id: str, status: SessionSt
 
 
 def stop_quest(context: Context, session_id: str) -> bytes:
-    """What asks the agent to end the session. Even this has a text item: agents without one are killed by it."""
+    """Return the message that asks the agent to end the session. It has a text item, as some agents crash without
+    one.
+    """
     return message(context, session_id, SessionStatus.STOP_QUEST, [ContentItem(text="bye")]).to_bytes()
 
 
@@ -95,7 +97,7 @@ def message(context: Context, session_id: str, status: SessionStatus, content: l
 
 
 def _first_new(messages: list[Message]) -> int:
-    """Where what the agent has not heard yet begins: behind the last answer."""
+    """Return the index of the first message that the agent does not have: after the last answer."""
     return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
 
 

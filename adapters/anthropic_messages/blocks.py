@@ -31,7 +31,7 @@ from bridge.model import (
 
 ROLES = ("user", "assistant", "system")
 ASIDES = "asides"
-"""Where a message's extras keep such blocks, as pairs of a place among its parts and the block."""
+"""The key of such blocks in a message's extras, as pairs of an index among its parts and the block."""
 BLOCK = "block"
 """Marks a `Data` whose value is a content block of this dialect."""
 INSIDE = "inside"
@@ -103,8 +103,7 @@ def _content(node: Node, *, required: bool = True) -> list[Node | str]:
 
 
 def _is_aside(block: Node, role: str) -> bool:
-    """Whether only this dialect's servers can do something with the block: their tools, and what assistants of
-    tomorrow say."""
+    """Return whether only servers of this dialect understand the block: their tools, and unknown types."""
     kind = block.need_string("type")
     if kind in _READERS or kind == "tool_use":
         return False

@@ -26,7 +26,7 @@ _NO_SAMPLING = "2026-10-21"
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
-    """What the backend gets. Raises `Unsupported` for a medium that the wire cannot carry."""
+    """Return the request body. Raises `Unsupported` for a medium that the wire cannot carry."""
     body, headers = _encoded(request, context)
     headers["accept"] = "text/event-stream" if request.stream else "application/json"
     return WireRequest("POST", "/v1/messages", headers, body=dumps(body))

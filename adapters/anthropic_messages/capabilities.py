@@ -1,4 +1,4 @@
-"""What Anthropic Messages can carry, and what becomes of the rest."""
+"""The capabilities of Anthropic Messages."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class MessagesDecoder(JsonDecoder):
             self._start(message, said(usage) if isinstance(usage, dict) else None)
 
     def _start(self, message: dict[str, Any], usage: dict[str, Any] | None = None) -> None:
-        """What is known at the head. The counts that stand there already are kept for clients that look there."""
+        """Read the head. Its counts are kept for clients that look there."""
         rest = said({k: v for k, v in message.items() if k not in _MESSAGE_FIELDS and not k.startswith("stop_")})
         wire_id, model = text_of(message.get("id")), text_of(message.get("model"))
         extras = {"id": wire_id, _MESSAGE: rest, "usage": usage}
@@ -271,7 +271,7 @@ class MessagesDecoder(JsonDecoder):
             self.builder.emit(Heartbeat())
 
     def _end_blocks(self) -> None:
-        """What never said that it is over. A whole block that is not whole is nothing."""
+        """Close blocks without an end. A block that comes whole but is incomplete is dropped."""
         for index, block in list(self._blocks.items()):
             if block.kind is None:
                 del self._blocks[index]

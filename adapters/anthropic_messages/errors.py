@@ -1,7 +1,7 @@
-"""Failures <-> the error object of Anthropic Messages (section 6).
+"""Failures <-> the error object of Anthropic Messages (docs/dialects/anthropic-messages.md).
 
 `{"type": "error", "error": {"type", "message"}}`, the same before a stream and inside it. Clients act on the HTTP
-status, on `error.type`, and on the beginning of one message: "prompt is too long" makes them shorten the talk.
+status, on `error.type`, and on the beginning of one message: "prompt is too long" makes them shorten the conversation.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _KEPT_STATUSES = frozenset({400, 404, 413, 422, 429})
 TOO_LONG = "prompt is too long"
 _LIMIT_TEXTS = (TOO_LONG, "exceed context limit", "maximum context length", "context window")
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
-"""What a canceled run is told as: the wire has no word for it, and `end_turn` would be a lie."""
+"""The error of a canceled run: the wire has no form for it, and `end_turn` would be wrong."""
 
 
 # ------------------------------------------------------------------ towards clients
@@ -84,7 +84,7 @@ def error_object(failure: Failure) -> dict[str, Any]:
 
 
 def encode_error(failure: Failure) -> WireResponse:
-    """The whole response. The SDK repeats 408, 409, 429 and 5xx by itself, so it is told when that is pointless."""
+    """Return the error response. The SDK repeats 408, 409, 429 and 5xx, so a header tells it when that is pointless."""
     # Whatever the backend's own wire says when it is overloaded, here it is 529.
     status = 529 if failure.code is ErrorCode.OVERLOADED else failure.http_status
     headers = dict(failure.headers)
@@ -97,7 +97,7 @@ def encode_error(failure: Failure) -> WireResponse:
 
 
 def decode_error(wire: WireResponse) -> Failure:
-    """What a response with an error status means for the caller."""
+    """Return the failure that a response with an error status means for the caller."""
     error = error_in(read_json(wire.body))
     headers = passed_on(wire.headers, ANTHROPIC)
     code = _STATUSES.get(wire.status, ErrorCode.BACKEND_ERROR)

@@ -28,7 +28,7 @@ def encode_model(info: ModelInfo) -> WireResponse:
 
 
 def _model(info: ModelInfo) -> dict[str, Any]:
-    """A time that nobody knows is the epoch; a model that can be asked is `active`, which the SDK's type demands."""
+    """An unknown time is the epoch; a model that can be called is `active`, which the SDK's type requires."""
     created = datetime.fromtimestamp(min(max(info.created, 0), _FOREVER), UTC)
     return {
         "type": "model",

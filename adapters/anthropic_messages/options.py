@@ -1,4 +1,4 @@
-"""What may be configured on a route (front) or a backend (back) of this dialect."""
+"""The options of a route (front) or a backend (back) of this dialect."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _response_format(body: Node) -> ResponseFormat | None:
 
 
 def _effort(body: Node, context: Context) -> str | None:
-    """How hard to think, in the word of other dialects: said itself, or by a budget of tokens."""
+    """Return the reasoning effort in the word of other dialects: given directly, or as a budget of tokens."""
     config, thinking = body.object("output_config"), body.object("thinking")
     said_so = config.string("effort") if config else None
     if said_so or thinking is None:

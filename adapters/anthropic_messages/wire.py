@@ -14,11 +14,11 @@ NAME = "anthropic-messages"
 VERSION = "2023-06-01"
 VERSION_HEADER = "anthropic-version"
 CITATIONS, UNREAD = "citations", "deltas"
-"""Where an answer's part keeps its citations, and the deltas of its block that nobody here knows."""
+"""The key of citations in a part's extras, and of unknown deltas of its block."""
 
 
 def own(extras: Extras | None) -> dict[str, Any]:
-    """What this dialect noted on a part or an event; an empty dict when it noted nothing."""
+    """Return this dialect's extras of a part or an event; an empty dict if there are none."""
     return extras.get(NAME) or {} if extras else {}
 
 
@@ -159,7 +159,7 @@ class UsageReader:
 
 _COUNTS = frozenset({"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
 NO_USAGE = {"input_tokens": 0, "output_tokens": 0}
-"""What a message starts with: clients demand both counts, which are known at its end only."""
+"""Return the usage at the start of a message: clients require both counts, which are known only at its end."""
 
 
 def write_usage(usage: UsageReported | None) -> dict[str, Any]:

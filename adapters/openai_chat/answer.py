@@ -81,7 +81,7 @@ def assemble(events: Sequence[Event], context: Context, options: FrontOptions) -
 
 
 class _Assembler:
-    """Says each part of an answer where the completion object has its place."""
+    """Collects each part of an answer for its field of the completion object."""
 
     def __init__(self, answer: Answer, events: Sequence[Event], context: Context, options: FrontOptions) -> None:
         self._answer = answer

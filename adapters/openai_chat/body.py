@@ -21,7 +21,7 @@ _UNSAID = _sampling_of(Sampling())
 
 
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
-    """What the backend gets. Raises `Unsupported` for a medium or an answer that the wire cannot carry."""
+    """Return the request body. Raises `Unsupported` for a medium or an answer that the wire cannot carry."""
     if request.resume:
         raise Unsupported("resume: this backend has no interrupts, so that there is none to answer.", param="resume")
     extras = dict(request.extra(NAME))

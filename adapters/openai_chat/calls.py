@@ -35,7 +35,7 @@ class _Call:
 
     @property
     def whole(self) -> bool:
-        """Whether the arguments are complete: an object whose end has come can only be followed by another call."""
+        """True if the arguments are complete: after the end of an object only another call can follow."""
         text = "".join(self.pieces).strip()
         if not text.startswith("{") or not text.endswith("}"):
             return False

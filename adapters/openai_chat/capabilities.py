@@ -1,4 +1,4 @@
-"""What chat completions can carry, and what becomes of the rest."""
+"""The capabilities of chat completions."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _PARTS = {"text": PartKind.TEXT, "output_text": PartKind.TEXT, "thinking": PartK
 
 
 class _Lane:
-    """What is known of one choice."""
+    """The state of one choice."""
 
     __slots__ = ("audio", "calls", "finished", "think")
 
@@ -205,7 +205,7 @@ class ChatDecoder(JsonDecoder):
         return lane
 
     def _delta(self, index: int, delta: dict[str, Any], extras: Extras | None) -> Extras | None:
-        """A delta with more than plain text, in the order in which it must be read; returns extras nobody took."""
+        """Read a delta with more than plain text, in the required order. Return unknown fields."""
         for name in REASONING_FIELDS:
             reasoning = delta.get(name)
             if type(reasoning) is str and reasoning:

@@ -73,8 +73,8 @@ _ROLE = {content: dumps({"role": "assistant", "content": content})[1:-1].decode(
 
 @dataclass(slots=True)
 class _Choice:
-    """What a client has been told of one choice. Most have text only: an empty set of its own is 216 bytes, a
-    frozen one none.
+    """The state of one choice at the client. Most have text only: an empty set of its own takes 216 bytes, a frozen
+    one none.
     """
 
     calls: int = 0
@@ -312,7 +312,7 @@ class ChatEncoder:
         self._asked.append(event)
 
     def _ask(self, choice: _Choice) -> None:
-        """Questions for a person come last, in texts of their own; one about a call is told by that call."""
+        """Write questions for a person last, in texts of their own; one about a call is carried by that call."""
         for event in self._asked:
             if event.call_id not in choice.called:
                 self._separate(choice, 0, f"interrupt {event.interrupt_id}")
@@ -365,7 +365,7 @@ class ChatEncoder:
 
 
 def _lane(choices: Mapping[str, int], event: PartStarted | ContentAdded) -> tuple[int, PartKind]:
-    """What a client adds to one field of one choice, where pieces of two texts would be one mixed text."""
+    """The field of one choice that pieces of text are appended to, where pieces of two texts would mix."""
     return choices[event.message_id], event.kind if isinstance(event, PartStarted) else _TEXT
 
 

@@ -135,7 +135,7 @@ class MessageWriter:
             self._lost.add(Feature.REASONING_HISTORY, f"option reasoning_history: {wanted}")
 
     def _spoken(self, part: Part) -> Wire:
-        """Assistants can only have spoken text here; a picture they made is told as our own frontend tells it."""
+        """Assistants can only have text here; a picture of an assistant becomes text, as in our answers."""
         if isinstance(part, Refusal):
             return {"type": "refusal", "refusal": part.text, **own(part.extras)}
         if (kept := _kept(part)) is not None:

@@ -125,7 +125,7 @@ def _sampling(body: Node) -> Sampling:
 
 
 def _response_format(body: Node, extras: dict[str, Any]) -> ResponseFormat | None:
-    """What only some servers know (`grammar`; a `schema` beside `json_object`) travels on as it is."""
+    """Formats that only some servers know (`grammar`; a `schema` beside `json_object`) pass unchanged."""
     node = body.object("response_format")
     if node is None:
         return None

@@ -11,7 +11,7 @@ from bridge.model import Answer, FinishReason, Inline, Media, MediaKind, RunStar
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
-"""What a canceled run is told as: the wire has no word for it, and a finish of `stop` would be a lie."""
+"""The error of a canceled run: the wire has no form for it, and a finish of `stop` would be wrong."""
 
 
 def first_keys(extras: dict[str, Any]) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def first_keys(extras: dict[str, Any]) -> dict[str, Any]:
 
 
 def wants_usage(context: Context) -> bool:
-    """Whether the client asked for the usage chunk; a translation without its request must lose nothing."""
+    """Return whether the client requested the usage chunk; a translation without its request must lose nothing."""
     if context.request is None:
         return True
     options = context.request.extra(NAME).get("stream_options")
@@ -60,5 +60,5 @@ _MEDIA_FEATURES = {kind: Feature(str(kind)) for kind in MediaKind}
 
 
 def feature_of(part: Any) -> Feature:
-    """The feature of the card that a whole part belongs to."""
+    """Return the feature that stands for a whole part."""
     return _MEDIA_FEATURES[part.kind] if isinstance(part, Media) else Feature.DATA

@@ -24,7 +24,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
 def own(extras: Extras | None) -> dict[str, Any]:
-    """What this dialect noted on a part or an event; an empty dict when it noted nothing."""
+    """Return this dialect's extras of a part or an event; an empty dict if there are none."""
     return extras.get(NAME) or {} if extras else {}
 
 

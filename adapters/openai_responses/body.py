@@ -20,7 +20,7 @@ _NO_FIELD = ("stop", "seed", "n", "frequency_penalty", "presence_penalty")
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
-    """What the backend gets. Raises `Unsupported` for a medium or a tool that the wire cannot carry."""
+    """Return the request body. Raises `Unsupported` for a medium or a tool that the wire cannot carry."""
     body = body_of(request, context)
     accept = "text/event-stream" if request.stream else "application/json"
     return WireRequest("POST", "/responses", {"content-type": "application/json", "accept": accept}, body=dumps(body))

@@ -1,4 +1,4 @@
-"""What Responses can carry, and what becomes of the rest."""
+"""The capabilities of Responses."""
 
 from __future__ import annotations
 

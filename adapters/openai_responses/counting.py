@@ -1,4 +1,4 @@
-"""How many tokens a request holds: `POST /responses/input_tokens`."""
+"""Token counts: `POST /responses/input_tokens`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNTED = frozenset(
         "text", "tool_choice", "tools", "truncation",
     }
 )  # fmt: skip
-"""What the endpoint takes, by the types of the official SDK."""
+"""The fields of the endpoint, by the types of the official SDK."""
 
 
 def count_request(request: Request, context: Context) -> WireRequest:

@@ -246,7 +246,7 @@ class ResponsesDecoder(JsonDecoder):
             self._items.whole_thought(item, form, event.get(index), text_of(event.get("text")))
 
     def _pass(self, event: Wire) -> None:
-        """Says nothing that other events do not say."""
+        """Ignore an event that repeats others."""
 
 
 _HANDLERS: dict[str, Callable[[ResponsesDecoder, Wire], None]] = {

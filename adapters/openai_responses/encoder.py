@@ -377,7 +377,7 @@ class ResponsesEncoder:
         self._asked.append(event)
 
     def _ask(self) -> None:
-        """Questions for a person come last, each in a message; one about a call is told by that call."""
+        """Write questions for a person last, each in a message; one about a call is carried by that call."""
         for event in self._asked:
             if event.call_id not in self._called:
                 self._tell(self._open(message_item(self._new_id("msg"), {})), interrupt_text(event))

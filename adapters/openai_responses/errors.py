@@ -61,7 +61,9 @@ def stream_error(failure: Failure) -> dict[str, Any]:
 
 
 def failure_in(error: Any) -> Failure:
-    """What the `error` of a failed response, or an `error` event, means; it may be nested or a plain text."""
+    """Return the failure in the `error` of a failed response, or in an `error` event; it may be nested or a plain
+    text.
+    """
     said = dict_of(error) if not isinstance(error, str) else {"message": error}
     said = {**said, **dict_of(said.get("error"))}
     code, kind = said.get("code"), said.get("type")

@@ -104,9 +104,10 @@ class ItemWriter:
         return {"type": "function_call_output", "call_id": result.call_id, "output": output, **_kept(result)}
 
     def _reasoning(self, part: Reasoning) -> list[Item]:
-        """Reasoning of this dialect, where it says itself what was thought: its id means nothing when nobody stored it.
+        """Return reasoning of this dialect if it holds its own text: an id alone means nothing unless the backend
+        stored it.
 
-        Backends take no reasoning that others made. What a client of this dialect sends goes on as it came.
+        Backends accept no reasoning of other models. What a client of this dialect sends passes unchanged.
         """
         notes = own(part.extras)
         if "whole" in notes:
@@ -134,7 +135,7 @@ class ItemWriter:
         return [{"type": "message", "role": message.role, "content": _shortest(content), **_kept(message)}]
 
     def _answer(self, message: Message, parts: list[Part]) -> Item:
-        """What the assistant said. With an id it is an output item, whose parts and status must be there."""
+        """Return the assistant's text. With an id it is an output item, which must have parts and a status."""
         content = [self._spoken(part) for part in parts]
         item: Item = {"type": "message", "role": "assistant"}
         plain = all(part.keys() == {"type", "text"} for part in content)
@@ -148,7 +149,7 @@ class ItemWriter:
         return {**item, "id": wire_id, "status": "completed", "content": content, **_kept(message)}
 
     def _spoken(self, part: Part) -> Item:
-        """Assistants can only have spoken text here; a picture they made is told as our own frontend tells it."""
+        """Assistants can only have text here; a picture of an assistant becomes text, as in our answers."""
         more = own(part.extras).get("part", {})
         if isinstance(part, Refusal):
             return {"type": "refusal", "refusal": part.text, **more}

@@ -1,4 +1,4 @@
-"""What a response was made from, as its client would have sent it all at once: `GET /responses/{id}/input_items`."""
+"""The input of a response, as one request would have it: `GET /responses/{id}/input_items`."""
 
 from __future__ import annotations
 

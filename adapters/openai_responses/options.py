@@ -1,4 +1,4 @@
-"""What may be configured on a route (front) or a backend (back) of this dialect."""
+"""The options of a route (front) or a backend (back) of this dialect."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class BackOptions(Options):
 
 
 def reasoning_form(context: Context) -> str:
-    """How the client of this run gets reasoning that has no form of its own: `summary` or `content`."""
+    """Return the form of reasoning that has none of its own: `summary` or `content`."""
     wanted = front(context).reasoning
     if wanted != "asked":
         return wanted

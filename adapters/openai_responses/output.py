@@ -34,7 +34,7 @@ class Item:
 
     @property
     def place(self) -> Wire:
-        """How events name this item."""
+        """Return the fields by which events name this item."""
         return {"item_id": self.value["id"], "output_index": self.index}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class RawItems:
-    """What clients were told of such items: by id, else by the index that the backend gave them."""
+    """Items that clients have seen: by id, else by the index that the backend gave them."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, int] = {}

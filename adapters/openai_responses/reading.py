@@ -270,7 +270,7 @@ class Items:
 
 
 def is_known(value: Wire) -> bool:
-    """Whether an item has a place in the model; all others are passed on as they came."""
+    """Return whether the model has a place for an item; all others pass unchanged."""
     match value.get("type"):
         case "message":
             return bool(value.get("role", "assistant") == "assistant")

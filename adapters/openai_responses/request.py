@@ -80,7 +80,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
 
 
 def _shared(extras: dict[str, Any]) -> dict[str, Any]:
-    """What chat clients can say as well; they say the verbosity, which stands in `text` here, beside the rest."""
+    """Return fields that chat completions have as well; their `verbosity` stands in `text` here."""
     text = extras.get("text")
     fields = {**extras, **(text if isinstance(text, dict) else {})}
     return {name: value for name, value in fields.items() if name in SHARED}
@@ -113,10 +113,10 @@ def _functions(
 def _stored(
     body: Node, extras: dict[str, Any], options: FrontOptions, stored_responses: StoredResponses | None
 ) -> tuple[list[Message], Refer | None]:
-    """The talk that a request goes on from, and how items are found that it points at.
+    """The conversation that a request continues, and the items that it refers to.
 
-    What rests on responses that are kept nowhere is refused. Where they are the backend's (option `stored`), these
-    fields travel on with all others that only this dialect knows.
+    References to responses that are not stored here are refused. Where the backend stores them (option `stored`), these
+    fields pass with all others that only this dialect knows.
     """
     previous, store, background = body.string("previous_response_id"), body.boolean("store"), body.boolean("background")
     if not store:

@@ -56,12 +56,12 @@ def new_response(started: RunStarted, context: Context, status: str = "in_progre
 
 
 def is_background(context: Context) -> bool:
-    """Whether the run goes on without the client."""
+    """True if the run goes on without the client."""
     return context.stored_responses is not None and context.stored_responses.background
 
 
 def _echo(request: Request) -> dict[str, Any]:
-    """What the client asked for; where it said nothing, the API's own defaults."""
+    """Return the client's value, or the API's default."""
     extras = request.extra(NAME)
     more: dict[str, Any] = {"top_logprobs": 0, "truncation": "disabled", "max_tool_calls": None}
     if extras:

@@ -1,7 +1,7 @@
-"""Stored responses: which ones a request rests on, what is kept of an answer, how it is given back.
+"""Stored responses: those that a request refers to, what is stored of an answer, and how it is returned.
 
-A response brings the talk up to it as messages, so that what goes on from it is the request of a client that kept
-everything itself; all that follows (other dialects, memories of backends, interrupts) needs to know no more.
+A response holds the conversation up to it as messages, so that a request that continues it equals one of a client that
+stores everything itself; other dialects, memories of backends and interrupts need to know no more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def stored_ids(wire: WireRequest) -> list[str]:
 
 
 def facts(stored_responses: StoredResponses | None) -> dict[str, Any]:
-    """What a response says of being stored, where that is done here; a backend knows nothing of it."""
+    """Return the fields that describe the storage of a response that is stored here, which a backend does not know."""
     if stored_responses is None:
         return {}
     return {
@@ -52,7 +52,7 @@ def facts(stored_responses: StoredResponses | None) -> dict[str, Any]:
 
 
 def keep(final: dict[str, Any], context: Context) -> None:
-    """Leaves the finished response to whoever keeps it, where the client wants that."""
+    """Leave the finished response in the context to be stored, if the client wants that."""
     stored_responses = context.stored_responses
     if stored_responses is not None and stored_responses.wanted:
         stored_responses.answer = StoredAnswer(final["id"], final, [*said_before(context), *_said(final)])
@@ -70,7 +70,7 @@ def _said(response: dict[str, Any]) -> list[Message]:
 
 
 def said_before(context: Context) -> list[Message]:
-    """The talk without `instructions`, which hold for one request only."""
+    """Return the conversation without `instructions`, which hold for one request only."""
     messages = context.request.messages if context.request is not None else []
     return messages[1:] if messages and own(messages[0].extras).get("instructions") else messages
 
@@ -80,7 +80,7 @@ def encode_stored(answer: StoredAnswer) -> WireResponse:
 
 
 def decode_reread(answer: StoredAnswer, wire: WireRequest) -> int | None:
-    """How many events the client has: `starting_after` is the number of the last one, and they count from 0."""
+    """Return how many events the client has: `starting_after` is the number of the last one, counted from 0."""
     query = Node(dict(wire.query))
     stream = (query.one_of("stream", ("true", "false")) or "false") == "true"
     after = query.integer("starting_after", convert=True, least=0)

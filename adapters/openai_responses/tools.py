@@ -59,7 +59,7 @@ def _function(node: Node) -> Tool:
 
 
 def read_tool_choice(body: Node, extras: dict[str, Any]) -> ToolChoice | None:
-    """What has no word in the model (`mcp`, hosted tools) also travels on as it is."""
+    """Tools that the model does not know (`mcp`, hosted tools) also pass unchanged."""
     value = body.get("tool_choice")
     if value is None:
         return None

@@ -25,11 +25,11 @@ HALVES = frozenset({"delta", "text", "arguments", "refusal"})
 """Fields that hold pieces of a text, in which a surrogate pair may be cut in two."""
 
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
-"""What a canceled run is told as: the stream has no event for it, and `response.completed` would be a lie."""
+"""The error of a canceled run: the stream has no event for it, and `response.completed` would be wrong."""
 
 
 def own(extras: Extras | None) -> dict[str, Any]:
-    """What this dialect noted on a part or an event; an empty dict when it noted nothing."""
+    """Return this dialect's extras of a part or an event; an empty dict if there are none."""
     return extras.get(NAME) or {} if extras else {}
 
 

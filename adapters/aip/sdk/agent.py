@@ -234,7 +234,7 @@ class Agent(Node):
         return await conversation.send(message)
 
     async def invoke_session_handlers(self, session_id: str, handlers: Handler | Iterable[Handler]) -> list[Any]:
-        """What each handler makes of the session's next message: an answer where we asked, else an inquiry.
+        """Return what each handler returns for the session's next message, an answer or an inquiry.
 
         Raises `EOFError` when the session is over.
         """

@@ -33,12 +33,12 @@ class Dialogue:
         self.over = asyncio.Event()
         self.room = asyncio.Semaphore(_AHEAD)
         self.unread = False
-        """Whether the session is over because its caller does not read."""
+        """True if the session is over because its caller does not read."""
         self._rpc = rpc
         self._writing = asyncio.Lock()
 
     async def send(self, message: AgentMessage) -> bool:
-        """Whether the caller was still there."""
+        """Return whether the caller was still connected."""
         async with self._writing:
             if self.over.is_set():
                 return False

@@ -44,7 +44,7 @@ class ApiCall:
 
     @property
     def arguments(self) -> dict[str, str]:
-        """What the URL names, for a tool whose arguments nobody described."""
+        """Return the names in the URL, for a tool without described arguments."""
         return dict.fromkeys(_PLACE.findall(self.url), "a part of the address")
 
     async def __call__(self, arguments: Mapping[str, Any]) -> str:
@@ -94,5 +94,5 @@ class ApiCall:
 
 
 def _climbs(url: str) -> bool:
-    """Whether its path has a `.` or `..`, also for servers that take encoded slashes for slashes."""
+    """Return whether the path has a `.` or `..` segment, also for servers that decode encoded slashes."""
     return not {".", ".."}.isdisjoint(_STEPS.split(unquote(urlsplit(url).path)))

@@ -36,7 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 NodeInfo = AgentInfo | ToolInfo | ToolBoxInfo
-"""What a node says of itself."""
+"""The description of a node."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,9 @@ def _raw(peer: Peer) -> wire.Peer:
 
 
 def info_of(peer: wire.Peer) -> NodeInfo | None:
-    """What a peer of the wire is; None for a registration that nobody can read: others in the list are fine."""
+    """Return the description in a registration of the wire; None for an invalid one, so that others in the list stay
+    usable.
+    """
     try:
         if peer.agent:
             return AgentInfo.from_bytes(peer.agent)
@@ -98,7 +100,7 @@ def node_id(info: NodeInfo) -> str:
 
 
 def generation_of(info: NodeInfo | None) -> Generation:
-    """How the node takes its calls; one that is not known, as the first generation does."""
+    """Return the generation of the node's calls; an unknown one counts as the first."""
     return "toolbox" if isinstance(info, ToolBoxInfo) else "tool"
 
 
@@ -143,7 +145,7 @@ class DeregisterNodeResponse(_Success):
 
 @dataclass(slots=True)
 class RegisterAgentResponse(Wire):
-    """Whether an agent is registered now, and who else is."""
+    """Whether an agent is registered now, and the other registered agents."""
 
     success: bool = at(1, Kind.BOOL)
     peers: list[Peer] = at(2, Kind.MESSAGES, Peer)

@@ -92,7 +92,7 @@ def _told(hint: Any, doc: str, default: Any) -> str:
 
 
 def parameter_docs(doc: str) -> dict[str, str]:
-    """What a docstring says of each parameter, in the style of Google or of Sphinx."""
+    """Return the description of each parameter in a docstring in the style of Google or Sphinx."""
     found = {m[1]: m[2].strip() for m in map(_SPHINX.match, map(str.strip, doc.splitlines())) if m}
     lines = iter(doc.splitlines())
     for line in lines:

@@ -34,7 +34,7 @@ class Gateway(Node):
         allow_addresses: Iterable[str] = (),
         **settings: Any,
     ) -> None:
-        """Raises `ValueError` for keys that let nobody in, and for an address that is no network, host or target."""
+        """Raises `ValueError` for keys without any value, and for an address that is not a network, host or target."""
         super().__init__(address, **settings)
         self._guard = _guard(keys) if keys is not None else None
         self.gateway_id = gateway_id or f"gateway_{uuid.uuid4()}"

@@ -56,7 +56,9 @@ class ContextMemory:
         return _done(lambda: self._conversations.clear(task_id))
 
     def read(self, task_id: str) -> list[Kept]:
-        """What was written, in order; nothing of an unknown task. Raises `BridgeError` where it cannot be read."""
+        """Return the entries of a task, in order; none for an unknown one. Raises `BridgeError` if they cannot be
+        read.
+        """
         conversation = self._conversations.load(task_id)
         return [_kept(message) for message in conversation.messages] if conversation is not None else []
 

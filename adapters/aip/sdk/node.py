@@ -1,4 +1,6 @@
-"""What agents, tools and gateways of a program share: a server at an address, and a place at a foreign gateway."""
+"""The common base of a program's agents, tools and gateways: a server at an address, registered at a foreign
+gateway.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ def plain_address(address: str) -> str:
 class Node:
     """A node at `address`. It belongs to the event loop in which it is started; `async with` starts and stops it.
 
-    `tls`: certificates for what it serves and calls, none = plaintext. `max_message`: bytes of the largest message.
-    `key`: what the gateways where it registers know it by; nobody else is sent it.
+    `tls` holds the certificates for serving and calling; without them connections are plaintext. `max_message` is the
+    maximum size of a message in bytes. `key` identifies the node at the gateways where it registers; nobody else is
+    sent it.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class Node:
         return answer
 
     def _shown(self, address: str) -> Metadata:
-        """What a call to this address carries beside its messages: our key, where we are registered."""
+        """Return the metadata of a call to this address: our key, where we are registered."""
         known = any(registration.gateway == address for registration in self._registrations)
         return metadata_of(dialect, self._key) if known else ()
 
