@@ -77,7 +77,7 @@ CAPABILITIES = Capabilities(
     history=HistoryMode.DELTA,
     keeps_history=True,
     eager_start=False,
-    # Clients run calls of tools that they offered and only watch all others (page, sections 5 and 6), so calls that a
+    # Clients run calls of tools that they offered and only watch all others, so calls that a
     # backend ran itself are shown with their results instead of being withheld.
     client_runs_calls=False,
     usage_on_failure=False,

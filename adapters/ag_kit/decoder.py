@@ -1,4 +1,4 @@
-"""A backend's stream -> events, by the reading rules of the page (section 4).
+"""A backend's stream -> events, by the rules of docs/dialects/ag-kit.md.
 
 Generation 1 is read here. Event types with upper case letters are AG-UI, whatever was asked for (a server of generation
 2 takes a request of generation 1 and answers in its own way, capture g2-gen1-body): they go to that decoder.

@@ -1,4 +1,4 @@
-"""Events -> generation 1's stream, for one run (page, sections 4 to 8).
+"""Events -> generation 1's stream, for one run.
 
 Seven kinds of event, each one line of compact JSON, then `[DONE]`. The one client that could be had joins the field
 `content` of every event whatever its type, so that name stands on `text` and nowhere else.

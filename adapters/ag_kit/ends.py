@@ -1,6 +1,6 @@
 """Tells the ends of tool calls that are over from those of calls that were cut off.
 
-A call that is open when a run fails must not get an end (page, section 8), though the stream closes everything before
+A call that is open when a run fails must not get an end, though the stream closes everything before
 it fails. The end of a call is therefore kept back until the next event shows whether the call was over or the run was.
 """
 

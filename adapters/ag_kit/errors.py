@@ -1,4 +1,4 @@
-"""Failures in AG-Kit's words and back (page, section 8 and part 2), before a stream and inside one."""
+"""Failures in AG-Kit's words and back, before a stream and inside one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which generation a request is of: both come on the same path, and the body tells (page, part 2)."""
+"""Which generation a request is of: both come on the same path, and the body tells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generation 1's body -> Request, checked in one walk (page, section 2)."""
+"""Generation 1's body -> Request, checked in one walk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generation 2: AG-UI on the same path (page, part 2).
+"""Generation 2: AG-UI on the same path.
 
 The work is done by the dialect `ag-ui`, found by name: it reads and writes `binary` parts, takes snake_case and ignores
 what comes after the end (a second `RUN_ERROR`, `RUN_FINISHED` behind `RUN_ERROR`). Here stands what differs: fields

@@ -39,7 +39,7 @@ def safe(payload: bytes) -> bytes:
     """Writes U+0085, U+2028 and U+2029 as escapes.
 
     The reference leaves them raw, and readers that split "all line breaks" then lose the event; escapes are equally
-    legal (page, section 4). In valid UTF-8 these bytes stand for nothing else, and in JSON only inside strings.
+    legal. In valid UTF-8 these bytes stand for nothing else, and in JSON only inside strings.
     """
     if payload.isascii():
         return payload

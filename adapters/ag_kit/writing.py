@@ -1,4 +1,4 @@
-"""Request -> generation 1's body: what is asked of a backend (page, sections 2, 3 and 7, part 3)."""
+"""Request -> generation 1's body: what is asked of a backend."""
 
 from __future__ import annotations
 

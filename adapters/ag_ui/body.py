@@ -1,4 +1,4 @@
-"""`Request` -> RunAgentInput for a backend (section 2). All seven fields of 0.x are always there."""
+"""`Request` -> RunAgentInput for a backend. All seven fields of 0.x are always there."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ CAPABILITIES = Capabilities(
     history=HistoryMode.FULL,
     keeps_history=False,
     eager_start=True,
-    # A client runs what is pending when the run has finished: calls started minus results (section 4).
+    # A client runs what is pending when the run has finished: calls started minus results.
     client_runs_calls=False,
     runs_tools=RunsTools.UNLISTED,
 )

@@ -1,4 +1,4 @@
-"""AG-UI events of a backend -> events. Accepts every version and what section 5 lists, and never raises on wire data.
+"""AG-UI events of a backend -> events. Accepts every version and what real servers send; never raises on wire data.
 
 `Streams` knows which texts, calls and reasoning are open; this file reads the events one by one.
 """

@@ -1,4 +1,4 @@
-"""Events -> AG-UI events, in the form that every deployed client reads (section 5).
+"""Events -> AG-UI events, in the form that every deployed client reads.
 
 One text, reasoning or call is open at a time (`Sequencer` sees to it), deltas are never empty, absent fields are left
 out. Per token only the text is dumped; the bytes around it are made when the part begins.

@@ -45,7 +45,7 @@ class Ending:
         """
         reason = event.reason
         if reason is FinishReason.CANCELED and not self._new:
-            # 0.0.57 to 0.0.59 refuse the whole run for that outcome (section 5).
+            # 0.0.57 to 0.0.59 refuse the whole run for that outcome.
             self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
             return self.failed(_CANCELED)
         note = {"finish_reason": str(reason)} if str(reason) in NOTED else {}

@@ -1,6 +1,6 @@
-"""Failures in AG-UI's words and back: `RUN_ERROR` inside a stream, a JSON body before it (sections 1, 5).
+"""Failures in AG-UI's words and back: `RUN_ERROR` inside a stream, a JSON body before it.
 
-The protocol leaves codes free. Ours are those of section 5 and, where it names none, our own codes in capitals.
+The protocol leaves codes free. Ours are those that servers use and, where there is none, our own codes in capitals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages of the model -> `messages` for a backend (section 2).
+"""Messages of the model -> `messages` for a backend.
 
 Order and ids are kept. What AG-UI tells in messages of its own - reasoning, results - is split off; a message that has
 no id gets one made of its place and content, so that a stateful agent knows it again in the next request.

@@ -1,4 +1,4 @@
-"""Messages and their parts, as clients of every version send them (section 2)."""
+"""Messages and their parts, as clients of every version send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content parts in both directions: those of 1.0, and `binary`, the one part of 0.x (section 2)."""
+"""Content parts in both directions: those of 1.0, and `binary`, the one part of 0.x."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events that tell reasoning: those of 1.0, or those of the oldest clients (section 5, `reasoning_events`)."""
+"""The events that tell reasoning: those of 1.0, or those of the oldest clients."""
 
 from __future__ import annotations
 

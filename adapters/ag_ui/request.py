@@ -1,4 +1,4 @@
-"""RunAgentInput -> `Request`, in all its versions, checked in one walk (section 2).
+"""RunAgentInput -> `Request`, in all its versions, checked in one walk.
 
 Names with underscores count as well. Unknown fields are kept, at top level and inside messages, tools, calls and parts,
 so that a route to an AG-UI backend loses none of them.

@@ -1,4 +1,4 @@
-"""The answer of an agent that streams none of it: the new messages of its last MESSAGES_SNAPSHOT (section 5)."""
+"""The answer of an agent that streams none of it: the new messages of its last MESSAGES_SNAPSHOT."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def raw_of(event: Raw, new: bool) -> dict[str, Any] | None:
 
 
 class Subagents:
-    """Keeps the lives of subagents whole: clients refuse a run that ends while one is open (section 4)."""
+    """Keeps the lives of subagents whole: clients refuse a run that ends while one is open."""
 
     def __init__(self) -> None:
         self._open: dict[str, None] = {}

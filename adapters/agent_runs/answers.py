@@ -1,4 +1,4 @@
-"""Answers to clients, as JSON (sections 2, 4 to 7)."""
+"""Answers to clients, as JSON."""
 
 from __future__ import annotations
 

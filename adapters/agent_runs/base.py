@@ -13,8 +13,8 @@ BASE = "ag-ui"
 MODES = ("chat", "automation")
 
 AGUI: Dialect = registry.get(BASE)
-# Messages are compared by id: the whole talk and what is new alone are both legal (section 2). A backend keeps the talk
-# by its thread, and is sent the whole of it all the same (section 9).
+# Messages are compared by id: the whole talk and what is new alone are both legal. A backend keeps the talk
+# by its thread, and is sent the whole of it all the same.
 CAPABILITIES = replace(AGUI.capabilities, history=HistoryMode.DELTA, keeps_history=True, wants_whole=True)
 
 

@@ -1,4 +1,4 @@
-"""Calling such an API (section 9): a run's requests in their order, and what of its events came already."""
+"""Calling such an API: a run's requests in their order, and what of its events came already."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _media_in(body: _Wire) -> Iterator[tuple[str, _Wire]]:
 
 
 def _upload(thread: str, part: _Wire, kind: str, place: str) -> WireRequest:
-    """A form with the thread and the image (section 6)."""
+    """A form with the thread and the image."""
     try:
         content = b64decode(part["data"], validate=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Failures as problem details (RFC 9457) with the codes that clients test, and back (section 8)."""
+"""Failures as problem details (RFC 9457) with the codes that clients test, in both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of clients, checked: what is wrong is a `RequestError` whose `param` names the field (sections 2 to 7).
+"""Requests of clients, checked: what is wrong is a `RequestError` whose `param` names the field.
 
 And requests to backends, as such a client writes them.
 """
@@ -26,7 +26,7 @@ _MOST_POLLS = 3600
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
-    """RunAgentInput as AG-UI reads it, with what this API wants besides (section 2)."""
+    """RunAgentInput as AG-UI reads it, with what this API wants besides."""
     request = AGUI.decode_request(wire, inner(context))
     checked_id(request.run_id, "runId")
     checked_id(request.thread_id, "threadId")
@@ -112,7 +112,7 @@ def checked_id(text: str | None, name: str) -> str:
 
 
 def encode_request(request: Request, context: Context) -> WireRequest:
-    """RunAgentInput as AG-UI writes it, in a mode, with ids that this API takes (section 2)."""
+    """RunAgentInput as AG-UI writes it, in a mode, with ids that this API takes."""
     return with_mode(AGUI.encode_request(request, outer(context)), back(context).runtime_mode)
 
 

@@ -1,4 +1,4 @@
-"""Calls and their outputs: one `data` content each, the same in requests and answers (sections 6 and 8)."""
+"""Calls and their outputs: one `data` content each, the same in requests and answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def origin_of(kind: str, metadata: object) -> Origin:
 
 
 def call_data(kind: str, call_id: str, name: str, arguments: str, server_label: str | None) -> dict[str, Any]:
-    """`data` of a call, keys in the order of section 8."""
+    """`data` of a call, keys in the order of the real server."""
     if kind == "mcp_call":
         return {"call_id": call_id, "arguments": arguments, "name": name, "server_label": server_label}
     return {"call_id": call_id, "name": name, "arguments": arguments}
@@ -67,7 +67,7 @@ def output_of(parts: list[Part], extras: dict[str, dict[str, Any]] | None) -> st
 
 
 def output_parts(raw: str) -> list[Part]:
-    """The parts of an output string: texts joined when it is a JSON list of text blocks (section 8)."""
+    """The parts of an output string: texts joined when it is a JSON list of text blocks."""
     joined = _joined(raw) if raw.lstrip()[:1] == "[" else None
     return [Text(raw if joined is None else joined)]
 

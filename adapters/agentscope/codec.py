@@ -121,7 +121,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
         return Decoder(context)
 
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
-        """A JSON body is the terminal response, whatever its status says (section 17, rule 12)."""
+        """A JSON body is the terminal response, whatever its status says."""
         decoder = self.decoder(context)
         if wire.status >= 400:
             return decoder.close(self.decode_error(wire))
@@ -146,7 +146,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
 
 
 class AgentScopeJava(AgentScope):
-    """The documented Java form: camelCase, upper-case message types, milliseconds (section 14)."""
+    """The documented Java form: camelCase, upper-case message types, milliseconds."""
 
     name = "agentscope-java"
     capabilities = JAVA_CAPABILITIES

@@ -1,4 +1,4 @@
-"""Contents written by hand: `ContentBuilder`, made by a `MessageBuilder` (section 15)."""
+"""Contents written by hand: `ContentBuilder`, made by a `MessageBuilder`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.dialects.agentscope.merge import MEDIA_FIELDS, join_media, merge
 from bridge.dialects.agentscope.objects import content_object
 from bridge.dialects.agentscope.spelling import CONTENT_TYPES
 
-# What a content of each type says, with the values of one that says nothing yet (section 7).
+# What a content of each type says, with the values of one that says nothing yet.
 PAYLOADS: dict[str, dict[str, Any]] = {
     "text": {"text": None},
     "refusal": {"refusal": None},
@@ -24,7 +24,7 @@ PAYLOADS: dict[str, dict[str, Any]] = {
 
 
 class Snapshot(dict[str, Any]):
-    """One event as it was when it was made: the fields of section 4, in their order and in the Python form.
+    """One event as it was when it was made: the fields of the wire, in their order and in the Python form.
 
     What the builders do later does not show in it.
     """
@@ -163,7 +163,7 @@ class ContentBuilder:
         """The whole value so far.
 
         The first event of a second or later content is a delta: the web frontend lays anything else over the content
-        before it (section 13).
+        before it.
         """
         payload = _checked(self.type, payload)
         first = self._begin(action)

@@ -1,4 +1,4 @@
-"""Contents <-> parts: text, data and media inside messages, the same in requests and answers (section 7).
+"""Contents <-> parts: text, data and media inside messages, the same in requests and answers.
 
 Everything that reads takes any JSON value and gives None or a default for what makes no sense; requests are
 checked before they come here.
@@ -141,7 +141,7 @@ def _is_url(data: str) -> bool:
 
 
 def _filename(content: dict[str, Any]) -> str | None:
-    """The web frontend writes `file_name`, the schema `filename` (section 3)."""
+    """The web frontend writes `file_name`, the schema `filename`."""
     return text_of(content.get("filename")) or text_of(content.get("file_name")) or None
 
 

@@ -1,4 +1,4 @@
-"""AgentScope stream -> events, for one run: all three written forms and the habits of real servers (section 17).
+"""AgentScope stream -> events, for one run: all three written forms and the habits of real servers.
 
 The wire says most things several times - as deltas, as a completed content, in the completed message, in the
 response's output - and every server leaves some of them out. So each content remembers what was passed on, and
@@ -216,7 +216,7 @@ class Decoder(JsonDecoder):
             self._reason = _NOTED.get(reason, self._reason)
 
     def _error(self, message: Message, event: dict[str, Any]) -> None:
-        """The agent reports an error by itself: the run has failed unless visible content follows (section 10)."""
+        """The agent reports an error by itself: the run has failed unless visible content follows."""
         error = event.get("error")
         if message.known:
             self._complete(message, event, MessageStatus.FAILED)

@@ -1,4 +1,4 @@
-"""Events -> AgentScope stream, for one run (protocol page, sections 5, 13, 17).
+"""Events -> AgentScope stream, for one run.
 
 Contents of a message follow one another; `Sequencer` sees to it. What is open and how it is written is `Output`.
 """
@@ -46,7 +46,7 @@ _NOTED: dict[FinishReason, Feature | None] = {
     FinishReason.TOOL_CALLS: None,
 }
 _ROLES = ("assistant", "user", "system", "tool")
-# What OpenAI says of a whole answer and this wire says in the metadata of its last message (section 18).
+# What OpenAI says of a whole answer and this wire says in the metadata of its last message.
 _BESIDE = ("system_fingerprint", "service_tier")
 _HANDLED = frozenset({"sequence_number", "object", "id", "type", "role", "content", "status", "usage", "metadata"})
 
@@ -189,7 +189,7 @@ class Encoder:
         self._wire.join(owner, self._roles.get(owner, "assistant"))
 
     def _logprobs(self, extras: Extras) -> None:
-        """OpenAI's log probabilities have no field here and stand in the message's metadata (section 18)."""
+        """OpenAI's log probabilities have no field here and stand in the message's metadata."""
         said = (extras.get("openai-chat") or {}).get("logprobs")
         if not isinstance(said, dict):
             return

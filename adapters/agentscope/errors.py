@@ -1,4 +1,4 @@
-"""Failures in AgentScope's words and back (protocol page, section 10), before a stream and inside one."""
+"""Failures in AgentScope's words and back, before a stream and inside one."""
 
 from __future__ import annotations
 

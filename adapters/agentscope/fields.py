@@ -35,7 +35,7 @@ def bare_failure(event: dict[str, Any]) -> Failure:
 
 
 def kind_of(event: dict[str, Any]) -> str:
-    """The type of a message; current Java sends results as approval answers (section 14)."""
+    """The type of a message; current Java sends results as approval answers."""
     kind = message_type(event.get("type"))
     if kind != "mcp_approval_response":
         return kind

@@ -1,7 +1,7 @@
 """The written forms, in one place: what a form differs in from the Python form is a row of a table.
 
 All of this codec makes objects of the Python form; a `Form` brings them to the wire. So another variant is another
-table and not another codec (sections 14 and 17, "Emit").
+table and not another codec.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Form:
 def safe(payload: bytes) -> bytes:
     """Writes U+0085, U+2028 and U+2029 as escapes.
 
-    The project's asynchronous client splits lines with `str.splitlines` and would lose the event (section 11). In
+    The project's asynchronous client splits lines with `str.splitlines` and would lose the event. In
     valid UTF-8 these bytes cannot stand inside another character, and in JSON only inside strings.
     """
     if payload.isascii():
@@ -138,4 +138,4 @@ JAVA = Form(
     opening="created",
     milliseconds=True,
 )
-"""camelCase, upper-case types, milliseconds: the documented Java form (section 14)."""
+"""camelCase, upper-case types, milliseconds: the documented Java form."""

@@ -1,4 +1,4 @@
-"""Messages written by hand: `MessageBuilder`, made by a `ResponseBuilder` (section 15)."""
+"""Messages written by hand: `MessageBuilder`, made by a `ResponseBuilder`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three objects of the wire with all their fields in order (section 4), and usage (section 9)."""
+"""The three objects of the wire with all their fields in order, and usage."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def usage_object(report: UsageReported) -> dict[str, Any] | None:
 
 
 def usage_report(usage: object) -> UsageReported | None:
-    """Token counts in any spelling (section 9); None when there are none."""
+    """Token counts in any spelling; None when there are none."""
     if not isinstance(usage, dict):
         return None
     report = UsageReported(

@@ -122,7 +122,7 @@ class Writer:
     # ------------------------------------------------------------------ calls, outputs, data, media
 
     def _accumulate(self, content: Content, event: dict[str, Any]) -> None:
-        """Deltas are merged, everything else replaces (section 15); media are kept as the whole content.
+        """Deltas are merged, everything else replaces; media are kept as the whole content.
 
         Of a call and an output each field is replaced apart, since some servers complete them with less than all.
         """
@@ -142,7 +142,7 @@ class Writer:
             content.value = data
 
     def _call_piece(self, message: Message, content: Content, event: dict[str, Any]) -> None:
-        """True argument deltas go on at once; snapshots wait, since one need not begin the next (section 8)."""
+        """True argument deltas go on at once; snapshots wait, since one need not begin the next."""
         if event.get("delta") is not True or not isinstance(content.value, dict):
             return
         arguments, sent = arguments_of(content.value.get("arguments")), "".join(content.pieces)
@@ -153,7 +153,7 @@ class Writer:
                 self._builder.delta(content, content.pieces[-1])
 
     def _open_call(self, message: Message, content: Content) -> None:
-        """Opens the call's part. A call without an id gets one, which the next lonely output shares (section 14)."""
+        """Opens the call's part. A call without an id gets one, which the next lonely output shares."""
         if content.opened:
             return
         content.opened = True

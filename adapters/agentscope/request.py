@@ -1,4 +1,4 @@
-"""AgentRequest -> Request: the body of `POST /process`, checked in one walk (protocol page, section 3)."""
+"""AgentRequest -> Request: the body of `POST /process`, checked in one walk."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _function(function: dict[str, Any]) -> Tool | None:
 
 
 def _openai_fields(rest: dict[str, Any], request: Request) -> None:
-    """Fields that this protocol has no word for and keeps (section 18); in another shape they stay as they came."""
+    """Fields that this protocol has no word for and keeps; in another shape they stay as they came."""
     choice, wanted = _tool_choice(rest.get("tool_choice")), _format(rest.get("response_format"))
     if choice is not None:
         request.tool_choice = choice
@@ -228,7 +228,7 @@ class _Reader:
     def _message(self, node: Node) -> None:
         role, said = node.one_of("role", _ROLES), node.string("type")
         if role is None and said is not None and said.lower() in _ROLES:
-            # The document writes the role as the type (section 6), and Java has USER and SYSTEM as types.
+            # The document writes the role as the type, and Java has USER and SYSTEM as types.
             role = said.lower()
         kind, metadata = message_type(said), node.object("metadata")
         name = node.string("name") or _string(metadata.get("original_name") if metadata else None)
@@ -276,7 +276,7 @@ class _Reader:
         is_data = content.get("type") == "data" and "wrapped" not in content.value
         if is_data and (kind in CALLS or kind in OUTPUTS):
             data = Node(_data(content), f"{content.path}.data")
-            # The agent needs a call id; only the Java form leaves it out (section 14).
+            # The agent needs a call id; only the Java form leaves it out.
             call_id = data.string("call_id") if java else data.need_string("call_id")
             if kind in CALLS:
                 return self._call(kind, data, metadata, call_id)

@@ -1,4 +1,4 @@
-"""AgentScope streams by hand: `ResponseBuilder`, on the same objects and forms as the dialects (section 15).
+"""AgentScope streams by hand: `ResponseBuilder`, on the same objects and forms as the dialects.
 
     response = ResponseBuilder(session_id="s")
     yield response.created().sse()

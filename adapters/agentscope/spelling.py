@@ -43,7 +43,7 @@ _TYPES: dict[str, str] = {
     "chunk": "message",
     "": "message",
 }
-# What has no class in Java stands in a `data` content under its own type (section 17); only with these fields.
+# What has no class in Java stands in a `data` content under its own type; only with these fields.
 STAND_INS: dict[str, frozenset[str]] = {
     "image": frozenset({"file_id"}),
     "audio": frozenset({"data", "format", "file_id"}),

@@ -1,4 +1,4 @@
-"""Request -> AgentRequest: what is asked of a backend of this dialect (protocol page, sections 3 and 18)."""
+"""Request -> AgentRequest: what is asked of a backend of this dialect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bridge.model import (
 )
 
 _SAMPLING = ("top_p", "temperature", "frequency_penalty", "presence_penalty", "max_tokens", "stop", "n", "seed")
-# OpenAI fields without a counterpart, carried as extra fields of the same name (section 18).
+# OpenAI fields without a counterpart, carried as extra fields of the same name.
 _CARRIED = ("logprobs", "logit_bias", "store")
 _EMPTY_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -38,7 +38,7 @@ _EMPTY_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 def encode_request(
     request: Request, context: Context, form: Form = PYTHON, options: BackOptions | None = None
 ) -> WireRequest:
-    """The session id is always sent: two anonymous requests at once collide in the real server (section 12).
+    """The session id is always sent: two anonymous requests at once collide in the real server.
 
     Raises `Unsupported` for a number of answers that the protocol does not know.
     """
@@ -63,7 +63,7 @@ def encode_request(
 
 
 def encode_stop(request: Request, context: Context, form: Form, options: BackOptions) -> WireRequest | None:
-    """Names the session as the request did: the agent takes the pair as it was sent (section 12)."""
+    """Names the session as the request did: the agent takes the pair as it was sent."""
     if options.stop_path is None:
         return None
     body: dict[str, Any] = {"input": [], "session_id": session_of(request, context)}
@@ -187,7 +187,7 @@ def _approval(data: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Writer:
-    """One message of ours as one or several of theirs: reasoning, calls and outputs have their own (section 18)."""
+    """One message of ours as one or several of theirs: reasoning, calls and outputs have their own."""
 
     def __init__(self, message: Message, names: dict[str, str], ordinary: str, form: Form) -> None:
         self._message = message
@@ -201,7 +201,7 @@ class _Writer:
         for part in self._message.parts:
             self._part(part)
         if not self._out and self._message.role != "tool":
-            # `content: null` breaks the agent; an empty list does not (section 3).
+            # `content: null` breaks the agent; an empty list does not.
             self._start(self._kind, self._role, [])
         return self._out
 

@@ -1,4 +1,4 @@
-"""A session as the answering side (page, sections 5 and 10): what is an inquiry, and when the caller has had enough.
+"""A session as the answering side: what is an inquiry, and when the caller has had enough.
 
 And as the one in between, who has to end it well for a caller that hung up: a cancel ends common agents for everybody.
 """
@@ -19,7 +19,7 @@ _ASKS = (SessionStatus.START_QUEST, SessionStatus.HOLD_QUEST)
 
 
 class Callee(CalleeSession):
-    """See `bridge.codec.sessions.CalleeSession`. Peers do odd things that are taken as they mean them (section 5)."""
+    """See `bridge.codec.sessions.CalleeSession`. Peers do odd things that are taken as they mean them."""
 
     def __init__(self, agent_id: str, options: FrontOptions, first: AgentMessage) -> None:
         self.name = first.session_id

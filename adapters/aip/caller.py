@@ -1,4 +1,4 @@
-"""A session as its caller (page, sections 5 and 11): what is sent when, and when a turn is over.
+"""A session as its caller: what is sent when, and when a turn is over.
 
 A session for one request asks and says goodbye in one go: everything until the STOP_RESPONSE is the answer, which is a
 definite end. A kept one has none, so that a finished task or silence ends the turn. Never is anything sent after the

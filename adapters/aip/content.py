@@ -1,4 +1,4 @@
-"""Content items <-> parts (page, section 13). The wire names no media types: they are told by the first bytes."""
+"""Content items <-> parts. The wire names no media types: they are told by the first bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent's answers -> events, for one turn (page, section 11)."""
+"""An agent's answers -> events, for one turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events -> the answers of one turn (page, section 10).
+"""Events -> the answers of one turn.
 
 By default a turn is one HOLD_RESPONSE: many clients read exactly one answer for each inquiry. A turn whose task is
 finished says so; one that failed breaks its task and names the error.

@@ -1,4 +1,4 @@
-"""Failures in AIP's words and back: gRPC statuses before a session answered, texts inside one (page, sections 5, 11).
+"""Failures in AIP's words and back: gRPC statuses before a session answered, texts inside one.
 
 A response with an error carries the name of its gRPC status in the header `grpc-status` and the details as body.
 """

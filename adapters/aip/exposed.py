@@ -1,4 +1,4 @@
-"""A client's own tools as nodes at the gateway, for the agent of one session (page, section 13).
+"""A client's own tools as nodes at the gateway, for the agent of one session.
 
 In the generation `tool` each is a node with an address of its own, in `toolbox` one node has all. Their domain is the
 session's id: an agent that serves several asks for the domain of the one it answers. Calls of others than this agent
@@ -95,7 +95,7 @@ class Exposed(ClientTools):
 
 
 def _response(asked: ToolRequest, text: str = "", error: str | None = None) -> ToolResponse:
-    """A tool's answer, in the reference tool's words where there is none (page, section 7)."""
+    """A tool's answer, in the reference tool's words where there is none."""
     failed = error is not None
     content = [] if failed else [ContentItem(text)]
     told = f"{_ERROR}{error}" if failed else "No Error"

@@ -1,4 +1,4 @@
-"""The gateway's registry and routing (page, sections 4 and 6), fed messages and the time; nothing here does I/O.
+"""The gateway's registry and routing, fed messages and the time; nothing here does I/O.
 
 It does not care for the generation of the nodes: a registration stays the bytes it is, and so does a tool call. Own
 agents are part of it from the start, never expire and cannot be changed from outside.

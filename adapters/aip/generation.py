@@ -1,4 +1,4 @@
-"""Which of the two wire generations bytes are of (page, section 4): the bytes alone tell.
+"""Which of the two wire generations bytes are of: the bytes alone tell.
 
 The generation `tool` has one tool for each node and a map of arguments, the generation `toolbox` a box of tools and one
 JSON object as text. Agent sessions are the same in both.
@@ -64,5 +64,5 @@ def write_arguments(arguments: Mapping[str, Any], generation: Generation) -> lis
 
 
 def as_map_value(value: Any) -> str:
-    """Map values are strings: texts as they are, everything else as compact JSON (page, section 7)."""
+    """Map values are strings: texts as they are, everything else as compact JSON."""
     return value if isinstance(value, str) else dumps(value).decode()

@@ -1,4 +1,4 @@
-"""The messages of AIP as values, numbered as in its schema (page, section 3). Both generations, where they differ.
+"""The messages of AIP as values, numbered as in its schema. Both generations, where they differ.
 
 Names, defaults and numbers are those of the specification; `to_bytes` and `from_bytes` are the wire.
 """
@@ -138,7 +138,7 @@ class ToolInfo(Wire):
 
 @dataclass(slots=True)
 class BoxedTool(Wire):
-    """One tool of a toolbox; `arguments` is the text of a Python dict literal, not JSON (page, section 4)."""
+    """One tool of a toolbox; `arguments` is the text of a Python dict literal, not JSON."""
 
     name: str = at(1, Kind.STRING)
     description: str = at(2, Kind.STRING)

@@ -1,4 +1,4 @@
-"""Protocol Buffers on the wire: bytes <-> numbered fields (protobuf.dev, "Encoding"; page, section 3).
+"""Protocol Buffers on the wire: bytes <-> numbered fields (protobuf.dev, "Encoding").
 
 Messages are dataclasses whose attributes say their numbers and kinds. Reading skips unknown numbers, takes
 repeated numbers packed or one by one, and lets the last of several values win; writing leaves out zero values, as

@@ -1,4 +1,4 @@
-"""A node that stays known at a foreign gateway (page, sections 6 and 10): registers, beats, and registers again.
+"""A node that stays known at a foreign gateway: registers, beats, and registers again.
 
 Gateways forget who is silent and who they cannot reach; the reference nodes then are never seen again. This one is.
 """

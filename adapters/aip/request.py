@@ -1,4 +1,4 @@
-"""An inquiry -> Request (page, section 10)."""
+"""An inquiry -> Request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools at a gateway as functions of a model, and its calls as requests (page, sections 7 and 10)."""
+"""Tools at a gateway as functions of a model, and its calls as requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request -> the inquiries of a session (page, sections 11 and 13).
+"""Request -> the inquiries of a session.
 
 AIP has no roles: what came before the last message is written before it, as lines that name who said them. The text
 item comes first, always: handlers read the text of the first item, and one that finds none fails its agent.

@@ -1,4 +1,4 @@
-"""Whole answers: events -> one message object, and one message object -> events (section 5).
+"""Whole answers: events -> one message object, and one message object -> events.
 
 A message in one piece is what a client makes of the stream, so that both come from the same encoder.
 """

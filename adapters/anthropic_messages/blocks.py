@@ -1,4 +1,4 @@
-"""Messages and their content blocks, as clients send them (section 2, "Blocks").
+"""Messages and their content blocks, as clients send them.
 
 Blocks that only Anthropic's own servers understand - their tools' calls and results - are set aside on the message
 with their places: a backend of this dialect gets them where they were, others get none of them. Half of such a pair

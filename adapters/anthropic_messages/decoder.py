@@ -1,4 +1,4 @@
-"""Events of a backend -> events (section 4). Accepts what servers of this kind send and never raises on wire data.
+"""Events of a backend -> events. Accepts what servers of this kind send and never raises on wire data.
 
 Blocks of text, thinking and tool calls become parts as they stream. A block of any other kind - server tools and their
 results, what comes tomorrow - is kept until it is whole and travels as one `Raw`: only this dialect's clients know

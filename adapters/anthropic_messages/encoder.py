@@ -1,4 +1,4 @@
-"""Events -> the events of a message, in the one order that clients read (section 3).
+"""Events -> the events of a message, in the one order that clients read.
 
 Blocks are counted from 0 without gaps and never overlap (`Sequencer` sees to it); a text or thinking block opens with
 its first piece, so that none is empty. Per token only the text is dumped; the bytes around it are made when the block

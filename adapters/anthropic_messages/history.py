@@ -1,4 +1,4 @@
-"""Messages of the model -> `system` and `messages` for a backend (section 2).
+"""Messages of the model -> `system` and `messages` for a backend.
 
 What follows each other in one role becomes one message: other dialects tell a turn in several, and the API answers
 calls only by results that stand together, first in the message after them. Nothing else is moved.

@@ -1,4 +1,4 @@
-"""The list of models and the count of tokens: what clients ask beside runs (section 1)."""
+"""The list of models and the count of tokens: what clients ask beside runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request bodies -> `Request` (section 2), checked in the same walk.
+"""Request bodies -> `Request`, checked in the same walk.
 
 Every wrong field is a `RequestError` that names its place. Unknown fields are kept, at top level and inside messages,
 blocks and tools (`cache_control` is one of them), so that a route with this dialect on both sides loses none.

@@ -1,4 +1,4 @@
-"""Whole answers: events -> one completion object, and one completion object -> events (section 3)."""
+"""Whole answers: events -> one completion object, and one completion object -> events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Request` -> the body for a backend (section 2)."""
+"""`Request` -> the body for a backend."""
 
 from __future__ import annotations
 

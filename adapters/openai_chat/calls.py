@@ -1,4 +1,4 @@
-"""Which call does this fragment belong to? The one place that decides it (section 5).
+"""Which call does this fragment belong to? The one place that decides it.
 
 The official wire counts calls by `index`, sends `id` and `name` once and then pieces of the arguments. Others leave
 out the index, repeat the id, give each fragment a new one, give two calls the same index, or send a call whole. The

@@ -1,4 +1,4 @@
-"""Chunks of a backend -> events. Accepts everything of section 5 and never raises on wire data.
+"""Chunks of a backend -> events. Accepts the deviations of real servers and never raises on wire data.
 
 The terminal event waits for `[DONE]` or the end of the input, because usage may follow the finish reason. Either of
 the two is a clean end, neither is truncation.

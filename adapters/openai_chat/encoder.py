@@ -1,4 +1,4 @@
-"""Events -> chunks, in the strict form of section 4 and nothing else.
+"""Events -> chunks, in the strict form of the official API and nothing else.
 
 Real clients join, add and overwrite what they get, so each fact is said once, in the order they expect. Per token only
 the text is dumped; the bytes around it are made when the part begins (docs/architecture.md, "Where speed matters").

@@ -1,4 +1,4 @@
-"""Messages and their parts, as clients send them (section 2, "Messages")."""
+"""Messages and their parts, as clients send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request bodies -> `Request` (section 2), checked in the same walk.
+"""Request bodies -> `Request`, checked in the same walk.
 
 Every wrong field is a `RequestError` that names its place. Unknown fields are kept, at top level and inside messages,
 tools, calls and parts, so that a chat -> chat route loses none of them.

@@ -20,7 +20,7 @@ FINISH: dict[str, FinishReason] = {
 """Finish words of backends; every other word (`stop`, `eos`, `end_turn`) is a normal end."""
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
-"""Servers use either (section 6); when one delta holds both, the first non-empty one is read."""
+"""Servers use either; when one delta holds both, the first non-empty one is read."""
 
 
 def own(extras: Extras | None) -> dict[str, Any]:

@@ -231,9 +231,10 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """The sender of a message. `user`: as `server.auth` names him, empty where everybody may call.
+    """The sender of a message.
 
-    `address`: the IP address of the connection's peer; None for a connection that has none.
+    `user`: the name that `server.auth` gave, empty where everybody may call. `address`: the IP address of the
+    connection's peer; None for a connection that has none.
     """
 
     user: str = ""

@@ -19,11 +19,11 @@ from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
 
 
 class Translator:
-    """Bring your own sockets: bytes in, bytes out, for one run between a client and a backend.
+    """Translates one run between a client and a backend: bytes in, bytes out, without I/O.
 
-    Without a request, `feed` reads an answer of `source` and writes it as `target`. A `request` comes from the client
-    and says which of the two it speaks: it leaves in the other dialect, and from then on `feed` reads that one's
-    answer and writes the client's.
+    Without a request, `feed` reads an answer of `source` and writes it as `target`. `request` translates a client's
+    request and sets which of the two dialects the client speaks; from then on `feed` reads answers of the other one and
+    writes the client's.
 
         translator = Translator("openai-chat", "agentscope")
         body = translator.request(received, client="agentscope")    # to be POSTed; translator.sent says where
@@ -31,8 +31,8 @@ class Translator:
             write(translator.feed(data))
         write(translator.close())
 
-    What goes wrong before the answer began is told with `decode_error` and `encode_error`, what goes wrong in the
-    middle of it with `close(failure)`. Nothing here waits, reads or writes; one object serves one run.
+    Use `decode_error` and `encode_error` for errors before the answer, `close(failure)` for errors in the middle of it.
+    One object serves one run.
     """
 
     def __init__(

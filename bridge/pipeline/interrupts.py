@@ -91,7 +91,7 @@ def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Set
 
 
 def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> list[Resume]:
-    """The answers, each in the form that its question asks for (`responseSchema`, ag-ui protocol page, section 3)."""
+    """Return the answers, each in the form of its question's `responseSchema` (docs/dialects/ag-ui.md)."""
     schemas: dict[str, Any] = {
         i.interrupt_id: i.payload.get("responseSchema") for i in open_interrupts if isinstance(i.payload, dict)
     }

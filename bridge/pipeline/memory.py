@@ -97,10 +97,10 @@ class Turn:
         raise NotImplementedError
 
     def amend(self, events: list[Event], answer: Answer) -> list[Event]:
-        """A batch from the backend as it goes on; `answer` is what came before it.
+        """Return a batch of the backend as the client gets it; `answer` is what came before it.
 
-        Agents that wait for an answer and get another message say nothing at all (ag-kit protocol page, part 1,
-        section 7); then the client is asked again.
+        Agents that wait for an answer and get another message stay silent (docs/dialects/ag-kit.md); then the question
+        is asked again.
         """
         if not self._unanswered or not events or not isinstance(events[-1], RunFinished):
             return events

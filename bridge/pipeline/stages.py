@@ -160,7 +160,7 @@ def withhold_server_tools(context: StageContext) -> Stage | None:
 def context_as_system(context: StageContext) -> None:
     """Tells a backend that knows no context what the frontend gave along: one system message before the others.
 
-    (ag-ui protocol page, section 6.) The stream passes as it is.
+    The stream passes as it is.
     """
     request = context.request
     if not request.context or context.back.request(Feature.CONTEXT) is not Support.DROP:

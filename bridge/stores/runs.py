@@ -40,7 +40,7 @@ class RunState(StrEnum):
 
 
 class Ownership(StrEnum):
-    """Who owns a thread, from the view of the caller."""
+    """The owner of a thread, as seen by the caller."""
 
     OWN = "own"
     FOREIGN = "foreign"

@@ -1,7 +1,7 @@
 """The answering side of an agent's sessions: inquiries of all of them in one line, answers back to each.
 
 A session that its caller leaves takes its inquiries along, and answers to it go nowhere: an agent serves everybody in
-one loop, and must not stop for one who hung up (page, section 5).
+one loop, and must not stop for one who hung up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from bridge.dialects.aip.messages import AgentMessage, SessionStatus
 _AHEAD = 32
 """Inquiries of one session that wait to be received; then its caller has to wait."""
 SLOW_READER = 60.0
-"""Seconds for which a caller may leave an answer unread: an agent that serves all in one loop waits for him."""
+"""Seconds for which a caller may leave an answer unread. An agent that serves all callers on one loop waits for this
+caller meanwhile.
+"""
 
 
 class Dialogue:

@@ -1,4 +1,4 @@
-"""An HTTP call as a tool (page, section 7): arguments in the URL where it has `{name}`, the rest in query or body."""
+"""An HTTP call as a tool: arguments in the URL where it has `{name}`, the rest in query or body."""
 
 from __future__ import annotations
 

@@ -132,20 +132,20 @@ class _Success(Wire):
 
 
 class RegisterToolResponse(_Success):
-    """Whether a tool is registered now."""
+    """The answer to a registration of a tool: `success` if it is registered now."""
 
     __slots__ = ()
 
 
 class DeregisterNodeResponse(_Success):
-    """Whether there was such a node."""
+    """The answer to a deregistration of a node: `success` if the node was registered."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class RegisterAgentResponse(Wire):
-    """Whether an agent is registered now, and the other registered agents."""
+    """The answer to a registration of an agent: `success` if it is registered now, and the other registered agents."""
 
     success: bool = at(1, Kind.BOOL)
     peers: list[Peer] = at(2, Kind.MESSAGES, Peer)

@@ -1,4 +1,4 @@
-"""`Gateway`: where agents and tools register and find each other (specification; page, section 6)."""
+"""`Gateway`: where agents and tools register and find each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ContextMemory`: what an agent keeps of its tasks (specification; page, section 9), in the bridge's history store.
+"""`ContextMemory`: what an agent keeps of its tasks, in the bridge's history store.
 
 It is on the program's side and never on the wire. A memory with the same agent and folder finds after a restart what
 was written before; `read` gives it back, and so does `dbs[task_id].all()`, as plain data. A task is a conversation of

@@ -1,4 +1,4 @@
-"""`Tool`: a function or an HTTP call that agents find and call through a gateway (specification; page, section 7)."""
+"""`Tool`: a function or an HTTP call that agents find and call through a gateway."""
 
 from __future__ import annotations
 
