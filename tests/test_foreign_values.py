@@ -28,6 +28,7 @@ JSON = {"content-type": "application/json"}
 LONGEST = 4096
 """The most characters of an error's message, and of any other field of it."""
 MEGABYTE = 1 << 20
+DIALECTS = {name: registry.get(name) for name in registry.names()}
 SIZES = (4096, 32768)
 MOST = 2.2 * SIZES[1] / SIZES[0]
 PIECES = ("eyJ", "eyJ-", "a-", "a://a:", "bearer ", "sk-.", "ip:", "[", ".a")
@@ -41,7 +42,7 @@ Path = tuple[str | int, ...]
 @cache
 def requests(name: str) -> dict[str, tuple[Any, Path, str]]:
     """Every string in the bodies of requests of this dialect: the body, where in it, the field's name by which."""
-    dialect = registry.get(name)
+    dialect = DIALECTS[name]
     bodies = [body(p) for p in sorted((CAPTURES / name).glob("*.request.*"))]
     for asked in (*(witness.request for witness in REQUESTS.values()), _SOUND):
         try:
@@ -92,8 +93,7 @@ def ask(front: Dialect, data: bytes) -> list[Failure]:
     except BridgeError as error:
         failures.append(error.failure)
     else:
-        for name in registry.names():
-            back = registry.get(name)
+        for back in DIALECTS.values():
             try:
                 back.encode_request(request, context(back.back_options(), request))
             except BridgeError as error:
@@ -112,9 +112,9 @@ def check_short(failure: Failure, front: Dialect) -> None:
     assert len(encode(front, [RunStarted("r"), RunFailed(failure)])) <= 4 * LONGEST
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", DIALECTS)
 def test_an_error_repeats_little_of_a_request(name: str) -> None:
-    front = registry.get(name)
+    front = DIALECTS[name]
     seen = set()
     for value, path, _ in requests(name).values():
         if path[-1] not in seen:
@@ -123,9 +123,9 @@ def test_an_error_repeats_little_of_a_request(name: str) -> None:
                 check_short(failure, front)
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", DIALECTS)
 def test_a_request_takes_linear_time(name: str) -> None:
-    front = registry.get(name)
+    front = DIALECTS[name]
     for field, (value, path, _) in requests(name).items():
         for piece in PIECES:
             texts = [json.dumps(_with(value, path, _long(piece, size, field))).encode() for size in SIZES]
@@ -167,8 +167,7 @@ def refuse(back: Dialect, text: str) -> list[Failure]:
     """What a backend's errors become, told to clients of every dialect."""
     failures = [back.decode_error(answer) for answer in answers(text)]
     failures += streamed(back, text)
-    for name in registry.names():
-        front = registry.get(name)
+    for front in DIALECTS.values():
         for failure in failures:
             front.encode_error(failure)
             encode(front, [RunStarted("r"), RunFailed(failure)])
@@ -187,18 +186,18 @@ def streamed(back: Dialect, text: str) -> list[Failure]:
     return [event.error for event in events if isinstance(event, RunFailed)]
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", DIALECTS)
 def test_an_error_repeats_little_of_a_backends(name: str) -> None:
-    failures = refuse(registry.get(name), "x" * MEGABYTE)
-    for other in registry.names():
+    failures = refuse(DIALECTS[name], "x" * MEGABYTE)
+    for front in DIALECTS.values():
         for failure in failures:
-            check_short(failure, registry.get(other))
+            check_short(failure, front)
 
 
 @pytest.mark.parametrize("piece", PIECES)
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", DIALECTS)
 def test_an_error_of_a_backend_takes_linear_time(name: str, piece: str) -> None:
-    back = registry.get(name)
+    back = DIALECTS[name]
     check_linear(lambda text: refuse(back, text), [piece * (size // len(piece)) for size in SIZES], piece)
 
 
@@ -206,16 +205,15 @@ KEYS = ("sk-proj-abcdefgh1234", "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln")
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", DIALECTS)
 def test_no_field_of_a_backends_error_holds_a_key(name: str, key: str) -> None:
-    back = registry.get(name)
+    back = DIALECTS[name]
     failures = [back.decode_error(answer) for answer in answers(f"wrong {key}")]
     failures += [back.decode_error(answer) for answer in answers(key)]
     failures += streamed(back, key)
     for failure in failures:
         assert key not in repr(failure)
-        for other in registry.names():
-            front = registry.get(other)
+        for front in DIALECTS.values():
             wire = front.encode_error(failure)
             assert key not in repr((wire, encode(front, [RunStarted("r"), RunFailed(failure)])))
 

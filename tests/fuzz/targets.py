@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from bridge.codec import Dialect, WireRequest, WireResponse, registry
 from bridge.errors import BridgeError, Failure, RequestError, Unsupported
@@ -75,8 +76,14 @@ def _request(dialect: Dialect, data: bytes) -> None:
         assert failure.message
         assert 400 <= dialect.encode_error(failure).status < 500
     if request is not None:
-        for name in registry.names():
-            _send(registry.get(name), request)
+        for back in _installed():
+            _send(back, request)
+
+
+@cache
+def _installed() -> list[Dialect]:
+    """Every dialect; finding them reads the metadata of every package."""
+    return [registry.get(name) for name in registry.names()]
 
 
 def _asked(dialect: Dialect, data: bytes) -> tuple[Request | None, Failure | None]:
