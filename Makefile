@@ -76,13 +76,15 @@ lint: $(VENV)/.dev  ## ruff
 types: $(VENV)/.dev  ## mypy, strict
 	$(BIN)/mypy
 
-# LiteLLM's proxy is measured beside us where it can be installed; where not, the run says so and goes on.
-$(VENV)/litellm/.done: bench/litellm.txt | $(BIN)/python
-	$(PYTHON) -m venv $(VENV)/litellm
-	@$(VENV)/litellm/bin/pip install --quiet --disable-pip-version-check --no-deps -r $< && touch $@ \
-		|| { rm -rf $(VENV)/litellm; echo "LITELLM CANNOT BE INSTALLED HERE: it will not be measured"; }
+# Other gateways that `make bench` measures, each in an environment of its own. One that cannot be installed is not measured.
+$(VENV)/%/.done: bench/peers/%.txt | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/$*
+	@$(VENV)/$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $< && touch $@ \
+		|| { rm -rf $(VENV)/$*; echo "$* CANNOT BE INSTALLED HERE: it will not be measured"; }
 
-bench: $(VENV)/.dev $(VENV)/litellm/.done  ## measure beside the baselines and write docs/performance.md; BENCH="--repeats 1" for a look
+PEERS := $(patsubst bench/peers/%.txt,$(VENV)/%/.done,$(wildcard bench/peers/*.txt))
+
+bench: $(VENV)/.dev $(PEERS)  ## measure beside other gateways and baselines, write docs/performance.md; BENCH="--repeats 1" for a look
 	$(BIN)/python bench/run.py $(BENCH)
 
 profile: $(VENV)/.dev  ## count our calls for a token and a request, and the bytecodes of streams and events by function: docs/profile.md

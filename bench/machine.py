@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+PEERS = {
+    HERE / "peers" / f"{file}.txt": package
+    for file, package in (("litellm", "litellm"), ("switchyard", "nemo-switchyard"), ("llm-rosetta", "llm-rosetta"))
+}
 PACKAGES = ("dialect-bridge", "aiohttp", "orjson", "uvloop", "pydantic", "grpcio")
 
 
 def _output(*command: str) -> str:
-    """What a command says, on either output; nothing where it fails or is not there."""
+    """What a command prints on either output; empty if it fails or does not exist."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -50,10 +54,10 @@ def _nginx() -> str:
     return said[1] if said else "not installed"
 
 
-def _litellm() -> str:
-    """The version that is installed beside us where it can be."""
-    pinned = re.search(r"^litellm==(.+)$", (HERE / "litellm.txt").read_text(), re.MULTILINE)
-    return pinned[1] if pinned else "unknown"
+def _peers() -> dict[str, str]:
+    """The pinned version of each gateway that `make bench` installs in an environment of its own."""
+    pins = (re.search(rf"^({name})==(.+)$", file.read_text(), re.MULTILINE) for file, name in PEERS.items())
+    return {found[1]: found[2] for found in pins if found}
 
 
 def machine() -> dict[str, Any]:
@@ -70,6 +74,6 @@ def machine() -> dict[str, Any]:
         "memory_gb": round(kilobytes / 2**20, 1),
         "system": f"{platform.system()} {re.match(r'[0-9.]*', platform.release())[0]}",  # type: ignore[index]
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "packages": {**{p: _version(p) for p in PACKAGES}, "nginx": _nginx(), "litellm": _litellm()},
+        "packages": {**{p: _version(p) for p in PACKAGES}, "nginx": _nginx(), **_peers()},
         "load_at_start": round(os.getloadavg()[0], 2),
     }

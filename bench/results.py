@@ -50,13 +50,17 @@ def rounded(x: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case of one target under one scenario. `figures` has a list for each name, by repeat; None: not measured."""
+    """One case of one target in one scenario; `kept` and `apart` as in `Case`.
+
+    `figures` maps each name to one figure for each repeat; None means not measured.
+    """
 
     target: str
     front: str
     back: str
     kind: str
     scenario: str
+    kept: bool = False
     apart: str = ""
     figures: dict[str, Figures] = field(default_factory=dict)
     wrong: dict[str, int] = field(default_factory=dict)
@@ -80,8 +84,8 @@ class Row:
         for run in runs:
             for what, times in run.get("errors", {}).items():
                 wrong[what] = wrong.get(what, 0) + times
-        kept = {name: found for name, found in figures.items() if any(v is not None for v in found)}
-        return cls(target, case.front, case.back, case.kind, scenario, case.apart, kept, wrong)
+        known = {name: found for name, found in figures.items() if any(v is not None for v in found)}
+        return cls(target, case.front, case.back, case.kind, scenario, case.kept, case.apart, known, wrong)
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from results import RAW, Measured, Row, TargetInfo, rounded
 from scenarios import Scenario
 from targets import HERE, Case, Mock, NotStarted, Target, read
 
-FILES = tuple(HERE / f"{name}.json" for name in ("baselines", "bridge", "durable", "grpc", "litellm"))
+FILES = tuple(HERE / f"{name}.json" for name in ("baselines", "bridge", "durable", "grpc", "peers"))
 REPEATS = 5
 
 

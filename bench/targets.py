@@ -154,10 +154,11 @@ class Mock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """One way through a target: `front` is what the client speaks, `back` what the mock upstream is asked in. Each
-    is itself and equal to no other, so that it can stand in the key of a result.
+    """One path through a target: the client uses the dialect `front`, the target asks the mock upstream in `back`.
 
-    `only` restricts the scenarios, `also` adds some that are run for few cases, `apart` says why no budget is asked.
+    Cases compare by identity, because they are keys of results. `only` restricts the scenarios, `also` adds scenarios
+    that few cases run. `kept` marks a case whose conversations the target stores; `apart` gives the reason why no
+    budget applies.
     """
 
     front: str
@@ -169,6 +170,7 @@ class Case:
     follow: str = ""
     only: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+    kept: bool = False
     apart: str = ""
 
     @property
@@ -238,8 +240,11 @@ class Target:
         return bool(self.daemon and self.daemon.process and self.daemon.process.poll() is not None)
 
     def absent(self) -> str:
-        """The programs it needs that are not installed here; such a target is skipped, which is no failure."""
-        return ", ".join(Path(p).name for p in self.fill(self.spec.get("needs", [])) if not self.find(p))
+        """The programs that the target needs and that are not installed here. It is then skipped, which is no error."""
+        absent = [p for p in self.fill(self.spec.get("needs", [])) if not self.find(p)]
+        # `python` of which environment: the path inside {venv} names it, and no folder of this machine.
+        venv = self.fill("{venv}/")
+        return ", ".join(p.removeprefix(venv) if p.startswith(venv) else Path(p).name for p in absent)
 
     @staticmethod
     def find(program: str) -> str | None:
