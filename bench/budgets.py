@@ -1,117 +1,95 @@
-"""What we allow ourselves to cost, and whether a run stayed within it. Reported, never asserted by a test."""
+"""The goals for the cost of dialect-bridge, and whether a run met them. They are reported; no test asserts them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from results import RAW, SUBJECT, Measured, Ratio, median, ratio
-
-TWO_WORKERS = "bridge-2-workers"
-LEAST = "tight"  # the line of micro/pairs.py that stands for the least work
+from results import RAW, SUBJECT, Measured, median, ratio
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A ratio of one scenario's cost to that of a reference over the same backend wire in the same run."""
+    """A goal for the cost of a scenario, as a ratio to aiohttp-raw over the same backend wire in the same run.
+
+    `kept` restricts it to the pairs that store conversations, or to those that do not; None applies to all.
+    """
 
     what: str
     scenario: str
-    reference: str
-    most: float
-    stretch: float | None = None
-    subject: str = SUBJECT
-
-    @property
-    def allowed(self) -> str:
-        return f"<= {self.most:.3g}x" + (f", stretch {self.stretch:g}x" if self.stretch else "")
+    goal: float
+    stretch: float
+    kept: bool | None = None
 
 
-PER_PAIR = [
-    Budget("event, paced, 32 streams", "stream-paced-c32", RAW, 1.25, 1.1),
-    Budget("event, burst of 32", "stream-burst-32", RAW, 2.0, 1.5),
-    Budget("short stream", "stream-short", RAW, 1.5),
-    Budget("plain request, kept alive", "plain-c32", RAW, 1.5),
-    Budget("event, paced, beside nginx", "stream-paced-c32", "nginx", 3.0),
-]
-SINGLE = [
-    Budget("event, paced, 1 stream", "stream-paced-c1", RAW, 1.25, 1.1),
-    Budget("event, paced, 256 streams", "stream-paced-c256", RAW, 1.25, 1.1),
-    Budget("event, burst, a write each", "stream-burst", RAW, 2.0, 1.5),
-    Budget("plain request, one at a time", "plain-c1", RAW, 1.5),
-    Budget("plain request, 256 at once", "plain-c256", RAW, 1.5),
-    Budget("request of 1 KB", "request-1kb", RAW, 1.5),
-    Budget("memory of an idle stream, 256 open", "stream-hold-c256", RAW, 1.25),
-    Budget("memory of an idle stream, 5,000 open", "stream-hold-c5000", RAW, 1.25),
-    # 0.9 of twice the events for twice the CPU time: an event may cost 1/0.9 of what it costs with one worker.
-    Budget("event, paced, with 2 workers", "stream-paced-c32", SUBJECT, 1 / 0.9, subject=TWO_WORKERS),
-    Budget("event, paced, 256 streams, with 2 workers", "stream-paced-c256", SUBJECT, 1 / 0.9, subject=TWO_WORKERS),
-    Budget("event, burst of 32, with 2 workers", "stream-burst-32", SUBJECT, 1 / 0.9, subject=TWO_WORKERS),
-]
-CODEC = 1.3  # times the tight line, without sockets
-START = (("CPU seconds until /healthz answers", "start_cpu_s", 0.7), ("MB resident after the start", "rss_mb", 60.0))
+PER_PAIR = (
+    Budget("event, paced, 32 streams", "stream-paced-c32", 1.3, 1.0),
+    Budget("event, burst of 32", "stream-burst-32", 1.7, 1.1),
+    Budget("short stream, nothing kept", "stream-short", 2.0, 1.6, kept=False),
+    Budget("plain request, nothing kept", "plain-c32", 2.0, 1.6, kept=False),
+    Budget("short stream, conversation kept in SQLite", "stream-short", 3.0, 2.2, kept=True),
+    Budget("memory of an idle stream, 256 open", "stream-hold-c256", 1.5, 1.25),
+    Budget("memory of an idle stream, 5,000 open", "stream-hold-c5000", 1.5, 1.25),
+)
+START = (("CPU seconds until /healthz answers", "start_cpu_s", 0.7), ("MB resident after the start", "rss_mb", 65.0))
+COUNTED = "openai-chat -> openai-chat"
+BYTECODES, BYTECODES_STRETCH = 8000, 6500
 
 
-def state(found: float | None, most: float, stretch: float | None = None) -> str:
-    """`met`, `missed` or `not measured`; met by the stretch is told, too. The limit itself is met."""
+def state(found: float | None, goal: float, stretch: float | None = None) -> str:
+    """Returns `met`, `met, stretch too`, `missed` or `not measured`. A figure equal to the goal meets it."""
     if found is None:
         return "not measured"
-    # Judged as it is shown: two digits behind the point.
-    if round(found, 2) > round(most, 2):
+    # Compared as shown, with two decimals.
+    if round(found, 2) > goal:
         return "missed"
     return "met, stretch too" if stretch is not None and round(found, 2) <= stretch else "met"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One line of the budgets. `found` is a ratio, or seconds, or MB; `spread` the range of it over the repeats."""
+    """One line of the table of budgets: `found` is a ratio, or what `what` names; `spread` its range over repeats."""
 
     what: str
     case: str
-    reference: str
+    goal: float
+    stretch: float | None
     found: float | None
     spread: tuple[float, float] | None
-    allowed: str
     state: str
     apart: str = ""
 
 
-def _verdict(budget: Budget, case: str, found: Ratio | None, apart: str = "") -> Verdict:
-    middle = found.middle if found else None
-    spread = (found.least, found.most) if found else None
-    said = "no budget" if apart else state(middle, budget.most, budget.stretch)
-    return Verdict(budget.what, case, budget.reference, middle, spread, budget.allowed, said, apart)
-
-
 def judged(measured: Measured, budget: Budget) -> Iterator[Verdict]:
-    """One verdict for each case that was run under the budget's scenario and has such a reference."""
-    for row in measured.of(budget.scenario, budget.subject):
-        base = measured.reference_of(row, budget.reference)
-        if base is not None:
-            yield _verdict(budget, row.case, ratio(row, base, measured.cost(budget.scenario)), row.apart)
+    """Yields a verdict for each case of the bridge that the budget applies to and that has a reference."""
+    for row in measured.of(budget.scenario, SUBJECT):
+        base = measured.reference_of(row, RAW)
+        if base is None or budget.kept not in (None, row.kept):
+            continue
+        found = ratio(row, base, measured.cost(budget.scenario))
+        middle = found.middle if found else None
+        spread = (found.least, found.most) if found else None
+        said = "no budget" if row.apart else state(middle, budget.goal, budget.stretch)
+        yield Verdict(budget.what, row.case, budget.goal, budget.stretch, middle, spread, said, row.apart)
 
 
 def starts(measured: Measured) -> Iterator[Verdict]:
+    """Yields the verdicts about the start of the process, by the median of all starts."""
     target = measured.targets.get(SUBJECT)
-    for what, figure, most in START:
+    for what, figure, goal in START:
         known = [v for v in (target.starts.get(figure, []) if target else []) if v is not None]
         middle = median(known)
         spread = (min(known), max(known)) if known else None
-        yield Verdict(what, "", "", middle, spread, f"<= {most:g}", state(middle, most))
+        yield Verdict(what, "", goal, None, middle, spread, state(middle, goal))
 
 
-def codec(measured: Measured) -> Iterator[Verdict]:
-    """Our codec pairs beside the least work, without sockets."""
-    for per_read, lines in measured.codec.items():
-        least = lines.get(LEAST)
-        for name, nanoseconds in lines.items():
-            if least and name != LEAST:
-                found = nanoseconds / least
-                what = f"codec pair, {per_read} events in a read"
-                yield Verdict(what, name, LEAST, found, None, f"<= {CODEC:g}x", state(found, CODEC))
+def bytecodes(measured: Measured) -> Verdict:
+    """Returns the verdict about the bytecodes that the bridge's own functions run for a stream without a token."""
+    found = measured.bytecodes
+    said = state(found, BYTECODES, BYTECODES_STRETCH)
+    return Verdict("bytecodes of ours for one stream", COUNTED, BYTECODES, BYTECODES_STRETCH, found, None, said)
 
 
 def every(measured: Measured) -> list[Verdict]:
-    """All verdicts of a run."""
-    out = [v for budget in (*PER_PAIR, *SINGLE) for v in judged(measured, budget)]
-    return [*out, *starts(measured), *codec(measured)]
+    """Returns all verdicts of a run, budget by budget."""
+    return [*(v for b in PER_PAIR for v in judged(measured, b)), *starts(measured), bytecodes(measured)]

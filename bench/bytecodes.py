@@ -124,6 +124,11 @@ def profiles(only: str | None) -> dict[tuple[str, str], Profile]:
     return found
 
 
+def of_one_stream(pair: str) -> float:
+    """Counts the bytecodes of ours for one stream of `pair` without a token."""
+    return _sum(profiles(pair)["dialect-bridge", pair].stream, ours=True)
+
+
 def _sum(counts: Counts, *, ours: bool = False) -> float:
     return sum(number for name, number in counts.items() if not ours or is_ours(name))
 

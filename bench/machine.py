@@ -13,10 +13,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PEERS = {
-    HERE / "peers" / f"{file}.txt": package
-    for file, package in (("litellm", "litellm"), ("switchyard", "nemo-switchyard"), ("llm-rosetta", "llm-rosetta"))
-}
 PACKAGES = ("dialect-bridge", "aiohttp", "orjson", "uvloop", "pydantic", "grpcio")
 
 
@@ -56,7 +52,8 @@ def _nginx() -> str:
 
 def _peers() -> dict[str, str]:
     """The pinned version of each gateway that `make bench` installs in an environment of its own."""
-    pins = (re.search(rf"^({name})==(.+)$", file.read_text(), re.MULTILINE) for file, name in PEERS.items())
+    files = sorted((HERE / "peers").glob("*.txt"))
+    pins = (re.search(rf"^({file.stem})==(.+)$", file.read_text(), re.MULTILINE) for file in files)
     return {found[1]: found[2] for found in pins if found}
 
 

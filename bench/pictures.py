@@ -9,7 +9,7 @@ from html import escape
 
 import budgets
 from budgets import Budget
-from results import RAW, SUBJECT, Measured, ratio
+from results import PEERS, RAW, SUBJECT, Measured, ratio
 
 CHAT = "openai-chat"
 WIDTH, LABEL, LINE, HEAD, FOOT = 760, 320, 24, 56, 34
@@ -20,6 +20,7 @@ STYLE = (
 PER_PAIR = {"stream-paced-c32": "paced", "stream-burst-32": "burst"}
 OTHERS = (
     ("stream-paced-c32", "stream", "event, paced"),
+    ("stream-burst-32", "stream", "event, burst of 32"),
     ("stream-short", "stream", "short stream"),
     ("plain-c32", "plain", "plain request"),
 )
@@ -75,7 +76,7 @@ def bars(title: str, shown: Sequence[Bar], limit: float | None = None, *, decade
         said = f"{bar.value:.2f}" if bar.value < 10 else f"{bar.value:.0f}"
         out.append(f'<text x="{end + 6}" y="{y + 13}">{said}</text>')
     # The words stand to the outer sides of their lines, which may be close together.
-    for at, kind, said, anchor in ((1.0, "one", "1", "end"), (limit, "limit", f"budget {limit or 0:g}", "start")):
+    for at, kind, said, anchor in ((1.0, "one", "1", "end"), (limit, "limit", f"goal {limit or 0:g}", "start")):
         if at is not None:
             out.append(f'<line class="{kind}" x1="{x(at)}" y1="{HEAD - 8}" x2="{x(at)}" y2="{bottom}"/>')
             out.append(f'<text class="small" x="{x(at)}" y="{bottom + 16}" text-anchor="{anchor}">{said}</text>')
@@ -83,7 +84,7 @@ def bars(title: str, shown: Sequence[Bar], limit: float | None = None, *, decade
 
 
 def _per_pair(measured: Measured, budget: Budget) -> list[Bar]:
-    """Those that are judged: what stands apart would press all others together."""
+    """The pairs with a budget; the others are so much larger that no difference between these would show."""
     return [
         Bar(v.case, v.found, "missed" if v.state == "missed" else "met", v.spread)
         for v in budgets.judged(measured, budget)
@@ -92,11 +93,11 @@ def _per_pair(measured: Measured, budget: Budget) -> list[Bar]:
 
 
 def _others(measured: Measured) -> Iterator[Bar]:
-    """All targets with the pair of two chat wires, beside the reference."""
+    """All targets with openai-chat on both sides, as a ratio to the reference."""
     for scenario, kind, said in OTHERS:
         for row in (r for r in measured.of(scenario) if (r.front, r.back, r.kind) == (CHAT, CHAT, kind)):
             found = ratio(row, measured.reference_of(row, RAW), measured.cost(scenario))
-            if found is not None and row.target in ("nginx", RAW, "aiohttp-translate", SUBJECT, "litellm"):
+            if found is not None and row.target in ("nginx", RAW, "aiohttp-translate", SUBJECT, *PEERS):
                 yield Bar(f"{said}: {row.target}", found.middle, "met" if row.target == SUBJECT else "other")
 
 
@@ -104,10 +105,10 @@ def drawings(measured: Measured) -> Iterator[Drawing]:
     """Those for which there are figures."""
     for budget in budgets.PER_PAIR:
         name = PER_PAIR.get(budget.scenario)
-        if name and budget.reference == RAW and (shown := _per_pair(measured, budget)):
+        if name and (shown := _per_pair(measured, budget)):
             title = f"CPU time of an {budget.what}, times {RAW}"
             told = f"{title}: from {min(b.value for b in shown):.2f} to {max(b.value for b in shown):.2f}."
-            yield Drawing(f"performance-{name}.svg", told, bars(title, shown, budget.most))
+            yield Drawing(f"performance-{name}.svg", told, bars(title, shown, budget.goal))
     if shown := list(_others(measured)):
         title = f"CPU time beside others, openai-chat to openai-chat, times {RAW}, in decades"
         told = f"{title}: " + ", ".join(f"{b.label} {b.value:.2f}" for b in shown) + "."

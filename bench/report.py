@@ -11,8 +11,7 @@ from pathlib import Path
 
 import budgets
 import pictures
-from budgets import Budget, Verdict
-from results import RAW, SUBJECT, Measured, Ratio, Row, median, ratio
+from results import PEERS, RAW, SUBJECT, Measured, Ratio, Row, median, ratio
 from scenarios import Scenario
 
 HERE = Path(__file__).resolve().parent
@@ -72,59 +71,61 @@ def spread(found: Ratio | None) -> str:
 # ---- budgets
 
 
-def _cell(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return ""
-    if verdict.found is None:
-        return verdict.state
-    said = f"{verdict.found:.2f} {verdict.state.partition(',')[0]}"
-    return f"**{said}**" if verdict.state == "missed" else said
-
-
-def pairs(measured: Measured) -> list[str]:
-    """A line for each pair, a column for each budget."""
-    by_budget = {b: {v.case.removesuffix(", plain"): v for v in budgets.judged(measured, b)} for b in budgets.PER_PAIR}
-    shown = [b for b, found in by_budget.items() if found]
-    cases = list(dict.fromkeys(case for b in shown for case in by_budget[b]))
-    rows = [[case, *(_cell(by_budget[b].get(case)) for b in shown)] for case in cases]
+def goals(measured: Measured) -> list[str]:
+    """A line for each budget and pair: the goal, the figure, and whether it is met."""
+    verdicts = budgets.every(measured)
     apart: dict[str, list[str]] = {}
-    for verdict in (v for b in shown[:1] for v in by_budget[b].values() if v.apart):
-        apart.setdefault(verdict.apart, []).append(verdict.case)
+    for verdict in verdicts:
+        if verdict.apart and verdict.case not in (cases := apart.setdefault(verdict.apart, [])):
+            cases.append(verdict.case)
     return [
-        *table(["pair", *(f"{b.what}: {_short(b)}" for b in shown)], rows),
+        *table(
+            ("what", "pair", "goal", "stretch", "measured", "range", "state"),
+            (
+                (
+                    v.what,
+                    v.case,
+                    _figure(v.goal),
+                    _figure(v.stretch),
+                    _figure(v.found),
+                    f"{v.spread[0]:.2f}-{v.spread[1]:.2f}" if v.spread else "",
+                    f"**{v.state}**" if v.state == "missed" else v.state,
+                )
+                for v in verdicts
+            ),
+        ),
         *(f"No budget for {', '.join(cases)}: {why}." for why, cases in apart.items()),
         "",
     ]
 
 
-def _short(budget: Budget) -> str:
-    return f"<= {budget.most:g}x"
-
-
-def singles(measured: Measured) -> list[str]:
-    found = [v for b in budgets.SINGLE for v in budgets.judged(measured, b)]
-    found += [*budgets.starts(measured), *budgets.codec(measured)]
-    return table(
-        ("what", "case", "beside", "measured", "range", "budget", "state"),
-        (
-            (
-                v.what,
-                v.case,
-                v.reference,
-                "" if v.found is None else f"{v.found:.2f}",
-                f"{v.spread[0]:.2f}-{v.spread[1]:.2f}" if v.spread else "",
-                v.allowed,
-                f"**{v.state}**" if v.state == "missed" else v.state,
-            )
-            for v in found
-        ),
-    )
+def _figure(x: float | None) -> str:
+    return "" if x is None else f"{x:,.0f}" if x >= 1000 else f"{x:.2f}"
 
 
 def summary(measured: Measured) -> str:
     states = [v.state.partition(",")[0] for v in budgets.every(measured)]
     counts = {name: states.count(name) for name in ("met", "missed", "not measured") if name in states}
     return ", ".join(f"{n} {name}" for name, n in counts.items()) + "."
+
+
+# ---- other gateways
+
+
+def others(measured: Measured) -> list[str]:
+    """The pairs that other gateways have too, each target's cost as a ratio to aiohttp-raw."""
+    targets = ("nginx", "aiohttp-translate", SUBJECT, *PEERS)
+    lines: dict[tuple[str, str], dict[str, float]] = {}
+    for what in measured.scenarios.values():
+        for r in measured.of(what.name):
+            found = ratio(r, measured.reference_of(r, RAW), what.cost) if r.target in targets else None
+            if found is not None:
+                lines.setdefault((what.name, r.case), {})[r.target] = found.middle
+    lines = {key: found for key, found in lines.items() if found.keys() & set(PEERS)}
+    shown = [t for t in targets if any(t in found for found in lines.values())]
+    cells = ([*key, *(number(found.get(t)) for t in shown)] for key, found in lines.items())
+    made = table(("scenario", "pair", *shown), cells)
+    return ["## Beside other gateways", "", f"CPU time as a ratio to `{RAW}`.", "", *made] if made else []
 
 
 # ---- tables
@@ -163,7 +164,7 @@ def targets(measured: Measured) -> list[str]:
 
 
 def reference_of(measured: Measured, row: Row) -> Row | None:
-    """Of the target's own reference, where that has the same backend wire; else of that of the run."""
+    """Returns the row of the target's own reference if it has the same backend wire, otherwise that of the run's."""
     own = measured.targets[row.target].reference
     found = measured.reference_of(row, own) if own else None
     return found or measured.reference_of(row, measured.reference)
@@ -254,10 +255,11 @@ def page(measured: Measured) -> str:
         *[line for picture in drawn for line in (picture, "")],
         "## Budgets",
         "",
-        f"Ratios of medians to `{RAW}` over the same backend wire, unless it says otherwise: {summary(measured)}",
+        f"Ratios of medians to `{RAW}` over the same backend wire, except for the start and the count of bytecodes: "
+        f"{summary(measured)}",
         "",
-        *pairs(measured),
-        *singles(measured),
+        *goals(measured),
+        *others(measured),
         "## How it is measured",
         "",
         how,

@@ -16,6 +16,7 @@ from scenarios import BY_NAME, Scenario
 
 SUBJECT = "dialect-bridge"
 RAW = "aiohttp-raw"
+PEERS = ("nemo-switchyard", "llm-rosetta", "litellm")
 KEPT = (
     "cpu_us_per_event",
     "cpu_us_per_request",
@@ -101,17 +102,22 @@ class TargetInfo:
 
 @dataclass(slots=True)
 class Measured:
-    """`codec` holds nanoseconds of one event without sockets, by name and events in a read."""
+    """A whole run.
+
+    `codec` holds nanoseconds of one event without sockets, by name and events in a read; `bytecodes` the bytecodes of
+    the bridge's own functions for one stream, None if they were not counted.
+    """
 
     machine: dict[str, Any]
     repeats: int
     minutes: float = 0.0
     reference: str = RAW
-    short: bool = False  # not the whole of it: for trying the harness, not for judging
+    short: bool = False  # a trial of the harness, not a run to judge by
     scenarios: dict[str, Scenario] = field(default_factory=lambda: dict(BY_NAME))
     targets: dict[str, TargetInfo] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     codec: dict[str, dict[str, float]] = field(default_factory=dict)
+    bytecodes: float | None = None
 
     def cost(self, scenario: str) -> str:
         """The figure whose ratio is shown."""
@@ -138,6 +144,7 @@ class Measured:
             "scenarios": {name: asdict(s) for name, s in self.scenarios.items()},
             "targets": {name: asdict(t) for name, t in self.targets.items()},
             "codec": self.codec,
+            "bytecodes": self.bytecodes,
         }
         rows = ",\n  ".join(json.dumps(asdict(r)) for r in self.rows)
         return json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n  {rows}\n ]\n}}\n'

@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import budgets
+import bytecodes
 import procfs
 import report
 import scenarios
@@ -134,8 +136,13 @@ class Bench:
         missing = self.skipped.get(target.name, "")
         return TargetInfo(target.version, target.loop, target.reference, starts, missing)
 
+    def count(self) -> None:
+        """Counts what does not depend on the load of the machine: the bytecodes of one stream."""
+        log("bytecodes of one stream")
+        self.measured.bytecodes = round(bytecodes.of_one_stream(budgets.COUNTED))
+
     def codec(self) -> None:
-        """The codecs without sockets; in a process of its own, since it is pure CPU time."""
+        """Measures the codecs without sockets, in a process of their own, because it is pure CPU time."""
         log("codecs without sockets")
         command = [sys.executable, str(HERE / "micro" / "pairs.py"), str(3 * self.args.repeats), "--json"]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
@@ -236,6 +243,7 @@ def main() -> int:
                     target.clean()
         if args.whole:
             bench.codec()
+            bench.count()
             bench.write()
     except NotStarted as e:
         log(f"bench: {e}")

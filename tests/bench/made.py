@@ -8,12 +8,18 @@ PACED = "stream-paced-c32"
 
 
 def row(
-    target: str, costs: list[float | None], front: str = "openai-chat", back: str = "openai-chat", **more: str
+    target: str,
+    costs: list[float | None],
+    front: str = "openai-chat",
+    back: str = "openai-chat",
+    *,
+    scenario: str = PACED,
+    figure: str = "cpu_us_per_event",
+    kept: bool = False,
+    apart: str = "",
 ) -> Row:
-    scenario = more.get("scenario", PACED)
     kind = "plain" if scenario.startswith("plain") else "stream"
-    figure = more.get("figure", "cpu_us_per_event")
-    return Row(target, front, back, kind, scenario, more.get("apart", ""), {figure: costs})
+    return Row(target, front, back, kind, scenario, kept, apart, {figure: costs})
 
 
 def measured(*rows: Row) -> Measured:

@@ -1,16 +1,30 @@
-"""Ratios and verdicts: what a run says is computed here and nowhere else."""
+"""Ratios and verdicts of a run."""
 
 from __future__ import annotations
 
 import budgets
 import pytest
-from budgets import PER_PAIR, SINGLE, TWO_WORKERS, Budget, state
+from budgets import PER_PAIR, START, Budget, state
 from results import RAW, SUBJECT, ratio
-from scenarios import BY_NAME
 
 from tests.bench.made import PACED, measured, row
 
-BUDGET = Budget("event, paced", PACED, RAW, 1.25, 1.1)
+BUDGET = Budget("event, paced", PACED, 1.25, 1.1)
+
+
+def test_the_goals() -> None:
+    goals = {(b.scenario, b.kept): (b.goal, b.stretch) for b in PER_PAIR}
+    assert goals == {
+        ("stream-paced-c32", None): (1.3, 1.0),
+        ("stream-burst-32", None): (1.7, 1.1),
+        ("stream-short", False): (2.0, 1.6),
+        ("plain-c32", False): (2.0, 1.6),
+        ("stream-short", True): (3.0, 2.2),
+        ("stream-hold-c256", None): (1.5, 1.25),
+        ("stream-hold-c5000", None): (1.5, 1.25),
+    }
+    assert {figure: goal for _, figure, goal in START} == {"start_cpu_s": 0.7, "rss_mb": 65}
+    assert (budgets.BYTECODES, budgets.BYTECODES_STRETCH) == (8000, 6500)
 
 
 @pytest.mark.parametrize(
@@ -31,12 +45,6 @@ def test_a_budget_is_met_up_to_its_limit_as_it_is_shown(found: float | None, sai
 
 def test_without_a_stretch_there_is_none_to_meet() -> None:
     assert state(0.5, 1.25) == "met"
-
-
-def test_two_workers_may_cost_a_ninth_more() -> None:
-    limits = {b.most for b in SINGLE if b.subject == TWO_WORKERS}
-    assert {state(1.11, most) for most in limits} == {"met"}
-    assert {state(1.12, most) for most in limits} == {"missed"}
 
 
 def test_a_ratio_is_that_of_the_medians_and_its_range_that_of_single_repeats() -> None:
@@ -89,25 +97,35 @@ def test_what_stands_apart_has_figures_and_no_verdict() -> None:
     assert (verdict.found, verdict.state, verdict.apart) == (9.0, "no budget", "it is kept first")
 
 
-def test_starting_is_judged_by_the_median_of_all_starts() -> None:
-    found = measured()
-    found.targets[SUBJECT].starts = {"start_cpu_s": [0.9, 0.6, 0.5], "rss_mb": [61.0, 60.5, 59.0]}
-    said = [(v.found, v.spread, v.state) for v in budgets.starts(found)]
-    assert said == [(0.6, (0.5, 0.9), "met"), (60.5, (59.0, 61.0), "missed")]
-
-
-def test_starting_is_not_measured_where_nothing_was_started() -> None:
-    assert [v.state for v in budgets.starts(measured())] == ["not measured"] * 2
-
-
-def test_codecs_are_judged_beside_the_least_work_of_the_same_reads() -> None:
-    found = measured()
-    found.codec = {"8": {"tight": 1000.0, "a -> b": 1300.0}, "1": {"tight": 1000.0, "a -> b": 1310.0}}
-    assert [(v.case, v.found, v.state) for v in budgets.codec(found)] == [
-        ("a -> b", 1.3, "met"),
-        ("a -> b", 1.31, "missed"),
+def test_pairs_that_store_conversations_have_a_budget_of_their_own() -> None:
+    found = measured(
+        row(SUBJECT, [24.0], scenario="stream-short", figure="cpu_us_per_request"),
+        row(SUBJECT, [29.0], "ag-kit", scenario="stream-short", figure="cpu_us_per_request", kept=True),
+        row(RAW, [10.0], scenario="stream-short", figure="cpu_us_per_request"),
+    )
+    said = [(v.case, v.goal, v.state) for budget in PER_PAIR for v in budgets.judged(found, budget)]
+    assert said == [
+        ("openai-chat -> openai-chat", 2.0, "missed"),
+        ("ag-kit -> openai-chat", 3.0, "met"),
     ]
 
 
-def test_budgets_name_scenarios_that_there_are() -> None:
-    assert {b.scenario for b in (*PER_PAIR, *SINGLE)} <= set(BY_NAME)
+def test_the_start_is_judged_by_the_median_of_all_starts() -> None:
+    found = measured()
+    found.targets[SUBJECT].starts = {"start_cpu_s": [0.9, 0.6, 0.5], "rss_mb": [66.0, 65.5, 59.0]}
+    said = [(v.found, v.spread, v.state) for v in budgets.starts(found)]
+    assert said == [(0.6, (0.5, 0.9), "met"), (65.5, (59.0, 66.0), "missed")]
+
+
+def test_the_start_is_not_measured_where_nothing_was_started() -> None:
+    assert [v.state for v in budgets.starts(measured())] == ["not measured"] * 2
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(None, "not measured"), (8001, "missed"), (8000, "met"), (6500, "met, stretch too")],
+)
+def test_bytecodes_of_a_stream_are_judged_by_their_number(count: int | None, said: str) -> None:
+    found = measured()
+    found.bytecodes = count
+    assert budgets.bytecodes(found).state == said

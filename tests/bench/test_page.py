@@ -49,9 +49,11 @@ def test_commands_measure_and_write() -> None:
 
 
 def test_every_budget_has_its_line() -> None:
-    for budget in (*budgets.PER_PAIR, *budgets.SINGLE):
-        assert budget.what in WRITTEN
-    assert "not measured" not in WRITTEN.partition("## Budgets")[2].partition("## All figures")[0]
+    section = WRITTEN.partition("## Budgets")[2].partition("## Beside other gateways")[0]
+    for verdict in budgets.every(KEPT):
+        assert f"| {verdict.what} | {verdict.case} | " in section
+    assert {b.what for b in budgets.PER_PAIR} <= {v.what for v in budgets.every(KEPT)}
+    assert "not measured" not in section
 
 
 def test_what_was_measured_is_read_back_as_it_was(tmp_path: Path) -> None:
@@ -68,15 +70,45 @@ def test_what_was_measured_is_read_back_as_it_was(tmp_path: Path) -> None:
 def test_a_page_is_written_with_its_pictures(tmp_path: Path) -> None:
     report.write(measured(row(SUBJECT, [12.0, 12.5, 13.0]), row(RAW, [10.0, 10.0, 10.0])), tmp_path)
     page = (tmp_path / "performance.md").read_text()
-    assert "| openai-chat -> openai-chat | 1.25 met |" in page
+    assert "| event, paced, 32 streams | openai-chat -> openai-chat | 1.30 | 1.00 | 1.25 | 1.20-1.30 | met |" in page
     assert "3 interleaved repeats" in page
     assert (tmp_path / "images" / "performance-paced.svg").exists()
 
 
 def test_a_missed_budget_stands_out() -> None:
     page = report.page(measured(row(SUBJECT, [14.0]), row(RAW, [10.0])))
-    assert "| openai-chat -> openai-chat | **1.40 missed** |" in page
+    assert "| openai-chat -> openai-chat | 1.30 | 1.00 | 1.40 | 1.40-1.40 | **missed** |" in page
     assert "1 missed" in page
+
+
+def test_a_pair_without_a_budget_gives_the_reason() -> None:
+    page = report.page(measured(row(SUBJECT, [90.0], "agent-runs", apart="it is stored first"), row(RAW, [10.0])))
+    assert "| agent-runs -> openai-chat | 1.30 | 1.00 | 9.00 | 9.00-9.00 | no budget |" in page
+    assert "No budget for agent-runs -> openai-chat: it is stored first." in page
+
+
+def test_other_gateways_stand_beside_the_bridge_for_the_pairs_that_they_have() -> None:
+    found = measured(
+        row(RAW, [10.0]),
+        row(SUBJECT, [12.0]),
+        row(SUBJECT, [15.0], "anthropic-messages"),
+        row(SUBJECT, [19.0], "ag-ui"),
+        row("nemo-switchyard", [11.0]),
+        row("llm-rosetta", [30.0]),
+        row("llm-rosetta", [40.0], "anthropic-messages"),
+    )
+    section = report.page(found).partition("## Beside other gateways")[2].partition("## How")[0]
+    assert [line for line in section.splitlines() if line.startswith("| ")] == [
+        "| scenario | pair | dialect-bridge | nemo-switchyard | llm-rosetta |",
+        "| stream-paced-c32 | openai-chat -> openai-chat | 1.2 | 1.1 | 3 |",
+        "| stream-paced-c32 | anthropic-messages -> openai-chat | 1.5 |  | 4 |",
+    ]
+    drawn = {d.file: d.svg for d in pictures.drawings(found)}["performance-others.svg"]
+    assert all(f"event, paced: {name}" in drawn for name in ("nemo-switchyard", "llm-rosetta"))
+
+
+def test_without_other_gateways_there_is_no_section_for_them() -> None:
+    assert "Beside other gateways" not in report.page(measured(row(SUBJECT, [12.0]), row(RAW, [10.0])))
 
 
 def test_a_short_trial_says_so_and_a_judged_run_does_not() -> None:
@@ -142,4 +174,4 @@ def test_in_decades_the_same_factor_is_the_same_length() -> None:
 def test_bars_and_budget_are_told_in_words() -> None:
     svg = ElementTree.fromstring(pictures.bars("t < u", BARS, 1.25))
     words = [t.text for t in svg.iterfind(".//{*}text")]
-    assert {"t < u", "a & b", "2.00", "1", "budget 1.25"} <= set(words)
+    assert {"t < u", "a & b", "2.00", "1", "goal 1.25"} <= set(words)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import machine
 import pytest
 import run
 import scenarios
 import wires
-from budgets import PER_PAIR, SINGLE
-from results import RAW, SUBJECT
+import yaml
+from budgets import PER_PAIR
+from results import PEERS, RAW, SUBJECT
 from targets import Case, Target, read
 
 from bridge.codec import registry
@@ -57,15 +62,76 @@ def test_a_target_can_be_like_one_that_there_is_only(tmp_path: Path) -> None:
         read([tmp_path / "mine.json"], None, {})
 
 
-def test_each_budget_has_something_to_judge_and_something_to_judge_it_by() -> None:
-    for budget in (*PER_PAIR, *SINGLE):
+def test_each_budget_has_cases_and_a_reference_for_each() -> None:
+    for budget in PER_PAIR:
         scenario = scenarios.BY_NAME[budget.scenario]
-        own = [c for c in TARGETS[budget.subject].cases if c.wants(scenario)]
-        base = {c.back for c in TARGETS[budget.reference].cases if c.wants(scenario)}
+        own = [c for c in TARGETS[SUBJECT].cases if c.wants(scenario) and budget.kept in (None, c.kept)]
+        base = {c.back for c in TARGETS[RAW].cases if c.wants(scenario)}
         assert own, budget
-        assert base, budget
-        if budget.reference == RAW:
-            assert {c.back for c in own} <= base, budget
+        assert {c.back for c in own} <= base, budget
+
+
+# ---- other gateways: what can be checked without them
+
+
+def test_other_gateways_are_installed_from_pinned_versions_each_in_its_own_environment() -> None:
+    files = {path.stem: path for path in (ROOT / "bench" / "peers").glob("*.txt")}
+    assert set(files) == set(PEERS) == {t for t in TARGETS if "{venv}" in str(TARGETS[t].spec)}
+    commands = subprocess.run(["make", "-n", "bench"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    rule = subprocess.run(["make", "-pn", "bench"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name, path in files.items():
+        pins = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+        assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins), name
+        assert any(pin.startswith(f"{name}==") for pin in pins)
+        assert machine.machine()["packages"][name] in path.read_text()
+        assert all(p.startswith(f"{{venv}}/{name}/bin/") for p in TARGETS[name].spec["needs"])
+        assert f".venv/{name}/.done" in commands + rule
+
+
+def routes(name: str, folder: Path) -> dict[str, tuple[str, str]]:
+    """The dialect and the address of the backend of each model that a gateway's configuration has."""
+    target = TARGETS[name]
+    ((_, lines),) = target.spec["files"].items()
+    target.fills |= {"port": "1234", "tmp": str(folder)}
+    text = target.fill("\n".join(lines))
+    dialects = {
+        "openai_chat": "openai-chat",
+        "anthropic_messages": "anthropic-messages",
+        "anthropic": "anthropic-messages",
+    }
+    if name == "nemo-switchyard":
+        found = tomllib.loads(text)
+        clients = {t: found["llm_clients"][target["llm_client"]] for t, target in found["targets"].items()}
+        used = {route["id"]: clients[route["target"]] for route in found["routes"].values()}
+        return {model: (dialects[client["format"]], client["base_url"]) for model, client in used.items()}
+    if name == "llm-rosetta":
+        found = json.loads(text)
+        used = {model: found["providers"][provider] for model, provider in found["models"].items()}
+        return {model: (dialects[provider["type"]], provider["base_url"]) for model, provider in used.items()}
+    found = yaml.safe_load(text)
+    return {m["model_name"]: ("openai-chat", m["litellm_params"]["api_base"]) for m in found["model_list"]}
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_each_case_of_another_gateway_asks_for_a_model_of_its_backend(name: str, tmp_path: Path) -> None:
+    known = routes(name, tmp_path)
+    assert all(url.startswith("http://127.0.0.1:1/") for _, url in known.values())
+    for case in TARGETS[name].cases:
+        assert known[case.payload()["model"]][0] == case.back, case.name
+        assert case.payload()["stream"] is case.stream
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_what_another_gateway_is_measured_with_the_bridge_has_too(name: str) -> None:
+    for scenario in scenarios.ALL:
+        own = {c.name for c in TARGETS[SUBJECT].cases if c.wants(scenario)}
+        assert {c.name for c in TARGETS[name].cases if c.wants(scenario)} <= own
+
+
+def test_a_gateway_that_is_not_installed_is_named_without_its_folder(tmp_path: Path) -> None:
+    fill = {"venv": str(tmp_path / "venv")}
+    target = Target({"name": "mine", "needs": ["{venv}/mine/bin/python", str(tmp_path / "none")], "cases": []}, fill)
+    assert target.absent() == "mine/bin/python, none"
 
 
 def test_each_case_of_a_target_is_told_apart_by_its_name() -> None:
