@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bridge import framing
 from bridge.codec import Context, Dialect, Losses, Outline
 from bridge.errors import BackendError, Failure
-from bridge.model import Event, Request
+from bridge.model import Event, PartEnded, PartKind, PartStarted, Request
 
 
 def context(options: Any, request: Request | None = None) -> Context:
@@ -38,18 +38,39 @@ def decode(dialect: Dialect, reads: Sequence[bytes], failure: Failure | None = N
     return events + decoder.close(failure)
 
 
-def comparable(out: Outline) -> tuple[Any, ...]:
+def overlaps(events: Sequence[Event]) -> bool:
+    """Return whether a part starts while another of its kind is open."""
+    open_parts: dict[str, PartKind] = {}
+    for event in events:
+        if isinstance(event, PartStarted):
+            if event.kind in open_parts.values():
+                return True
+            open_parts[event.part_id] = event.kind
+        elif isinstance(event, PartEnded):
+            open_parts.pop(event.part_id, None)
+    return False
+
+
+def comparable(out: Outline, by_kind: bool = False) -> tuple[Any, ...]:
     """Return what two outlines are compared by.
 
     Some wires have results beside their calls, others after the whole message, so results are compared separately.
+    `by_kind` ignores the order of parts of different kinds: where parts overlap, a wire that has one field for each
+    kind may send a part of one kind while a part of another waits.
     """
     results = sorted((i for i in out.items if i[0] == "tool_result"), key=repr)
-    items: list[tuple[Any, ...]] = []
-    for item in (i for i in out.items if i[0] != "tool_result"):
-        # What stood on both sides of a result goes on, as `outline` has it; behind a signature something new begins.
-        joins = items and items[-1][0] == item[0] in ("text", "refusal", "reasoning") and not any(items[-1][2:])
-        if joins:
-            items[-1] = (item[0], items[-1][1] + item[1], *item[2:])
-        else:
-            items.append(item)
+    items = _joined(i for i in out.items if i[0] != "tool_result")
+    if by_kind:
+        items = _joined(sorted(items, key=lambda item: item[0]))
     return items, results, out.usage, out.error is not None, out.reason
+
+
+def _joined(items: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Text on both sides of a result is one text, as in `outline`; after a signature, a new one begins."""
+    out: list[tuple[Any, ...]] = []
+    for item in items:
+        if out and out[-1][0] == item[0] in ("text", "refusal", "reasoning") and not any(out[-1][2:]):
+            out[-1] = (item[0], out[-1][1] + item[1], *item[2:])
+        else:
+            out.append(item)
+    return out
