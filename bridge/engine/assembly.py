@@ -113,8 +113,7 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
     )
 
 
-def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Route:
-
+def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Route:
     def group(names: cfg.Names) -> Group:
         return Group([backends[name] for name in cfg.names_in(names)], cfg.weights_in(names))
 
@@ -127,19 +126,19 @@ def _route(place: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         dialect,
         section.mount,
         section.options,
-        group(section.backend) if section.backend is not None and not isinstance(section.backend, dict) else None,
-        models,
-        tuple(_stage(place, target) for target in section.stages),
-        section.passthrough,
-        section.durable,
-        modes or None,
-        section.listen,
-        section.agent_id,
-        section.limits,
-        _tools(tools_at),
-        tools_at,
-        section.max_tool_rounds,
-        section.mid_stream_fallback,
+        group=group(section.backend) if section.backend is not None and not isinstance(section.backend, dict) else None,
+        models=models,
+        stages=tuple(_stage(index, target) for target in section.stages),
+        passthrough=section.passthrough,
+        durable=section.durable,
+        modes=modes or None,
+        listen=section.listen,
+        agent_id=section.agent_id,
+        limits=section.limits,
+        tools=_tools(tools_at),
+        tools_at=tools_at,
+        max_tool_rounds=section.max_tool_rounds,
+        mid_stream_fallback=section.mid_stream_fallback,
     )
 
 
@@ -149,11 +148,11 @@ def _tools(backend: Backend | None) -> Tools | None:
     return found
 
 
-def _stage(place: int, target: str) -> StageFactory:
+def _stage(index: int, target: str) -> StageFactory:
     try:
         return load_stage(target)
     except ConfigError as error:
-        raise ConfigError(f"routes[{place}].stages: {error.message}") from error
+        raise ConfigError(f"routes[{index}].stages: {error.message}") from error
 
 
 def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:

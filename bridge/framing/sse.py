@@ -68,7 +68,13 @@ class Splitter:
             raise self._excess
         if self._clean and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit and _CR not in chunk:
             # Whole events, as most reads are.
-            whole = _plain(chunk) if chunk[:6] == b"data: " else self._alike(chunk) or self._named(chunk)
+            whole: list[FrameLike] | None
+            if chunk[:6] == b"data: ":
+                payloads = chunk[6:-2].split(b"\n\ndata: ")
+                # With more line ends, one of them is within an event.
+                whole = payloads if chunk.count(b"\n") == 2 * len(payloads) else None  # type: ignore[assignment]
+            else:
+                whole = self._alike(chunk) or self._named(chunk)
             if whole is not None:
                 self._started = True
                 return whole
@@ -228,15 +234,6 @@ class Splitter:
             f"An event of the backend's stream is longer than the limit of {self._limit} bytes.",
             code=ErrorCode.BACKEND_PROTOCOL,
         )
-
-
-def _plain(chunk: bytes) -> list[FrameLike] | None:
-    """Whole events of one line each; None when a line end is within one of them."""
-    events: list[FrameLike] = chunk[6:-2].split(b"\n\ndata: ")  # type: ignore[assignment]
-    for event in events:
-        if _LF in event:  # type: ignore[operator]
-            return None
-    return events
 
 
 def is_stream(start: bytes) -> bool | None:

@@ -20,7 +20,7 @@ class Clock:
     Attributes:
         expired: Why the waiting read was cancelled, until `late` takes that back.
         opened: The backend's content has come, so that its silence counts from now on.
-        waiting: Since when the backend is waited for; None while it is not.
+        waiting: Since when the backend is waited for; None while it is not. Set to None when a read is over.
     """
 
     __slots__ = (
@@ -60,10 +60,6 @@ class Clock:
         self._reader = reader = current_task(self._loop)
         self._asked = reader.cancelling() if reader is not None else 0
         self.waiting = time.monotonic()
-
-    def leave(self) -> None:
-        """It waits no more."""
-        self._reader = self.waiting = None
 
     def late(self) -> Failure | None:
         """Return the limit by which this read was canceled; None if it was not, or was also canceled by something
@@ -132,7 +128,7 @@ class Clock:
         if due > time.monotonic():
             self.watch()
             return
-        if self._reader is not None and self.expired is None:
+        if self._reader is not None and self.waiting is not None and self.expired is None:
             self.expired = self._lateness(due)
             self._reader.cancel()
         # A busy reader, or an agent that does not let go, is looked at again.

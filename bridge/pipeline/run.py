@@ -171,7 +171,7 @@ class Run:
             await self._end()
             return events
         finally:
-            clock.leave()
+            clock.waiting = None
         if self._max_answer is not None:
             self._size += _EVENT_SIZE * len(events)
             if self._size + self._attempt.call.received > self._max_answer and not _ends(events):

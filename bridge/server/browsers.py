@@ -95,7 +95,7 @@ class Browsers:
             return
         sent = http.headers.getall("host", [])
         # HTTP/1.0 may leave it out; no browser does.
-        if len(sent) > 1 or any(_name(host) not in self.hosts for host in sent):
+        if len(sent) > 1 or (sent and _name(sent[0]) not in self.hosts):
             raise RequestError(
                 "This server is not called by this Host (server.hosts).", code=ErrorCode.FORBIDDEN, status=421
             )
@@ -145,9 +145,10 @@ def check_json(http: web.Request) -> None:
 
     Bodies of such types are sent without a preflight. Other clients may leave the type out, as `curl -d` does.
     """
-    is_page = "origin" in http.headers or any(name.lower().startswith("sec-fetch-") for name in http.headers)
     kind = http.content_type
-    if is_page and http.can_read_body and not (kind == "application/json" or kind.endswith("+json")):
+    if kind == "application/json" or kind.endswith("+json") or not http.can_read_body:
+        return
+    if "origin" in http.headers or any(name.lower().startswith("sec-fetch-") for name in http.headers):
         raise RequestError("Expected a body of content-type application/json.", status=415, param="content-type")
 
 

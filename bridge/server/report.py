@@ -51,9 +51,9 @@ class Report:
 
     def of(self, run: Run) -> None:
         """Take over the outcome of a run."""
-        self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, run.usage, run.retries
+        self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, run.reader.usage, run.retries
         self.back, self.tried, self.continued_at = run.backend.name, run.tried, run.continued_at
-        self.ended(run.finish_reason, run.failure)
+        self.ended(run.reader.finish_reason, run.reader.failure)
         if self.metrics is not None:
             self.metrics.run(self.route, self.front, run)
 

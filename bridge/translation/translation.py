@@ -77,7 +77,8 @@ class Translation:
     def write(self, events: list[Event]) -> bytes:
         """Encodes events that the reader passed on. An encoder that breaks on them ends the stream with a failure."""
         try:
-            return self.writer.write(events)
+            frames = self.writer.frames(events)
+            return self.writer.join(frames) if frames else b""
         except Exception as error:
             log_unexpected(log, "an answer could not be encoded", error)
             failure = Failure(ErrorCode.INTERNAL, "The bridge failed while it wrote this answer.")

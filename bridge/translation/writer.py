@@ -15,13 +15,14 @@ class Writer:
 
     Attributes:
         ended: The terminal event was written; nothing follows it.
+        join: Returns the bytes of frames.
     """
 
-    __slots__ = ("_encoder", "_join", "ended")
+    __slots__ = ("_encoder", "ended", "join")
 
     def __init__(self, dialect: Dialect, context: Context) -> None:
         self._encoder = dialect.encoder(context)
-        self._join = framing.of(dialect.framing).join
+        self.join = framing.of(dialect.framing).join
         self.ended = False
 
     def frames(self, events: Sequence[Event]) -> list[FrameLike]:
@@ -37,7 +38,7 @@ class Writer:
     def write(self, events: Sequence[Event]) -> bytes:
         """Returns the bytes of these events."""
         frames = self.frames(events)
-        return self._join(frames) if frames else b""
+        return self.join(frames) if frames else b""
 
     def heartbeat(self) -> bytes:
         """Returns what keeps a silent connection open; nothing where the dialect has no such thing, and at the end."""
