@@ -262,6 +262,6 @@ def log_unexpected(log: logging.Logger, what: str, error: BaseException) -> None
     The text of a foreign exception may hold anything, keys and bodies included, so that only a debug log has it.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "an unknown place"
-    log.error("%s: %s at %s (run with --log-level debug for the rest)", what, type(error).__name__, place)
+    where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "an unknown place"
+    log.error("%s: %s at %s (run with --log-level debug for the rest)", what, type(error).__name__, where)
     log.debug("%s", what, exc_info=error)

@@ -109,7 +109,7 @@ class Speech:
 
         try:
             async with asyncio.timeout(self._timeout):
-                heard = await self._client.audio.transcriptions.create(
+                transcription = await self._client.audio.transcriptions.create(
                     file=("audio.wav", wav, "audio/wav"),
                     model=self._model,
                     response_format="json",
@@ -121,7 +121,7 @@ class Speech:
             raise unavailable(f"status {error.status_code}") from None
         except (OpenAIError, ValueError, TimeoutError) as error:
             raise unavailable(type(error).__name__) from None
-        text = getattr(heard, "text", None)
+        text = getattr(transcription, "text", None)
         if not isinstance(text, str):
             raise unavailable("no text in its answer")
         return text

@@ -33,7 +33,7 @@ async def process(request: Request) -> Response:
         reply = await request.app.state.http.request(sent.method, BACKEND + sent.path, data=body, headers=sent.headers)
         if reply.status >= 400:
             raise translator.decode_error(reply.status, await reply.read(), reply.headers)
-        if not translator.asked.stream:
+        if not translator.client_request.stream:
             return Response(translator.response(await reply.read()), media_type="application/json")
     except (BridgeError, aiohttp.ClientError, TimeoutError) as error:
         told = translator.encode_error(error)

@@ -63,7 +63,7 @@ class AGUIEncoder:
         self._hosts: dict[str | None, str] = {}
         self._authors: dict[str, str | None] = {}
         self._held: dict[str, Any] | None = None
-        self._said = False
+        self._has_words = False
         self._snapshot = False  # the client was given one of the messages
 
     # ------------------------------------------------------------------ the contract
@@ -156,7 +156,7 @@ class AGUIEncoder:
 
     def _begin(self, part: _Part) -> None:
         """The first piece of a text, of reasoning, or of a call's arguments."""
-        self._said = True
+        self._has_words = True
         started = part.started
         more = self._more(started.extras)
         if started.kind is PartKind.TOOL_CALL:
@@ -208,7 +208,7 @@ class AGUIEncoder:
     def _call(self, part: _Part) -> None:
         """All calls of a turn stand in one assistant message: without its id the client makes one for each."""
         event = part.started
-        self._said = True
+        self._has_words = True
         part.id = event.call_id or ""
         if event.origin is not Origin.FUNCTION:
             self._context.lost.add(Feature.TOOL_ORIGIN)
@@ -249,7 +249,7 @@ class AGUIEncoder:
         if event.message_id in self._hidden:
             return
         part = event.part
-        self._said = True
+        self._has_words = True
         self._context.lost.add(Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA, "told as text")
         wire_id = self._open_text(event.message_id, f"{event.message_id}-content", {})
         self._write({"type": "TEXT_MESSAGE_CONTENT", "messageId": wire_id, "delta": as_text(part)})
@@ -261,7 +261,7 @@ class AGUIEncoder:
         note = own(event.extras)
         if self._snapshot and note.get("snapshot"):
             return
-        self._said = True
+        self._has_words = True
         if event.is_error:
             self._context.lost.add(Feature.TOOL_RESULT, "that a result is an error")
         listed = self._new and (note.get("listed") or tells_media(event.parts))
@@ -327,7 +327,7 @@ class AGUIEncoder:
             self._write(wire)
 
     def _finished(self, event: ev.RunFinished) -> None:
-        for wire in self._end.finished(event, self._said, self._held):
+        for wire in self._end.finished(event, self._has_words, self._held):
             self._write(wire)
 
 

@@ -36,7 +36,7 @@ class Ending:
         wire = run_error(failure)
         if metadata:
             wire["metadata"] = {**wire.get("metadata", {}), **metadata}
-        return [*self._closing(), *self._asked(), {**wire, **self._reported()}]
+        return [*self._closing(), *self._question(), {**wire, **self._reported()}]
 
     def finished(self, event: RunFinished, said: bool, held: _Wire | None) -> list[_Wire]:
         """`said`: there was an answer. `held`: the end of the last text, which carries the reason when it is the last.
@@ -60,7 +60,7 @@ class Ending:
         wire.update(self._reported())
         if metadata := {**(own(event.extras).get("metadata") or {}), **note}:
             wire["metadata"] = metadata
-        asked = self._asked() if reason is FinishReason.CANCELED else []
+        asked = self._question() if reason is FinishReason.CANCELED else []
         return [*self._closing(), *asked, wire]
 
     def _closing(self) -> list[_Wire]:
@@ -70,7 +70,7 @@ class Ending:
             steps.append({**step, "subagentRunId": owner} if owner else step)
         return [*steps, *self.subagents.closing()]
 
-    def _asked(self) -> list[_Wire]:
+    def _question(self) -> list[_Wire]:
         """Write the open questions of a failed or canceled run, as its end has no place for them."""
         return [{"type": "CUSTOM", "name": "on_interrupt", "value": write_interrupt(i)} for i in self.interrupts]
 

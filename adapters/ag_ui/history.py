@@ -52,7 +52,7 @@ class MessageWriter:
         self._last.clear()
         used: set[str] = set()
         out: list[Wire] = []
-        aside = _aside(request)
+        aside = _set_aside(request)
         for place, message in enumerate(request.messages):
             out += aside.get(len(request.messages) - place, ())
             written = self._message(message)
@@ -155,7 +155,7 @@ def _main(written: list[Wire]) -> Wire | None:
     return next(iter(spoken or written), None)
 
 
-def _aside(request: Request) -> dict[int, list[Wire]]:
+def _set_aside(request: Request) -> dict[int, list[Wire]]:
     """Activities of an AG-UI client, by the number of messages that follow them."""
     kept = request.extra(NAME).get("messages")
     out: dict[int, list[Wire]] = {}

@@ -40,7 +40,7 @@ class Streams:
         }
         self.called: set[str] = set()
         self._over: set[str] = set()  # calls that ended and wait for a result
-        self._shown: set[str] = set()  # calls whose result a snapshot told
+        self._answered: set[str] = set()  # calls whose result a snapshot told
         self.unsettled = False
         self.texted = False
         self.thought = False
@@ -152,7 +152,7 @@ class Streams:
             return True
         if call_id in self._over:
             return False
-        self._shown.discard(call_id)
+        self._answered.discard(call_id)
         self._interrupt(event)
         parent = text_of(event.get("parentMessageId"))
         message: Hashable = parent or self._turn
@@ -194,10 +194,10 @@ class Streams:
         False when such a result comes as an event, too.
         """
         call_id, content = text_of(event.get("toolCallId")), event.get("content")
-        if call_id in self._shown:
+        if call_id in self._answered:
             return False
         if shown:
-            self._shown.add(call_id)
+            self._answered.add(call_id)
         self.end_call(call_id)
         self._interrupt(event)
         self._over.discard(call_id)

@@ -38,7 +38,7 @@ class Calling:
         for place, part in _media_in(self._body):
             self._note(place, part)
         self._run = ""
-        self._mine = b""
+        self._run_field = b""
         self._last: str | None = None
         self._place: tuple[int, int] | None = None
         self._lost_way = False
@@ -65,7 +65,7 @@ class Calling:
             for _, part in _media_in(self._body):
                 _restyle(part)
         self._run = self._body["runId"] = run_id
-        self._mine = b'"runId":' + dumps(run_id)
+        self._run_field = b'"runId":' + dumps(run_id)
         return WireRequest("POST", self._wire.path, self._wire.headers, body=dumps(self._body))
 
     def subscribe(self) -> WireRequest | None:
@@ -91,7 +91,7 @@ class Calling:
             name, data = (frame.id, frame.data) if isinstance(frame, Frame) else (None, frame)
             if name and not self._passed(name):
                 continue
-            if self._mine in data or self._is_mine(data):
+            if self._run_field in data or self._is_mine(data):
                 self._lost_way = not name
                 out.append(data)
         return out

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.codec.check import Node, wrong
-from bridge.dialects.anthropic_messages.wire import arguments_of, call_id_of, noted, said
+from bridge.dialects.anthropic_messages.wire import arguments_of, call_id_of, given, noted
 from bridge.model import (
     Data,
     FileRef,
@@ -64,7 +64,7 @@ class MessageReader:
                 parts.append(self._part(block))
         if results and not parts and not asides:
             return results
-        extras = said(node.rest({"role", "content"}))
+        extras = given(node.rest({"role", "content"}))
         if asides:
             self.asides += len(asides)
             extras[ASIDES] = asides
@@ -77,13 +77,13 @@ class MessageReader:
         if kind == "tool_use":
             call_id, name = call_id_of(block.need_string("id")), block.need_string("name")
             self._names[call_id] = name
-            rest = said(block.rest({"type", "id", "name", "input"}))
+            rest = given(block.rest({"type", "id", "name", "input"}))
             return ToolCall(call_id, name, arguments_of(block.need_object("input").value), extras=noted(rest))
         return read_part(block)
 
     def _result(self, block: Node) -> ToolResult:
         call_id = call_id_of(block.need_string("tool_use_id"))
-        rest = said(block.rest({"type", "tool_use_id", "content", "is_error"}))
+        rest = given(block.rest({"type", "tool_use_id", "content", "is_error"}))
         parts = [Text(b) if isinstance(b, str) else read_part(b) for b in _content(block, required=False)]
         is_error = block.boolean("is_error") or False
         return ToolResult(call_id, parts, self._names.get(call_id), is_error, noted(rest))
@@ -137,21 +137,21 @@ def read_system(body: Node) -> list[Message]:
 
 
 def _text(block: Node) -> Part:
-    return Text(block.need_string("text"), noted(said(block.rest({"type", "text"}))))
+    return Text(block.need_string("text"), noted(given(block.rest({"type", "text"}))))
 
 
 def _thinking(block: Node) -> Part:
-    rest = said(block.rest({"type", "thinking", "signature"}))
+    rest = given(block.rest({"type", "thinking", "signature"}))
     return Reasoning(block.need_string("thinking"), block.string("signature") or None, extras=noted(rest))
 
 
 def _redacted(block: Node) -> Part:
-    return Reasoning("", None, block.need_string("data"), noted(said(block.rest({"type", "data"}))))
+    return Reasoning("", None, block.need_string("data"), noted(given(block.rest({"type", "data"}))))
 
 
 def _image(block: Node) -> Part:
     source = block.need_object("source")
-    extras = said(block.rest({"type", "source"}))
+    extras = given(block.rest({"type", "source"}))
     match source.need_string("type"):
         case "base64":
             where: Source = Inline(source.need_string("data"))
@@ -167,7 +167,7 @@ def _image(block: Node) -> Part:
 
 def _document(block: Node) -> Part:
     source = block.need_object("source")
-    extras = said(block.rest({"type", "source", "title"}))
+    extras = given(block.rest({"type", "source", "title"}))
     title = block.string("title")
     match source.need_string("type"):
         case "base64":

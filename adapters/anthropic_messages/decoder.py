@@ -23,9 +23,9 @@ from bridge.dialects.anthropic_messages.wire import (
     UNREAD,
     UsageReader,
     arguments_of,
+    given,
     noted,
     reason_of,
-    said,
     text_of,
 )
 from bridge.model import Event, Heartbeat, PartKind, Raw
@@ -122,11 +122,11 @@ class MessagesDecoder(JsonDecoder):
         if isinstance(message, dict):
             usage = message.get("usage")
             self._usage.feed(usage, at_end=False)
-            self._start(message, said(usage) if isinstance(usage, dict) else None)
+            self._start(message, given(usage) if isinstance(usage, dict) else None)
 
     def _start(self, message: dict[str, Any], usage: dict[str, Any] | None = None) -> None:
         """Read the head. Its counts are kept for clients that look there."""
-        rest = said({k: v for k, v in message.items() if k not in _MESSAGE_FIELDS and not k.startswith("stop_")})
+        rest = given({k: v for k, v in message.items() if k not in _MESSAGE_FIELDS and not k.startswith("stop_")})
         wire_id, model = text_of(message.get("id")), text_of(message.get("model"))
         extras = {"id": wire_id, _MESSAGE: rest, "usage": usage}
         self.builder.begin(model=model or None, extras=noted({k: v for k, v in extras.items() if v}))
@@ -155,7 +155,7 @@ class MessagesDecoder(JsonDecoder):
         self._last = index
         if block.kind is None:
             return
-        rest = said({k: v for k, v in start.items() if k not in _BLOCK_FIELDS})
+        rest = given({k: v for k, v in start.items() if k not in _BLOCK_FIELDS})
         call = block.kind is PartKind.TOOL_CALL
         self.builder.open_part(
             index,
@@ -225,7 +225,7 @@ class MessagesDecoder(JsonDecoder):
     def _whole_block(self, block: _Block) -> None:
         if block.start.get("type") == "redacted_thinking":
             key = "redacted"
-            rest = said({k: v for k, v in block.start.items() if k not in ("type", "data")})
+            rest = given({k: v for k, v in block.start.items() if k not in ("type", "data")})
             self.builder.open_part(key, _MESSAGE, PartKind.REASONING, extras=noted(rest))
             self.builder.end_part(key, redacted=text_of(block.start.get("data")) or None)
             return
@@ -245,7 +245,7 @@ class MessagesDecoder(JsonDecoder):
         word = delta.get("stop_reason")
         if isinstance(word, str) and word:
             self._stop = word
-        self._end.update(said({k: v for k, v in delta.items() if k not in _MESSAGE_FIELDS or k.startswith("stop_")}))
+        self._end.update(given({k: v for k, v in delta.items() if k not in _MESSAGE_FIELDS or k.startswith("stop_")}))
 
     def _message_stop(self, event: dict[str, Any]) -> None:
         self._over()

@@ -70,7 +70,7 @@ class MessagesEncoder:
         self._parts: dict[str, _Part] = {}
         self._blocks = 0
         self._calls: set[str | None] = set()
-        self._asked: list[ev.Interrupted] = []
+        self._questions: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
 
     # ------------------------------------------------------------------ the contract
@@ -223,7 +223,7 @@ class MessagesEncoder:
 
     def _interrupted(self, event: ev.Interrupted) -> None:
         self._context.lost.add(Feature.INTERRUPT, "told as text")
-        self._asked.append(event)
+        self._questions.append(event)
 
     def _usage_reported(self, event: ev.UsageReported) -> None:
         self._usage = event
@@ -245,7 +245,7 @@ class MessagesEncoder:
             self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
             self._out.append(Frame(dumps(error_object(CANCELED)), "error"))
             return
-        for asked in self._asked:
+        for asked in self._questions:
             # A question for a person comes last; one about a call is told by that call.
             if asked.call_id not in self._calls:
                 self._text(interrupt_text(asked))

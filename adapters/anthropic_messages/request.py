@@ -10,7 +10,7 @@ from bridge.codec import Context, WireRequest
 from bridge.codec.check import Node, body_of, wrong
 from bridge.dialects.anthropic_messages.blocks import ASIDES, MessageReader, read_system
 from bridge.dialects.anthropic_messages.options import front
-from bridge.dialects.anthropic_messages.wire import NAME, noted, said
+from bridge.dialects.anthropic_messages.wire import NAME, given, noted
 from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
 
 # Fields with a place in our model; all others travel in `Request.extras`.
@@ -39,7 +39,7 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
         messages += reader.read(node)
     metadata = body.object("metadata") or Node({}, "metadata")
     tool_choice, parallel = _tool_choice(body)
-    extras = said(body.rest(_KNOWN))
+    extras = given(body.rest(_KNOWN))
     if reader.asides:
         extras[ASIDES] = reader.asides
     return Request(
@@ -111,7 +111,7 @@ def _tool(node: Node) -> Tool:
     kind = node.string("type")
     if kind not in (None, "custom"):
         return Tool(node.string("name") or kind, extras=noted(node.value), kind=kind, optional=True)
-    rest = said(node.rest({"name", "description", "input_schema", "strict"}))
+    rest = given(node.rest({"name", "description", "input_schema", "strict"}))
     name, schema = node.need_string("name"), node.need_object("input_schema").value
     return Tool(name, node.string("description"), schema, node.boolean("strict"), noted(rest))
 

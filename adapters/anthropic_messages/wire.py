@@ -27,7 +27,7 @@ def noted(values: dict[str, Any]) -> Extras | None:
     return {NAME: values} if values else None
 
 
-def said(values: dict[str, Any]) -> dict[str, Any]:
+def given(values: dict[str, Any]) -> dict[str, Any]:
     """The fields that are not null: this wire writes null for "not there"."""
     return {k: v for k, v in values.items() if v is not None}
 
@@ -122,7 +122,7 @@ class UsageReader:
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._rest: dict[str, Any] = {}
-        self._told = False
+        self._reported = False
 
     def feed(self, usage: Any, *, at_end: bool) -> None:
         """`at_end`: this one stands in a `message_delta` or a whole message, where zeros are meant."""
@@ -134,12 +134,12 @@ class UsageReader:
                     self._counts[name] = value
             elif value is not None and at_end:
                 self._rest[name] = value  # what else the start says goes out with the start again
-        self._told = self._told or (at_end and is_count(usage.get("input_tokens")))
+        self._reported = self._reported or (at_end and is_count(usage.get("input_tokens")))
 
     def report(self) -> UsageReported | None:
         """The totals; None when the wire only had the zeros that its shape demands (`write_usage`)."""
         counts = self._counts
-        if not self._told and not any(counts.values()):
+        if not self._reported and not any(counts.values()):
             return None
         read = counts.get("cache_read_input_tokens")
         made = counts.get("cache_creation_input_tokens")

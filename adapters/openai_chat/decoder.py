@@ -69,7 +69,7 @@ class ChatDecoder(JsonDecoder):
         self._error_word = False
         self._plain: tuple[str, int] | None = None
         self._known: dict[str, Any] = {}
-        self._beside: dict[str, Any] = {}
+        self._run_fields: dict[str, Any] = {}
 
     def whole(self, completion: dict[str, Any]) -> list[Event]:
         """The events of a completion in one piece, which is over even when it does not say why."""
@@ -133,12 +133,12 @@ class ChatDecoder(JsonDecoder):
         if "created" not in known and is_number(value := chunk.get("created")) and value > 0:
             known["created"] = float(value)
         if "choices" in chunk:
-            self._beside.update(_unknown(chunk))
+            self._run_fields.update(_unknown(chunk))
 
     def _begin(self) -> None:
         """The first real fact: what is known of the run goes out with it."""
         self._started = True
-        extras = {"id": self._known["id"], **self._beside} if "id" in self._known else dict(self._beside)
+        extras = {"id": self._known["id"], **self._run_fields} if "id" in self._known else dict(self._run_fields)
         self.builder.begin(model=self._known.get("model"), created_at=self._known.get("created"), extras=noted(extras))
 
     def _usage(self, usage: dict[str, Any]) -> None:
@@ -156,9 +156,9 @@ class ChatDecoder(JsonDecoder):
                 return
         if choices is None:
             return  # pings and other objects that are no chunks
-        news = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._beside.get(k) != v}
+        news = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
         if news and self._started:
-            self._beside.update(news)
+            self._run_fields.update(news)
             self.builder.emit(Raw(NAME, {"chunk": news}))
 
     # -------------------------------------------------------------- choices

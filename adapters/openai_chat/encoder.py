@@ -102,7 +102,6 @@ class ChatEncoder:
     """One per run."""
 
     __slots__ = (
-        "_asked",
         "_choices",
         "_context",
         "_first",
@@ -111,6 +110,7 @@ class ChatEncoder:
         "_options",
         "_out",
         "_parts",
+        "_questions",
         "_sequencer",
         "_usage",
     )
@@ -119,7 +119,7 @@ class ChatEncoder:
         self._context = context
         self._options = options
         self._usage: UsageReported | None = None
-        self._asked: list[Interrupted] = []
+        self._questions: list[Interrupted] = []
         self._out: list[FrameLike] = []
         choices: dict[str, int] = {}
         self._messages = choices
@@ -309,11 +309,11 @@ class ChatEncoder:
 
     def _interrupted(self, event: Interrupted) -> None:
         self._context.lost.add(Feature.INTERRUPT, "told as text")
-        self._asked.append(event)
+        self._questions.append(event)
 
     def _ask(self, choice: _Choice) -> None:
         """Write questions for a person last, in texts of their own; one about a call is carried by that call."""
-        for event in self._asked:
+        for event in self._questions:
             if event.call_id not in choice.called:
                 self._separate(choice, 0, f"interrupt {event.interrupt_id}")
                 self._out.append(self._chunk(0, {"content": interrupt_text(event)}))

@@ -43,7 +43,7 @@ class MessageWriter:
     def __init__(self, context: Context, options: BackOptions) -> None:
         self._lost = context.lost
         self._options = options
-        self._shown: dict[str, list[Wire]] = {}
+        self._pictures: dict[str, list[Wire]] = {}
 
     def write(self, messages: list[Message], *, joined: bool = True) -> list[Wire]:
         """The messages; those of a chat client have the shape of this wire already and are not `joined`.
@@ -55,7 +55,7 @@ class MessageWriter:
         for place, message in _join_turns(messages) if joined else enumerate(messages):
             for wire in self._message(message, f"messages[{place}]"):
                 if wire["role"] == "tool":
-                    shown += self._shown.pop(wire["tool_call_id"], [])
+                    shown += self._pictures.pop(wire["tool_call_id"], [])
                 elif shown:
                     if wire["role"] == "user":
                         wire["content"] = [*shown, *_parts_of(wire["content"])]
@@ -138,7 +138,7 @@ class MessageWriter:
         """Assistants can only have text here; a picture of an assistant becomes text, as in our answers."""
         if isinstance(part, Refusal):
             return {"type": "refusal", "refusal": part.text, **own(part.extras)}
-        if (kept := _kept(part)) is not None:
+        if (kept := _verbatim(part)) is not None:
             return kept
         if isinstance(part, Media):
             self._lost.add(feature_of(part), "in an assistant's message, told as text")
@@ -162,20 +162,20 @@ class MessageWriter:
         if any(own(p.extras) for p in result.parts):
             texts = [{"type": "text", "text": as_text(p)} for p in result.parts]
             content = [
-                _kept(p) or {**text, **(own(p.extras) if isinstance(p, Text) else {})}
+                _verbatim(p) or {**text, **(own(p.extras) if isinstance(p, Text) else {})}
                 for p, text in zip(result.parts, texts, strict=True)
             ]
         else:
-            content = "".join(self._told(p, result.call_id) for p in result.parts)
+            content = "".join(self._result_text(p, result.call_id) for p in result.parts)
         return {"role": "tool", "tool_call_id": result.call_id, "content": content}
 
-    def _told(self, part: Part, call_id: str) -> str:
+    def _result_text(self, part: Part, call_id: str) -> str:
         """A part of a result as text. A picture is no text: as bytes it would fill the model's window with base64."""
         wire = _media(part) if isinstance(part, Media) else None
         if wire is None or not isinstance(part, Media):
             return as_text(part)
         note = {"type": "text", "text": f"The {part.kind} in the result of call {call_id}:"}
-        self._shown.setdefault(call_id, []).extend([note, wire])
+        self._pictures.setdefault(call_id, []).extend([note, wire])
         return f"[{part.kind}: shown below]"
 
     # -------------------------------------------------------------- parts of users and systems
@@ -185,12 +185,12 @@ class MessageWriter:
             case Text():
                 return {"type": "text", "text": part.text, **own(part.extras)}
             case Data():
-                if (kept := _kept(part)) is not None:
+                if (kept := _verbatim(part)) is not None:
                     return kept
                 self._lost.add(Feature.DATA, "told as text")
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
-                wire = _media(part) if role == "user" else _kept(part)
+                wire = _media(part) if role == "user" else _verbatim(part)
                 return wire if wire is not None else self._refuse(part, path)
             case Refusal():
                 return {"type": "text", "text": part.text}
@@ -211,7 +211,7 @@ class MessageWriter:
         )
 
 
-def _kept(part: Part) -> Wire | None:
+def _verbatim(part: Part) -> Wire | None:
     """A part that a chat client put where OpenAI has none (a picture in a tool's result): other servers know it."""
     extras = own(part.extras)
     if isinstance(part, Data) and extras.get("part"):

@@ -69,7 +69,7 @@ class ResponsesEncoder:
         self._writing: Writing | None = None
         self._usage: ev.UsageReported | None = None
         self._called: set[str | None] = set()
-        self._asked: list[ev.Interrupted] = []
+        self._questions: list[ev.Interrupted] = []
         self._declared = declared(context.request)
         self._free: list[str] | None = None
 
@@ -374,11 +374,11 @@ class ResponsesEncoder:
 
     def _interrupted(self, event: ev.Interrupted) -> None:
         self._context.lost.add(Feature.INTERRUPT, "told as text")
-        self._asked.append(event)
+        self._questions.append(event)
 
     def _ask(self) -> None:
         """Write questions for a person last, each in a message; one about a call is carried by that call."""
-        for event in self._asked:
+        for event in self._questions:
             if event.call_id not in self._called:
                 self._tell(self._open(message_item(self._new_id("msg"), {})), interrupt_text(event))
 

@@ -61,9 +61,9 @@ class ItemWriter:
             if item is None:
                 said.append((f"{path}.content[{place}]", part))
                 continue
-            out += [*self._said(message, said), *item]
+            out += [*self._items(message, said), *item]
             said = []
-        out += self._said(message, said)
+        out += self._items(message, said)
         if not message.parts and message.role in ("user", "assistant"):
             out.append({"type": "message", "role": message.role, "content": ""})
         return out
@@ -92,7 +92,7 @@ class ItemWriter:
         if whole := own(call.extras).get("whole"):
             return dict(whole)
         head = {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
-        return {**head, **_kept(call)}
+        return {**head, **_verbatim(call)}
 
     def _result(self, result: ToolResult, path: str) -> Item:
         if result.is_error:
@@ -101,7 +101,7 @@ class ItemWriter:
         listed = own(result.extras).get("listed")
         if listed or any(isinstance(p, Media) or own(p.extras) for p in result.parts):
             output = [self._part(p, "user", f"{path}.output[{n}]") for n, p in enumerate(result.parts)]
-        return {"type": "function_call_output", "call_id": result.call_id, "output": output, **_kept(result)}
+        return {"type": "function_call_output", "call_id": result.call_id, "output": output, **_verbatim(result)}
 
     def _reasoning(self, part: Reasoning) -> list[Item]:
         """Return reasoning of this dialect if it holds its own text: an id alone means nothing unless the backend
@@ -126,13 +126,13 @@ class ItemWriter:
 
     # -------------------------------------------------------------- messages
 
-    def _said(self, message: Message, parts: list[tuple[str, Part]]) -> list[Item]:
+    def _items(self, message: Message, parts: list[tuple[str, Part]]) -> list[Item]:
         if not parts:
             return []
         if message.role == "assistant":
             return [self._answer(message, [part for _, part in parts])]
         content = [self._part(part, message.role, path) for path, part in parts]
-        return [{"type": "message", "role": message.role, "content": _shortest(content), **_kept(message)}]
+        return [{"type": "message", "role": message.role, "content": _shortest(content), **_verbatim(message)}]
 
     def _answer(self, message: Message, parts: list[Part]) -> Item:
         """Return the assistant's text. With an id it is an output item, which must have parts and a status."""
@@ -141,12 +141,12 @@ class ItemWriter:
         plain = all(part.keys() == {"type", "text"} for part in content)
         wire_id = own(message.extras).get("id")
         if plain and not wire_id:
-            return {**item, "content": "".join(part["text"] for part in content), **_kept(message)}
+            return {**item, "content": "".join(part["text"] for part in content), **_verbatim(message)}
         for part in content:
             if part["type"] == "output_text":
                 part.setdefault("annotations", [])
         wire_id = wire_id or self._make_id("msg")
-        return {**item, "id": wire_id, "status": "completed", "content": content, **_kept(message)}
+        return {**item, "id": wire_id, "status": "completed", "content": content, **_verbatim(message)}
 
     def _spoken(self, part: Part) -> Item:
         """Assistants can only have text here; a picture of an assistant becomes text, as in our answers."""
@@ -186,7 +186,7 @@ class ItemWriter:
         )
 
 
-def _kept(said: Message | ToolCall | ToolResult) -> Item:
+def _verbatim(said: Message | ToolCall | ToolResult) -> Item:
     """The id and the fields that a client or backend of this dialect gave this item."""
     notes = own(said.extras)
     named = {"id": notes["id"]} if notes.get("id") else {}

@@ -55,16 +55,16 @@ def keep(final: dict[str, Any], context: Context) -> None:
     """Leave the finished response in the context to be stored, if the client wants that."""
     stored_responses = context.stored_responses
     if stored_responses is not None and stored_responses.wanted:
-        stored_responses.answer = StoredAnswer(final["id"], final, [*said_before(context), *_said(final)])
+        stored_responses.answer = StoredAnswer(final["id"], final, [*said_before(context), *_messages(final)])
 
 
 def in_background(body: dict[str, Any], context: Context, ended: bool) -> StoredAnswer:
     """The response of a run in the background, as it is at this moment."""
-    messages = [*said_before(context), *(_said(body) if ended else ())]
+    messages = [*said_before(context), *(_messages(body) if ended else ())]
     return StoredAnswer(body["id"], body, messages, context.run_id, ended)
 
 
-def _said(response: dict[str, Any]) -> list[Message]:
+def _messages(response: dict[str, Any]) -> list[Message]:
     """The messages of the output: one for each item."""
     return ItemReader().items(Node({"output": response["output"]}), "output")
 

@@ -92,23 +92,23 @@ class _Conversation:
         self._conversation: list[Message] = []
 
     async def turn(self, text: str) -> int:
-        asked = Message("user", [Text(text)])
-        messages = [asked] if self.backend.capabilities.takes_news else [*self._conversation, asked]
+        question = Message("user", [Text(text)])
+        messages = [question] if self.backend.capabilities.takes_news else [*self._conversation, question]
         request = Request(messages, model=self._model, thread_id=self._thread)
         run = Run(BackendAttempt(request, self.backend, LIBRARY, CallInfo(uuid.uuid4().hex, self._thread, 0.0)))
-        folder, shown = Folder(), _Screen()
+        folder, screen = Folder(), _Screen()
         try:
-            async with shown.waiting():
+            async with screen.waiting():
                 while not run.ended:
                     events = await run.read()
                     folder.feed(events)
-                    shown.show(events)
+                    screen.show(events)
         finally:
             await run.close()
-        shown.end(folder.answer)
+        screen.end(folder.answer)
         if folder.answer.failure is not None:
             return 1
-        self._conversation += [asked, *folder.answer.messages]
+        self._conversation += [question, *folder.answer.messages]
         return 0
 
 
@@ -146,7 +146,7 @@ class _Screen:
             case ReasoningDelta() | ArgsDelta() if event.part_id in self._waiting:
                 self._waiting[event.part_id] += event.text
             case ReasoningDelta() | ArgsDelta():
-                self._aside(event.text)
+                self._notice(event.text)
             case PartEnded() if event.part_id in self._waiting:
                 self._ended.add(event.part_id)
             case PartEnded() if event.part_id == self._open:
@@ -174,7 +174,7 @@ class _Screen:
 
     def _end_line(self) -> None:
         self._open = None
-        self._aside("\n" if self._in_aside else "")
+        self._notice("\n" if self._in_aside else "")
         while self._waiting and self._open is None:
             part_id = next(iter(self._waiting))
             text = self._waiting.pop(part_id)
@@ -190,7 +190,7 @@ class _Screen:
             self._in_aside = self._in_answer if self._same else self._in_aside
         sys.stdout.write(text)
 
-    def _aside(self, text: str) -> None:
+    def _notice(self, text: str) -> None:
         self._progress.rest()
         if text:
             self._in_aside = not text.endswith("\n")
@@ -201,7 +201,7 @@ class _Screen:
 
     def _note(self, text: str, end: str = "\n") -> None:
         """A line of its own beside the answer; without `end` its rest is still to come."""
-        self._aside(("\n" if self._in_aside else "") + text + end)
+        self._notice(("\n" if self._in_aside else "") + text + end)
 
     def end(self, answer: Answer) -> None:
         if self._in_answer:

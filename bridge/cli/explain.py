@@ -82,9 +82,9 @@ class Explanation:
 
     def _request(self, data: bytes) -> Iterator[Row]:
         made = self._tried(lambda: self._translator.request(data, client=self._source))
-        sent, asked = self._translator.sent, self._translator.asked
+        sent, requested = self._translator.sent, self._translator.client_request
         line = f"{sent.method} {sent.path}\n" if sent is not None else ""
-        yield _wire(data), pretty_request(asked) if asked is not None else "", line + made
+        yield _wire(data), pretty_request(requested) if requested is not None else "", line + made
 
     def _response(self, data: bytes) -> Iterator[Row]:
         reading = self._reading()

@@ -61,7 +61,7 @@ class _Stamp:
 
 
 @lru_cache(maxsize=256)
-def _places(names: tuple[str, ...]) -> str:
+def _locations(names: tuple[str, ...]) -> str:
     """The positions of these facts in a line. Most lines have the same ones, and filling them in takes half the
     time.
     """
@@ -91,7 +91,7 @@ class TextFormatter(logging.Formatter):
         line = f"{self._stamp.of(record.created)} {record.levelname} {record.getMessage()}"
         facts: dict[str, object] = record.__dict__.get("facts") or {}
         if facts:
-            line = f"{line} {_places(tuple(facts)) % tuple(facts.values())}"
+            line = f"{line} {_locations(tuple(facts)) % tuple(facts.values())}"
         if record.exc_info and not self._tracebacks:
             line = f"{line} ({_brief(record.exc_info)})"
         if not line.isprintable():  # spares nearly every line the slower look
@@ -120,8 +120,8 @@ class JsonFormatter(logging.Formatter):
             **(record.__dict__.get("facts") or {}),
         }
         if record.exc_info:
-            told = self.formatException if self._tracebacks else _brief
-            entry["exception"] = told(record.exc_info)
+            trace = self.formatException if self._tracebacks else _brief
+            entry["exception"] = trace(record.exc_info)
         return json.dumps(entry, ensure_ascii=False, default=str)
 
 
@@ -129,8 +129,8 @@ def _brief(exc_info: Any) -> str:
     """The class of an exception and where it was raised; its text may hold anything."""
     kind, error, trace = exc_info
     frames = traceback.extract_tb(trace)
-    place = f" at {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
-    return f"{kind.__name__ if kind else type(error).__name__}{place}"
+    where = f" at {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
+    return f"{kind.__name__ if kind else type(error).__name__}{where}"
 
 
 def set_up(level: str, form: str) -> None:

@@ -24,7 +24,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.on = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._shown = False
+        self._visible = False
         self._since = self._next = 0.0
         self.rest()
 
@@ -40,14 +40,14 @@ class Progress:
         if not self.on or now < self._next:
             return
         self._next = now + _EVERY
-        self._shown = True
+        self._visible = True
         sys.stderr.write(f"{_ERASED}{words}")
         sys.stderr.flush()
 
     def clear(self) -> None:
         """Takes the line away; what is written next begins where it began."""
-        if self._shown:
-            self._shown = False
+        if self._visible:
+            self._visible = False
             sys.stderr.write(_ERASED)
             sys.stderr.flush()
 

@@ -42,7 +42,7 @@ class WorkerProcess:
         self.sockets = sockets
         self._config = config
         self._process: Process | None = None
-        self._told: signal.Signals | None = None
+        self._signals: signal.Signals | None = None
         self._leaving = asyncio.Event()
         self._deaths = 0
         self.ready = asyncio.Event()
@@ -55,7 +55,7 @@ class WorkerProcess:
             code = await self._live(announces=announces and not self._deaths)
             if self._leaving.is_set():
                 # Told while it was still starting it dies of the signal, which is what it was told to do.
-                return 0 if code == -(self._told or 0) else max(code, 0) or int(code < 0)
+                return 0 if code == -(self._signals or 0) else max(code, 0) or int(code < 0)
             self._deaths = self._deaths + 1 if loop.time() - began < _SOON else 1
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             log.error("worker %d ended with %s", self._number, how)
@@ -87,8 +87,8 @@ class WorkerProcess:
             os.close(says)
         loop = asyncio.get_running_loop()
         loop.add_reader(hears, self._heard, hears)
-        if self._told is not None:
-            self._send(self._told)
+        if self._signals is not None:
+            self._send(self._signals)
         try:
             return await self._process.wait()
         finally:
@@ -104,7 +104,7 @@ class WorkerProcess:
     def tell(self, what: signal.Signals) -> None:
         """Passes the signal on; the process is not replaced any more."""
         self._leaving.set()
-        self._told = what
+        self._signals = what
         self._send(what)
 
     def _send(self, what: signal.Signals) -> None:
@@ -173,7 +173,7 @@ class Parent:
     def __init__(self, load: Load, arguments: Sequence[str]) -> None:
         self._load = load
         self._command = [sys.executable, "-m", "bridge.cli", *arguments]
-        self._told: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._retired: set[asyncio.Task[list[int]]] = set()
         self._leaving: list[Crew] = []
 
@@ -185,18 +185,18 @@ class Parent:
         loop = asyncio.get_running_loop()
         # Before the first worker: a signal in between must find somebody who passes it on.
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(name, self._told.put_nowait, name)
+            loop.add_signal_handler(name, self._signals.put_nowait, name)
         crew = Crew(text, config, self._command)
         crew.start(announces=True)
         failed = False
         while not failed:
-            told = loop.create_task(self._told.get())
-            await asyncio.wait({told, *crew.tasks}, return_when=asyncio.FIRST_COMPLETED)
-            told.cancel()
-            if not told.done():
+            signaled = loop.create_task(self._signals.get())
+            await asyncio.wait({signaled, *crew.tasks}, return_when=asyncio.FIRST_COMPLETED)
+            signaled.cancel()
+            if not signaled.done():
                 failed = True
                 log.error("a worker dies as soon as it starts; the server gives up")
-            elif told.result() is not signal.SIGHUP:
+            elif signaled.result() is not signal.SIGHUP:
                 break
             else:
                 crew = await self._changed(crew)
@@ -246,11 +246,11 @@ class Parent:
         # Nobody is replaced any more: what would keep accepting connections here is closed while the workers drain.
         crew.close()
         while not ended.done() or self._retired:
-            told = loop.create_task(self._told.get())
-            open_still = {told, *self._retired} if ended.done() else {told, ended, *self._retired}
+            signaled = loop.create_task(self._signals.get())
+            open_still = {signaled, *self._retired} if ended.done() else {signaled, ended, *self._retired}
             await asyncio.wait(open_still, return_when=asyncio.FIRST_COMPLETED)
-            told.cancel()
-            if told.done() and told.result() is not signal.SIGHUP:
+            signaled.cancel()
+            if signaled.done() and signaled.result() is not signal.SIGHUP:
                 for each in crews:
                     each.tell(signal.SIGTERM)
         return ended.result()

@@ -63,12 +63,12 @@ class Node:
             return None
         if convert and isinstance(value, str):
             try:
-                said = float(value)
+                number = float(value)
             except ValueError:
                 wrong(self.at(name), "a number", value)
-            if not isfinite(said):  # "nan" and "inf" are numbers to Python, not to JSON
+            if not isfinite(number):  # "nan" and "inf" are numbers to Python, not to JSON
                 wrong(self.at(name), "a number", value)
-            return said
+            return number
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             wrong(self.at(name), "a number", value)
         return value
@@ -116,8 +116,8 @@ class Node:
         values = self.array(name)
         if values:
             path = self.at(name)
-            for place, value in enumerate(values):
-                yield Node.of(value, f"{path}[{place}]")
+            for index, value in enumerate(values):
+                yield Node.of(value, f"{path}[{index}]")
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
         return None if self.value.get(name) is None else self.need_one_of(name, allowed)
@@ -157,7 +157,7 @@ def wrong(path: str, expected: str, got: Any, *, missing: bool = False) -> NoRet
     where = path or "body"
     if missing:
         raise RequestError(f"{where}: required, expected {expected}.", param=path or None)
-    shown = kind_of(got)
+    got_kind = kind_of(got)
     if isinstance(got, (str, int, float)) and not isinstance(got, bool) and len(str(got)) <= 40:
-        shown = repr(got)
-    raise RequestError(f"{where}: expected {expected}, got {shown}.", param=path or None)
+        got_kind = repr(got)
+    raise RequestError(f"{where}: expected {expected}, got {got_kind}.", param=path or None)

@@ -58,8 +58,8 @@ def told_in(body: Any) -> tuple[str, str]:
 
 def _item(item: dict[str, Any]) -> str:
     """One entry of the list. Our own messages name the place already."""
-    text, place = _text(item.get("msg")), item.get("loc")
-    pieces = [str(p) for p in place if p != "body"] if isinstance(place, list) else []
+    text, location = _text(item.get("msg")), item.get("loc")
+    pieces = [str(p) for p in location if p != "body"] if isinstance(location, list) else []
     own = pieces and text.startswith(pieces[0])
     return f"{'.'.join(pieces)}: {text}" if pieces and text and not own else text
 

@@ -129,10 +129,12 @@ def need_json(wire: WireRequest, status: int | None = None) -> None:
 
     `status`: the HTTP status of that error where it is not that of any invalid request.
     """
-    said = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if said and said != "application/json" and not said.endswith("+json"):
+    declared = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if declared and declared != "application/json" and not declared.endswith("+json"):
         raise RequestError(
-            f"content-type: expected application/json, got {shortened(said)!r}.", param="content-type", status=status
+            f"content-type: expected application/json, got {shortened(declared)!r}.",
+            param="content-type",
+            status=status,
         )
 
 
@@ -144,8 +146,8 @@ def _read_slowly(body: bytes, error: ValueError) -> Any:
     except UnicodeDecodeError:
         raise RequestError("The request body is not UTF-8.") from None
     except ValueError:
-        place = getattr(error, "pos", None)
-        where = f" at character {place}" if place is not None else ""
+        position = getattr(error, "pos", None)
+        where = f" at character {position}" if position is not None else ""
         reason = str(error).partition(":")[0]
         raise RequestError(
             f"The request body is not valid JSON{where}: {reason}.", code=ErrorCode.INVALID_REQUEST

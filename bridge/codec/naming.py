@@ -35,14 +35,14 @@ class ModelNames:
     default: str | None = None
     renames: Mapping[str, str] = field(default_factory=dict)
 
-    def model_for(self, asked: str | None) -> str | None:
+    def model_for(self, requested: str | None) -> str | None:
         """The backend's name for the client's; a name that nothing renames goes through."""
-        if not asked:
+        if not requested:
             return self.default
-        return pick(self.renames, asked) or asked
+        return pick(self.renames, requested) or requested
 
     @property
     def listed(self) -> list[str]:
         """The names that can be shown to a client."""
-        shown = [n for n in self.renames if not is_pattern(n)]
-        return [*shown, *([self.default] if self.default and self.default not in shown else [])]
+        listed = [n for n in self.renames if not is_pattern(n)]
+        return [*listed, *([self.default] if self.default and self.default not in listed else [])]

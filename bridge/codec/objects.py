@@ -99,7 +99,7 @@ class ObjectEncoder:
     """Each event by itself, and each part after the one before it."""
 
     def __init__(self, say: Say, context: Context) -> None:
-        self._say = say
+        self._write = say
         self._sequencer = Sequencer(context.lost, _FREE)
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
@@ -107,8 +107,8 @@ class ObjectEncoder:
         for event in self._sequencer.feed(events):
             if isinstance(event, Heartbeat):
                 frames.append(KEEPALIVE)
-            elif (said := self._say(event)) is not None:
-                frames.append(dumps(said))
+            elif (value := self._write(event)) is not None:
+                frames.append(dumps(value))
         return frames
 
     def close(self) -> list[FrameLike]:
@@ -120,11 +120,11 @@ class ObjectDecoder(JsonDecoder):
 
     def __init__(self, hear: Hear, context: Context) -> None:
         super().__init__(context)
-        self._hear = hear
+        self._read = hear
 
     def read(self, event: dict[str, Any], name: str | None) -> None:
         try:
-            self._hear(Node(event), self.builder)
+            self._read(Node(event), self.builder)
         except RequestError as error:
             self._ill_formed(error.message)
 

@@ -142,8 +142,8 @@ def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outl
         out.usage = out.details = None
     if capabilities.answer(Feature.USAGE_DETAILS) is not Support.EXACT:
         out.details = None
-    kept = {"state": Feature.STATE, "step": Feature.STEP, "custom": Feature.CUSTOM, "raw": Feature.RAW}
-    out.others = [o for o in out.others if capabilities.answer(kept[o[0]]) is Support.EXACT]
+    features = {"state": Feature.STATE, "step": Feature.STEP, "custom": Feature.CUSTOM, "raw": Feature.RAW}
+    out.others = [o for o in out.others if capabilities.answer(features[o[0]]) is Support.EXACT]
     return out
 
 
@@ -167,9 +167,9 @@ def _tell_interrupts(items: list[Item], answer: Answer, capabilities: Capabiliti
     """Return questions as text; one that is bound to a call is carried by that call."""
     called = {call.call_id for call in answer.calls}
     if capabilities.answer(Feature.INTERRUPT) is Support.TEXT:
-        for asked in answer.interrupts:
-            if asked.call_id not in called or capabilities.answer(Feature.TOOL_CALL) is not Support.EXACT:
-                _append(items, ("text", interrupt_text(asked)))
+        for interrupt in answer.interrupts:
+            if interrupt.call_id not in called or capabilities.answer(Feature.TOOL_CALL) is not Support.EXACT:
+                _append(items, ("text", interrupt_text(interrupt)))
 
 
 def _support(part: Part, capabilities: Capabilities) -> Support:

@@ -38,18 +38,18 @@ def masked(text: str, longest: int = LONGEST, *, addresses: bool = False) -> str
     With `addresses`, URLs and gRPC addresses are replaced as well.
     """
     window = text[: longest + 2 * _MARGIN]
-    shown = _ADDRESS.sub("(address)", window) if addresses else window
-    shown = _SECRET.sub("***", shown)
+    text_shown = _ADDRESS.sub("(address)", window) if addresses else window
+    text_shown = _SECRET.sub("***", text_shown)
     if len(window) < len(text):
         # What stands at the end of the window may be the beginning of a key that was not recognized.
-        return shown[: min(longest, max(len(shown) - _MARGIN, 0))] + "..."
-    return shown if len(shown) <= longest else shown[:longest] + "..."
+        return text_shown[: min(longest, max(len(text_shown) - _MARGIN, 0))] + "..."
+    return text_shown if len(text_shown) <= longest else text_shown[:longest] + "..."
 
 
 def printable(text: str, longest: int = 80) -> str:
     """A foreign name for a log line or an error: at most `longest` characters, the unprintable ones escaped."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:longest])
-    return shown if len(text) <= longest else shown + "..."
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:longest])
+    return escaped if len(text) <= longest else escaped + "..."
 
 
 _SECRET_NAME = re.compile(r"auth|key|secret|token|password|cookie", re.IGNORECASE)
@@ -87,16 +87,16 @@ class Secrets:
     def _text(self, text: str, longest: int = LONGEST) -> str:
         if self._known is None:
             return masked(text, longest)
-        shown = masked(self._known.sub("***", text), longest)
-        kept = shown.removesuffix("...")
-        if kept == shown:
-            return shown
+        masked_text = masked(self._known.sub("***", text), longest)
+        text_kept = masked_text.removesuffix("...")
+        if text_kept == masked_text:
+            return masked_text
         # Somebody cut the text: it may end with the beginning of a secret.
         for word in self._words:
-            for size in range(min(len(word), len(kept)), _SHORTEST - 1, -1):
-                if kept.endswith(word[:size]):
-                    return f"{kept[:-size]}***..."
-        return shown
+            for size in range(min(len(word), len(text_kept)), _SHORTEST - 1, -1):
+                if text_kept.endswith(word[:size]):
+                    return f"{text_kept[:-size]}***..."
+        return masked_text
 
     def _word(self, word: str | None) -> str | None:
         return None if word is None else self._text(word, LONGEST_WORD)

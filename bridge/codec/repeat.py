@@ -45,8 +45,8 @@ class Repeat:
 
     __slots__ = (
         "_after",
+        "_around",
         "_before",
-        "_beside",
         "_between",
         "_builder",
         "_chances",
@@ -73,7 +73,7 @@ class Repeat:
         # What must be the same, each with its place; what is behind the text is counted from the end.
         self._name: str | None = None
         self._before: bytes | None = None  # None while nothing is known
-        self._after = self._beside = b""
+        self._after = self._around = b""
         self._head = self._tail = self._side = _NOWHERE
         # Where the number is, and the text. Where letters follow on that, its place goes on to their end.
         self._number: slice | None = None
@@ -127,7 +127,7 @@ class Repeat:
         number = self._number
         if number is not None:
             digits = data[number]
-            if not digits.isdigit() or digits[0] == _ZERO or data[self._side] != self._beside:
+            if not digits.isdigit() or digits[0] == _ZERO or data[self._side] != self._around:
                 return None
         piece = data[self._place]
         try:
@@ -187,7 +187,7 @@ class Repeat:
             end = digits[1]
             self._number, self._side = slice(digits[0] - size, end - size), slice(behind[1] - size, digits[0] - size)
         self._head, self._place, self._tail = slice(begin), slice(text[0], behind[1] - size), slice(end - size, None)
-        self._before, self._beside, self._after = data[self._head], data[self._side], data[self._tail]
+        self._before, self._around, self._after = data[self._head], data[self._side], data[self._tail]
         self._between = data[text[1] : behind[0]] if behind is not text else None
 
 

@@ -72,7 +72,7 @@ class Sequencer:
     While `busy` is false, nothing waits and nothing is left out.
     """
 
-    __slots__ = ("_choice", "_free", "_inline", "_kept", "_lane", "_open", "_waiting", "_within", "busy")
+    __slots__ = ("_choice", "_free", "_held", "_inline", "_lane", "_open", "_waiting", "_within", "busy")
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Sequencer:
         # Of each lane the open part, and what waits for its end: parts with their events, and single events.
         self._open: dict[Hashable, ev.PartStarted] = {}
         self._waiting: dict[Hashable, deque[list[Event]]] = {}
-        self._kept: dict[str, list[Event]] = {}
+        self._held: dict[str, list[Event]] = {}
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
         """Return what may go out now that these events came."""
@@ -147,15 +147,15 @@ class Sequencer:
             case ev.PartStarted():
                 lane = self._lane(event)
                 if lane in self._open:
-                    kept = self._kept[event.part_id] = [event]
-                    self._waiting.setdefault(lane, deque()).append(kept)
+                    held = self._held[event.part_id] = [event]
+                    self._waiting.setdefault(lane, deque()).append(held)
                 else:
                     self._open[lane] = event
                     out.append(event)
             case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta():
-                self._kept.get(event.part_id, out).append(event)
+                self._held.get(event.part_id, out).append(event)
             case ev.PartEnded():
-                self._kept.get(event.part_id, out).append(event)
+                self._held.get(event.part_id, out).append(event)
                 self._close(event.part_id, out)
             case _ if self._passes(event):
                 out.append(event)
@@ -183,12 +183,12 @@ class Sequencer:
     def _advance(self, lane: Hashable, waiting: deque[list[Event]], out: list[Event]) -> None:
         """Let out what waits in a lane until a part comes that is unfinished."""
         while waiting and lane not in self._open:
-            kept = waiting.popleft()
-            out += kept
-            first = kept[0]
+            held = waiting.popleft()
+            out += held
+            first = held[0]
             if isinstance(first, ev.PartStarted):
-                del self._kept[first.part_id]
-                if not isinstance(kept[-1], ev.PartEnded):
+                del self._held[first.part_id]
+                if not isinstance(held[-1], ev.PartEnded):
                     self._open[lane] = first
         if not waiting:
             del self._waiting[lane]

@@ -36,19 +36,19 @@ def supported(request: Request, dialect: str, lost: Losses) -> list[Tool]:
     offered as a function, since nothing could run its calls. An optional one is left out and named as lost. Raises
     `Unsupported` for any other, and if the tool choice requires one that is left out.
     """
-    said: list[Tool] = []
-    for place, tool in enumerate(request.tools or ()):
+    tools: list[Tool] = []
+    for index, tool in enumerate(request.tools or ()):
         if tool.kind == FUNCTION or dialect in (tool.extras or {}):
-            said.append(tool)
+            tools.append(tool)
         elif tool.optional and not _wanted(tool, request):
             lost.add(Feature.TOOLS, f"{shortened(tool.kind)}, a kind that this backend does not have")
         else:
             raise Unsupported(
-                f"tools[{place}].type: expected function, got {shortened(tool.kind)!r}, a kind that this backend does "
+                f"tools[{index}].type: expected function, got {shortened(tool.kind)!r}, a kind that this backend does "
                 "not have.",
-                param=f"tools[{place}].type",
+                param=f"tools[{index}].type",
             )
-    return said
+    return tools
 
 
 def _wanted(tool: Tool, request: Request) -> bool:

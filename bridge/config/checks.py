@@ -36,7 +36,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_passthrough(config, show),
         *_durable(config),
         *_modes(config),
-        *_kept(config),
+        *_stored(config),
         *_tools(config, show),
     ]
 
@@ -78,8 +78,8 @@ def _grpc(config: Config, show: Show) -> Iterator[Problem]:
             )
         other = seen.setdefault((route.listen, route.agent_id), index)
         if other != index:
-            told = show((*path, "agent_id"), route.agent_id)
-            yield Problem((*path, "agent_id"), f"{told} is already the agent of routes[{other}] at this address")
+            shown_id = show((*path, "agent_id"), route.agent_id)
+            yield Problem((*path, "agent_id"), f"{shown_id} is already the agent of routes[{other}] at this address")
     if seen and config.server.workers > 1:
         yield Problem(("server", "workers"), "agents at an address live in one process; expected 1")
 
@@ -94,8 +94,8 @@ def _key_names(config: Config, show: Show) -> Iterator[Problem]:
     for index, key in enumerate(_keys(config)):
         path: Path = ("server", "auth", "keys", index, "name")
         if names.setdefault(key.name, index) != index:
-            told = show(path, key.name)
-            yield Problem(path, f"{told} is already the name of keys[{names[key.name]}]")
+            shown_name = show(path, key.name)
+            yield Problem(path, f"{shown_name} is already the name of keys[{names[key.name]}]")
 
 
 def key_problems(config: Config, show: Show, filed: Sequence[FileKey] | None = None) -> Iterator[Problem]:
@@ -123,8 +123,8 @@ def _routes(config: Config, allowed: Allowed, path: Path, show: Show) -> Iterato
     mounts = list(dict.fromkeys([*(r.mount for r in config.routes), *([metrics.path] if metrics else [])]))
     for position, route in enumerate(allowed.routes):
         if route != "*" and route not in mounts:
-            place: Path = (*path, "routes", position)
-            yield Problem(place, f"no route is mounted at {show(place, route)}{nearest(route, mounts)}")
+            path_here: Path = (*path, "routes", position)
+            yield Problem(path_here, f"no route is mounted at {show(path_here, route)}{nearest(route, mounts)}")
 
 
 def _not_the_page(config: Config, key: ApiKey | FileKey, path: Path) -> Iterator[Problem]:
@@ -167,17 +167,17 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
     if config.server.metrics:
         owners["GET", config.server.metrics.path, ""] = ("server.metrics.path", False)
     for index, route in enumerate(config.routes):
-        told: set[str] = set()
-        mine = f"routes[{index}] ({route.dialect})"
+        reported: set[str] = set()
+        own = f"routes[{index}] ({route.dialect})"
         for path, endpoint in route.endpoints():
             key = (endpoint.method.upper(), _VARIABLE.sub("{", path), (endpoint.header or "").lower())
-            owner, shared = owners.setdefault(key, (mine, endpoint.shared))
+            owner, shared = owners.setdefault(key, (own, endpoint.shared))
             if owner in _HEALTH and endpoint.operation is Operation.HEALTH:
                 continue  # both say that the process lives; the server's own answer is given
-            if owner != mine and owner not in told and not (shared and endpoint.shared):
-                told.add(owner)
-                place: Path = ("routes", index, "path")
-                yield Problem(place, f"{key[0]} {show(place, path)} is already served by {owner}")
+            if owner != own and owner not in reported and not (shared and endpoint.shared):
+                reported.add(owner)
+                path_here: Path = ("routes", index, "path")
+                yield Problem(path_here, f"{key[0]} {show(path_here, path)} is already served by {owner}")
 
 
 def _passthrough(config: Config, show: Show) -> Iterator[Problem]:
@@ -212,11 +212,11 @@ def _modes(config: Config) -> Iterator[Problem]:
             yield Problem(("routes", index, "backend"), what)
         for mode in route.backend if modes else ():
             if mode not in modes:
-                told = f"unknown mode; expected {', '.join(modes)}{nearest(mode, modes)}"
-                yield Problem(("routes", index, "backend", mode), told)
+                text = f"unknown mode; expected {', '.join(modes)}{nearest(mode, modes)}"
+                yield Problem(("routes", index, "backend", mode), text)
 
 
-def _kept(config: Config) -> Iterator[Problem]:
+def _stored(config: Config) -> Iterator[Problem]:
     for index, route in enumerate(config.routes):
         dialect = dialect_of(route.dialect)
         if dialect is None:

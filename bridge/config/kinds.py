@@ -114,8 +114,8 @@ def _group(
         raise at(path, wrong("must not be empty"), value) if path else wrong("must not be empty")
     weighted = isinstance(value[0], dict)
     known: list[str] = []
-    for place, entry in enumerate(value):
-        here: Path = (*path, place)
+    for index, entry in enumerate(value):
+        here: Path = (*path, index)
         if isinstance(entry, dict) != weighted:
             raise at(here, wrong("either all entries have a weight or none has"), entry)
         name = _weighted(entry, here) if weighted else entry

@@ -111,6 +111,6 @@ def _validated(data: dict[str, Any], origin: Origin) -> tuple[Config | None, lis
     return config, []
 
 
-def _not_below(problems: list[Problem], told: list[Path]) -> list[Problem]:
+def _not_below(problems: list[Problem], reported: list[Path]) -> list[Problem]:
     """The problems that do not merely follow from one that was told already."""
-    return [each for each in problems if not any(path and each.path[: len(path)] == path for path in told)]
+    return [each for each in problems if not any(path and each.path[: len(path)] == path for path in reported)]

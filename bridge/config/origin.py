@@ -65,8 +65,8 @@ class Origin:
             return kind
         if isinstance(value, str) and path and _URL.fullmatch(str(path[-1])) and _HOLDS_MORE.search(value):
             return kind
-        told = json.dumps(value, ensure_ascii=False)
-        return told if len(told) <= _LONGEST else f'{told[:_LONGEST]}..."'
+        text = json.dumps(value, ensure_ascii=False)
+        return text if len(text) <= _LONGEST else f'{text[:_LONGEST]}..."'
 
     def error(self, problems: Iterable[Problem]) -> ConfigError:
         """All problems as one exception, a line each in the order of the file.
@@ -79,22 +79,22 @@ class Origin:
         )
 
     def _order(self, path: Path) -> tuple[int, int]:
-        place = self.place(path)
-        return (place.line, place.column) if place else (0, 0)
+        found = self.place(path)
+        return (found.line, found.column) if found else (0, 0)
 
     def _line(self, problem: Problem) -> str:
-        place = self.place(problem.path)
-        head = f"{self.name}:{place.line}" if place else self.name
+        found = self.place(problem.path)
+        head = f"{self.name}:{found.line}" if found else self.name
         return ": ".join(part for part in (head, path_text(problem.path), problem.message) if part)
 
     def _details(self, problem: Problem) -> dict[str, Any]:
-        place = self.place(problem.path)
+        found = self.place(problem.path)
         return {
             "path": path_text(problem.path),
             "message": problem.message,
             "file": self.name,
-            "line": place.line if place else None,
-            "column": place.column if place else None,
+            "line": found.line if found else None,
+            "column": found.column if found else None,
         }
 
 

@@ -25,9 +25,9 @@ def share_of(config: Config, number: int) -> Config:
     return config.model_copy(update={"server": server, "routes": routes})
 
 
-def _part(places: _Any, workers: int, number: int) -> _Any:
-    more = {"concurrent": max(1, _of(places.concurrent, workers, number)), "queue": _of(places.queue, workers, number)}
-    return places.model_copy(update=more)
+def _part(limits: _Any, workers: int, number: int) -> _Any:
+    more = {"concurrent": max(1, _of(limits.concurrent, workers, number)), "queue": _of(limits.queue, workers, number)}
+    return limits.model_copy(update=more)
 
 
 def _of(whole: int, workers: int, number: int) -> int:

@@ -60,24 +60,24 @@ def _only_seems_short(row: ErrorDetails, rows: list[ErrorDetails]) -> bool:
 
 def _message(row: ErrorDetails, data: Any, origin: Origin, model: Any) -> str:
     kind, path, context = row["type"], row["loc"], row.get("ctx", {})
-    shown = origin.show(path, row["input"])
+    given = origin.show(path, row["input"])
     if kind == WRONG:
         return str(context["text"])
     if kind == EXPECTED:
-        return f"expected {context['text']}, got {shown}"
+        return f"expected {context['text']}, got {given}"
     if kind == UNKNOWN:
-        return _unknown_name(context["what"], context["known"], row["input"], shown)
+        return _unknown_name(context["what"], context["known"], row["input"], given)
     if kind == "extra_forbidden":
         return _unknown_key(path, data, model)
     if kind == "missing":
         return "missing; this key is required"
     if kind in ("string_type", "string_sub_type"):
         quotes = "; put it in quotes" if isinstance(row["input"], bool | int | float) else ""
-        return f"expected text, got {shown}{quotes}"
+        return f"expected text, got {given}{quotes}"
     if kind == "too_short" and context["min_length"] == 1:
         return "must not be empty"
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind].format_map(context)}, got {shown}"
+        return f"expected {_EXPECTED[kind].format_map(context)}, got {given}"
     return _foreign(row, path, origin)
 
 
@@ -88,10 +88,10 @@ def _foreign(row: ErrorDetails, path: Path, origin: Origin) -> str:
     return row["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 
-def _unknown_name(what: str, known: list[str], value: Any, shown: str) -> str:
+def _unknown_name(what: str, known: list[str], value: Any, given: str) -> str:
     listed = f" Known {what}s: {', '.join(known) or 'none'}" if len(known) <= 50 else ""
-    told = shown if shown.startswith('"') else f"({shown})"
-    return f"unknown {what} {told}{nearest(str(value), known)}{listed}".rstrip(".")
+    quoted = given if given.startswith('"') else f"({given})"
+    return f"unknown {what} {quoted}{nearest(str(value), known)}{listed}".rstrip(".")
 
 
 def _unknown_key(path: Path, data: Any, model: Any) -> str:

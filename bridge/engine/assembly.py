@@ -30,7 +30,7 @@ def assemble(config: cfg.Config, tracing: Tracing | None = None) -> list[Route]:
     backends = {name: _backend(name, section) for name, section in config.backends.items()}
     if tracing is not None:
         backends = {name: _traced(backend, config.backends[name], tracing) for name, backend in backends.items()}
-    return [_route(place, section, backends) for place, section in enumerate(config.routes)]
+    return [_route(index, section, backends) for index, section in enumerate(config.routes)]
 
 
 def tracing_for(config: cfg.Config) -> Tracing | None:
@@ -41,8 +41,8 @@ def tracing_for(config: cfg.Config) -> Tracing | None:
     try:
         from bridge.telemetry.tracing import Tracing
     except ImportError as error:
-        told = "server.traces: OpenTelemetry is not installed; pip install 'dialect-bridge[otel]'"
-        raise ConfigError(f"{told} ({error.name} is missing).") from None
+        missing = "server.traces: OpenTelemetry is not installed; pip install 'dialect-bridge[otel]'"
+        raise ConfigError(f"{missing} ({error.name} is missing).") from None
     return Tracing(section.endpoint, service=section.service, sample=section.sample, version=version("dialect-bridge"))
 
 
@@ -188,8 +188,10 @@ def store_for(routes: list[Route], config: cfg.Config) -> RunStore | None:
 
     It opens at first use. Raises `ConfigError` when its engine is not installed.
     """
-    kept = config.stores.history is not None
-    if not any(route.durable or route.serves(Operation.START) or (kept and route.in_background) for route in routes):
+    history_on = config.stores.history is not None
+    if not any(
+        route.durable or route.serves(Operation.START) or (history_on and route.in_background) for route in routes
+    ):
         return None
     from bridge.stores import open_runs
 

@@ -162,16 +162,16 @@ class Bridge:
         from bridge.runs import Runs, response_now
 
         self._response_now = response_now
-        kept = self.config.stores
+        stores = self.config.stores
         return Runs(
             store,
             self._drive,
             concurrent=self.config.server.limits.concurrent,
             slots=lambda: self.slots,
-            lease=kept.lease,
-            events=kept.retention.events,
-            threads=kept.retention.history,
-            max_run=kept.max_run,
+            lease=stores.lease,
+            events=stores.retention.events,
+            threads=stores.retention.history,
+            max_run=stores.max_run,
             ended=self._settle,
             drove=self._drove,
         )
@@ -210,35 +210,35 @@ class Bridge:
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
         caller, lost, run_id = caller or Caller(), lost if lost is not None else Losses(), run_id or uuid.uuid4().hex
-        asked = _Asked(route, request, capabilities or LIBRARY, caller, run_id, created_at or time.time(), lost)
+        order = _Asked(route, request, capabilities or LIBRARY, caller, run_id, created_at or time.time(), lost)
         group = route.group_for(request)
-        first, *others = asked.order(group)
+        first, *others = order.order(group)
         before = lost.copy() if others else lost
 
         def on(backend: Backend) -> NextAttempt:
             async def prepare(continued: str) -> BackendAttempt:
                 lost.rewind(before)
-                return await self._attempt(asked, group, backend, continued)
+                return await self._attempt(order, group, backend, continued)
 
             return prepare
 
         continuation = StreamContinuation() if route.mid_stream_fallback else None
-        attempt = await self._attempt(asked, group, first)
+        attempt = await self._attempt(order, group, first)
         return Run(attempt, [on(backend) for backend in others], continuation, self.config.server.limits.answer)
 
-    async def _attempt(self, asked: _Asked, group: Group, backend: Backend, continued: str = "") -> BackendAttempt:
+    async def _attempt(self, order: _Asked, group: Group, backend: Backend, continued: str = "") -> BackendAttempt:
         """One backend's side of the run: its turn in the conversation is begun, its request encoded.
 
         `continued`: the text of an answer that another backend broke off.
         """
-        route, caller = asked.route, asked.caller
-        if (around := self.around.get(asked.run_id)) is not None:
+        route, caller = order.route, order.caller
+        if (around := self.around.get(order.run_id)) is not None:
             backend = around(backend)
         if route.tools is not None:
-            backend = await with_tools(backend, route.tools, route.max_tool_rounds, asked.lost)
-        turn = await self._turn(asked, backend, group)
-        request = turn.request if turn is not None else asked.request
-        info = asked.info(backend, request)
+            backend = await with_tools(backend, route.tools, route.max_tool_rounds, order.lost)
+        turn = await self._turn(order, backend, group)
+        request = turn.request if turn is not None else order.request
+        info = order.info(backend, request)
         request = self._with_own_thread(route, backend, request, info)
         if continued and (route.mid_stream_fallback != "continue" or backend.capabilities.keeps_history):
             # One that remembers by itself cannot be told what another one said.
@@ -255,11 +255,11 @@ class Bridge:
             return BackendAttempt(
                 request,
                 backend,
-                asked.capabilities,
+                order.capabilities,
                 info,
                 options=route.options,
                 stages=route.stages,
-                lost=asked.lost,
+                lost=order.lost,
                 untouched=route.passthrough,
                 turn=turn,
                 continued=continued,
@@ -269,20 +269,20 @@ class Bridge:
                 await turn.close()
             raise
 
-    async def _turn(self, asked: _Asked, backend: Backend, group: Group) -> Turn | None:
+    async def _turn(self, order: _Asked, backend: Backend, group: Group) -> Turn | None:
         """The request's turn in its conversation, begun; None when nothing has to be kept."""
-        route, request, run_id = asked.route, asked.request, asked.run_id
+        route, request, run_id = order.route, order.request, order.run_id
         if self._memory is None or route.passthrough:
             return None
-        history, owner = self._memory.history, asked.caller.owner
+        history, owner = self._memory.history, order.caller.owner
         if route.serves(Operation.HISTORY):
             alone = isinstance(route.options, QueuedRunsOptions) and route.options.one_run_per_thread
             return await queued_runs.begin(
-                history, owner, route.path, request, asked.capabilities, backend.capabilities, run_id, alone=alone
+                history, owner, route.path, request, order.capabilities, backend.capabilities, run_id, alone=alone
             )
         keeper = backend.name if group.shares_conversations else None
         return await self._memory.begin(
-            owner, route.path, request, asked.capabilities, backend.capabilities, run_id, keeper=keeper
+            owner, route.path, request, order.capabilities, backend.capabilities, run_id, keeper=keeper
         )
 
     def _with_own_thread(self, route: Route, backend: Backend, request: Request, info: CallInfo) -> Request:
@@ -333,15 +333,15 @@ class Bridge:
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        asked = _Asked(route, request, LIBRARY, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
-        *others, last = asked.order(route.group_for(request))
+        order = _Asked(route, request, LIBRARY, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
+        *others, last = order.order(route.group_for(request))
         for backend in others:
             try:
-                return await _counted(asked, backend)
+                return await _counted(order, backend)
             except BackendError as error:
                 if not may_ask_elsewhere(error.failure):
                     raise
-        return await _counted(asked, last)
+        return await _counted(order, last)
 
     def plan(
         self, route: Route, request: Request, caller: Caller, *, run_id: str, created_at: float
@@ -385,8 +385,8 @@ class Bridge:
 
     def _planned(self, plan: RunPlan) -> Route | None:
         """The route of a plan, which another process may have made."""
-        asked = (plan.route, plan.front)
-        return next((r for r in self.routes if (r.path, r.dialect.name) == asked), None)
+        pair = (plan.route, plan.front)
+        return next((r for r in self.routes if (r.path, r.dialect.name) == pair), None)
 
     def route(self, path: str | None = None) -> Route:
         """The route mounted at `path`; without a path the first one. Raises `ConfigError` for an unknown path."""
@@ -455,7 +455,7 @@ def _ordered(group: Group, request: Request, owner: str, run_id: str) -> list[Ba
     return group.order(f"{owner}\0{request.thread_id or run_id}")
 
 
-async def _counted(asked: _Asked, backend: Backend) -> tuple[int, bool]:
-    request = without_redirects(asked.request, asked.lost)
-    counted = await backend.count(request, asked.info(backend, request))
-    return (estimate_tokens(asked.request), True) if counted is None else (counted, False)
+async def _counted(order: _Asked, backend: Backend) -> tuple[int, bool]:
+    request = without_redirects(order.request, order.lost)
+    counted = await backend.count(request, order.info(backend, request))
+    return (estimate_tokens(order.request), True) if counted is None else (counted, False)

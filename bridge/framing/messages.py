@@ -23,43 +23,43 @@ class Splitter:
     `BackendError`; `close` does for an input that ended in the middle of one.
     """
 
-    __slots__ = ("_kept", "_limit")
+    __slots__ = ("_buffer", "_limit")
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
-        self._kept = bytearray()
+        self._buffer = bytearray()
         self._limit = max_event
 
     def feed(self, chunk: bytes) -> list[FrameLike]:
-        kept = self._kept
-        kept += chunk
+        buffered = self._buffer
+        buffered += chunk
         out: list[FrameLike] = []
-        place = 0
-        while len(kept) - place >= _HEAD:
+        position = 0
+        while len(buffered) - position >= _HEAD:
             try:
-                size = self._size(place)
+                size = self._size(position)
             except BackendError:
                 if not out:
                     raise
                 break  # what came before counts; the next call says what is wrong
-            if len(kept) - place < _HEAD + size:
+            if len(buffered) - position < _HEAD + size:
                 break
-            out.append(bytes(kept[place + _HEAD : place + _HEAD + size]))
-            place += _HEAD + size
-        del kept[:place]
+            out.append(bytes(buffered[position + _HEAD : position + _HEAD + size]))
+            position += _HEAD + size
+        del buffered[:position]
         return out
 
     def close(self) -> list[FrameLike]:
         """The input ended: nothing can be complete now that was not before."""
-        if len(self._kept) >= _HEAD:
+        if len(self._buffer) >= _HEAD:
             self._size(0)
-        if self._kept:
+        if self._buffer:
             text = "The backend's answer ended in the middle of a message."
             raise BackendError(text, code=ErrorCode.TRUNCATED_STREAM)
         return []
 
-    def _size(self, place: int) -> int:
+    def _size(self, position: int) -> int:
         """The length that the head at `place` tells."""
-        flag, size = self._kept[place], int.from_bytes(self._kept[place + 1 : place + _HEAD], "big")
+        flag, size = self._buffer[position], int.from_bytes(self._buffer[position + 1 : position + _HEAD], "big")
         if flag != 0:
             text = f"The backend's answer is no message of this protocol: expected the flag 0 before it, got {flag}."
             raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)

@@ -146,8 +146,8 @@ class Splitter:
 
     def _before_excess(self, lines: list[bytes]) -> list[FrameLike]:
         """Return the complete events before the first line that is too long."""
-        place = next(n for n, line in enumerate(lines) if len(line) > self._limit)
-        out = self._lines(lines[:place])
+        index = next(n for n, line in enumerate(lines) if len(line) > self._limit)
+        out = self._lines(lines[:index])
         return self._stopped(out, self._excess or self._too_long())
 
     def _stopped(self, out: list[FrameLike], error: BackendError) -> list[FrameLike]:

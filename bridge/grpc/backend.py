@@ -34,7 +34,7 @@ from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
 from bridge.codec.sessions import ClientTools
 from bridge.errors import BackendError, ErrorCode, Failure, Unsupported
-from bridge.grpc.channels import Metadata, asked, failure_of, metadata_of, open_channel
+from bridge.grpc.channels import Metadata, call_unary, failure_of, metadata_of, open_channel
 from bridge.grpc.client_tools import ClientToolBroker
 from bridge.grpc.sessions import Session, WaitingSession, results_in
 from bridge.model import Event, Request, RunFailed, ToolCall, ToolResult
@@ -84,7 +84,7 @@ class GrpcBackend:
         self._address = url
         self._api_key = api_key or ""
         self._channel: grpc.aio.Channel | None = None
-        self._kept: dict[str, Session] = {}
+        self._sessions: dict[str, Session] = {}
         self._holding: dict[str, WaitingSession] = {}
         self._chores: set[asyncio.Task[None]] = set()
 
@@ -96,8 +96,8 @@ class GrpcBackend:
         """Stops sessions that are kept or held, gives those that stop their grace, and closes the connection."""
         for held in {id(held): held for held in self._holding.values()}.values():
             self._let_go(held)
-        for key in list(self._kept):
-            self.stop(self._kept.pop(key))
+        for key in list(self._sessions):
+            self.stop(self._sessions.pop(key))
         if self._chores:
             await asyncio.gather(*self._chores, return_exceptions=True)
         channel, self._channel = self._channel, None
@@ -116,17 +116,17 @@ class GrpcBackend:
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
 
-    def model_for(self, asked: str | None) -> str | None:
-        return self.names.model_for(asked)
+    def model_for(self, requested: str | None) -> str | None:
+        return self.names.model_for(requested)
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         """Headers that gRPC cannot carry (not ASCII, say) are dropped, as they would end the call."""
         found = {name: headers[name] for name in self._forward if name in headers}
         return {name: value for name, value in found.items() if _SENDABLE.fullmatch(value)}
 
-    def _beside(self, shown: Mapping[str, str]) -> Metadata:
+    def _metadata(self, forwarded: Mapping[str, str]) -> Metadata:
         """Return the metadata of a call; our own value of a name wins."""
-        return tuple({**shown, **self._own}.items())
+        return tuple({**forwarded, **self._own}.items())
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> GrpcCall:
         model = self.model_for(request.model)
@@ -138,11 +138,11 @@ class GrpcBackend:
             return GrpcCall(
                 self, held.session, [], context, held.key, info.owner, answers=(held.call_ids, results_in(request))
             )
-        kept = self._kept.pop(f"{info.owner}\0{key}", None) if key is not None else None
+        kept = self._sessions.pop(f"{info.owner}\0{key}", None) if key is not None else None
         if kept is not None and kept.usable:
             session = kept
         else:
-            session = Session(self, self.dialect.caller(context), self._beside(info.forwarded))
+            session = Session(self, self.dialect.caller(context), self._metadata(info.forwarded))
         try:
             messages = session.machine.ask(request, context)
             tools = session.machine.tools(request, context)
@@ -185,14 +185,14 @@ class GrpcBackend:
 
     def keep(self, key: str, session: Session) -> None:
         """Keeps a session for the next request of its conversation, until it was idle for too long."""
-        other = self._kept.get(key)
+        other = self._sessions.get(key)
         if other is not None:
             self.stop(other)
-        self._kept[key] = session
+        self._sessions[key] = session
 
         def expired() -> None:
-            if self._kept.get(key) is session:
-                self.stop(self._kept.pop(key))
+            if self._sessions.get(key) is session:
+                self.stop(self._sessions.pop(key))
 
         session.timer = asyncio.get_running_loop().call_later(self.settings.idle, expired)
 
@@ -227,10 +227,10 @@ class GrpcBackend:
         """Return the failure that a status means."""
         return self.secrets.hide(failure_of(self.dialect, code, details))
 
-    async def ask(self, path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
+    async def ask(self, path: str, body: bytes, seconds: float, forwarded: Mapping[str, str]) -> bytes:
         """The answer to a single message, beside which `shown` and our own headers go. Raises `BackendError`."""
         try:
-            return await asked(self.channel, self.dialect, path, body, seconds, self._beside(shown))
+            return await call_unary(self.channel, self.dialect, path, body, seconds, self._metadata(forwarded))
         except BackendError as error:
             raise BackendError.of(self.secrets.hide(error.failure)) from None
 
@@ -292,7 +292,7 @@ class GrpcCall:
                 if self._answers is not None and session.broker is not None:
                     session.broker.answer(*self._answers)
                     return
-                # Before it is asked anything: the agent looks for them then.
+                # Before it is call_unary anything: the agent looks for them then.
                 await session.offer(self._tools)
                 await session.send(self._messages)
         except TimeoutError:

@@ -56,7 +56,7 @@ def metadata_of(dialect: Dialect, key: str | None) -> Metadata:
     return tuple(dialect.auth_headers(key).items()) if key else ()
 
 
-async def asked(
+async def call_unary(
     channel: grpc.aio.Channel, dialect: Dialect, path: str, body: bytes, seconds: float, metadata: Metadata = ()
 ) -> bytes:
     """The answer to a single message. Raises `BackendError`."""

@@ -45,13 +45,13 @@ class ClientToolBroker:
         """Serves and registers them all. Raises `BackendError` when the registry does not take one."""
         server = grpc.aio.server(options=channel_options(self._settings))
         server.add_generic_rpc_handlers((_Handler(self),))
-        place = f"{self.tools.host}:0"
+        address = f"{self.tools.host}:0"
         try:
             if self._settings.secure:
                 credentials = server_credentials(self._settings)
-                ports = [server.add_secure_port(place, credentials) for _ in range(self.tools.places)]
+                ports = [server.add_secure_port(address, credentials) for _ in range(self.tools.places)]
             else:
-                ports = [server.add_insecure_port(place) for _ in range(self.tools.places)]
+                ports = [server.add_insecure_port(address) for _ in range(self.tools.places)]
         except (RuntimeError, OSError):
             text = f"The client's tools cannot be offered: {self.tools.host} cannot be listened on."
             raise BackendError(text, code=ErrorCode.BACKEND_UNAVAILABLE) from None
@@ -114,25 +114,25 @@ class ClientToolBroker:
 
     async def call(self, body: bytes, rpc: Any) -> bytes:
         """Answer one call of an agent with the client's result, or with an error when the time is over."""
-        asked = self.tools.called(body)
-        if isinstance(asked, Refuse):
-            await rpc.abort(grpc.StatusCode[asked.status], asked.details)
+        request = self.tools.called(body)
+        if isinstance(request, Refuse):
+            await rpc.abort(grpc.StatusCode[request.status], request.details)
             raise AssertionError("unreachable: abort raises")
-        if isinstance(asked, Respond):
-            return asked.body
+        if isinstance(request, Respond):
+            return request.body
         if self._given_up:
-            return self.tools.answer(body, _silence(asked.call_id))
-        waiting = self._waiting[asked.call_id] = asyncio.get_running_loop().create_future()
-        self._new[asked.call_id] = asked
+            return self.tools.answer(body, _silence(request.call_id))
+        waiting = self._waiting[request.call_id] = asyncio.get_running_loop().create_future()
+        self._new[request.call_id] = request
         self.came.set()
-        result = _silence(asked.call_id)
+        result = _silence(request.call_id)
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.tools.wait):
                     result = await waiting
         finally:
-            del self._waiting[asked.call_id]
-            self._new.pop(asked.call_id, None)
+            del self._waiting[request.call_id]
+            self._new.pop(request.call_id, None)
         return self.tools.answer(body, result)
 
 

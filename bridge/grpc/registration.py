@@ -18,13 +18,13 @@ _SECONDS = 10.0
 
 
 async def stay(
-    registration: Registration, dialect: Dialect, settings: Channel, told: Callable[[bool, str], None]
+    registration: Registration, dialect: Dialect, settings: Channel, report: Callable[[bool, str], None]
 ) -> None:
     """Registers and beats until it is canceled, and then says goodbye.
 
     `told` hears after each answer whether the node is known now, and why not.
     """
-    shown = metadata_of(dialect, registration.key)
+    metadata = metadata_of(dialect, registration.key)
     async with open_channel(registration.gateway, settings) as channel:
         try:
             while True:
@@ -32,15 +32,15 @@ async def stay(
                 if isinstance(todo, float):
                     await asyncio.sleep(todo - time.monotonic())
                     continue
-                body, why = await _said(channel, todo, shown)
-                told(registration.answered(body, time.monotonic()), why)
+                body, why = await _exchange(channel, todo, metadata)
+                report(registration.answered(body, time.monotonic()), why)
         finally:
             farewell = registration.leave()
             if farewell is not None:
-                await _said(channel, farewell, shown)
+                await _exchange(channel, farewell, metadata)
 
 
-async def _said(channel: grpc.aio.Channel, todo: tuple[str, bytes], metadata: Metadata) -> tuple[bytes | None, str]:
+async def _exchange(channel: grpc.aio.Channel, todo: tuple[str, bytes], metadata: Metadata) -> tuple[bytes | None, str]:
     """Return the answer of a registry; None and a reason if there is none."""
     try:
         return await channel.unary_unary(todo[0])(todo[1], timeout=_SECONDS, metadata=metadata), "it said no"

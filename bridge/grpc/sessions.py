@@ -87,8 +87,8 @@ class Session:
         large = _LARGE.search(status[1] or "")
         if large is not None and int(large[1]) not in self._sizes:
             # Not ours, so that the client can do nothing about it.
-            told = f"The backend sent a message of {large[1]} bytes; the limit is {large[2]} (max_message)."
-            return Failure(ErrorCode.BACKEND_PROTOCOL, told)
+            text = f"The backend sent a message of {large[1]} bytes; the limit is {large[2]} (max_message)."
+            return Failure(ErrorCode.BACKEND_PROTOCOL, text)
         return self._backend.failure_of(*status)
 
     async def send(self, messages: list[bytes]) -> None:

@@ -80,8 +80,8 @@ class Translator:
         return self._losses.details
 
     @property
-    def asked(self) -> Request | None:
-        """The client's request, as `request` read it."""
+    def client_request(self) -> Request | None:
+        """The client's request, as `request` decoded it; None before."""
         return self._request
 
     @property
@@ -269,8 +269,8 @@ def _options(model: type[Options], given: Mapping[str, Any], what: str) -> Optio
         return model(**given)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise ConfigError(f"{what}.{place}: {first['msg']}") from None
+        path = ".".join(str(step) for step in first["loc"])
+        raise ConfigError(f"{what}.{path}: {first['msg']}") from None
 
 
 def _lower(headers: Mapping[str, str] | None, dialect: Dialect | None = None) -> dict[str, str]:

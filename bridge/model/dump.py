@@ -102,8 +102,8 @@ class _Shape:
         self.values = attrgetter(*self.names) if len(self.names) > 1 else _only_value(self.names[0])
         defaults = [f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(kind)]
         self.defaults_backwards = defaults[::-1]
-        nested = [place for place, name in enumerate(self.names) if name in _NESTED]
-        enums = {place: _ENUMS[code, name] for place, name in enumerate(self.names) if (code, name) in _ENUMS}
+        nested = [index for index, name in enumerate(self.names) if name in _NESTED]
+        enums = {index: _ENUMS[code, name] for index, name in enumerate(self.names) if (code, name) in _ENUMS}
         self.write: list[tuple[int, _Turn]] = [*((p, _dump_value) for p in nested), *((p, str) for p in enums)]
         self.read: list[tuple[int, _Turn]] = [*((p, _load_value) for p in nested), *enums.items()]
 
@@ -119,9 +119,9 @@ def _dump_value(value: Any) -> Any:
 def _dump(value: Any) -> list[Any]:
     shape = _BY_TYPE[type(value)]
     out = [*shape.values(value)]
-    for place, write in shape.write:
-        if out[place] is not None:
-            out[place] = write(out[place])
+    for index, write in shape.write:
+        if out[index] is not None:
+            out[index] = write(out[index])
     unsaid = sum(takewhile(bool, map(eq, out[::-1], shape.defaults_backwards)))
     return [shape.code, *out[: len(out) - unsaid]]
 
@@ -157,9 +157,9 @@ def _load_value(value: Any) -> Any:
 def _load(array: list[Any]) -> Any:
     shape = _BY_CODE[array[0]]
     values = array[1 : len(shape.names) + 1]
-    for place, read in shape.read:
-        if place < len(values) and values[place] is not None:
-            values[place] = read(values[place])
+    for index, read in shape.read:
+        if index < len(values) and values[index] is not None:
+            values[index] = read(values[index])
     return shape.kind(*values)
 
 

@@ -246,8 +246,8 @@ def unfold(answer: Answer) -> list[Event]:
         message_id = message.id or f"{answer.run_id}-{number}"
         ending = answer.endings.get(message.id or "") or Ending()
         out.append(ev.MessageStarted(message_id, message.role, message.name, ending.choice, message.extras))
-        for place, part in enumerate(message.parts):
-            out.extend(_part_events(f"{message_id}-{place}", message_id, part))
+        for index, part in enumerate(message.parts):
+            out.extend(_part_events(f"{message_id}-{index}", message_id, part))
         out.append(ev.MessageEnded(message_id, ending.status, ending.reason))
     out.extend(answer.events)
     out.extend(answer.interrupts)

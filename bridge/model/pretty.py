@@ -31,24 +31,24 @@ def pretty(events: Event | Iterable[Event]) -> str:
 
 def pretty_request(request: Request) -> str:
     """A request as lines: what it says, and each message and tool in one of its own."""
-    return "\n".join(_asked(request))
+    return "\n".join(_request_lines(request))
 
 
-def _asked(request: Request) -> Iterator[str]:
+def _request_lines(request: Request) -> Iterator[str]:
     for field in fields(request):
         value = getattr(request, field.name)
         if isinstance(value, list) and value and all(map(is_dataclass, value)):
-            yield from (f"{field.name}[{n}] {_shown(item)}" for n, item in enumerate(value))
+            yield from (f"{field.name}[{n}] {_printed(item)}" for n, item in enumerate(value))
         elif value != _default(field):
-            yield f"{field.name} {_shown(value) if is_dataclass(value) else repr(value)}"
+            yield f"{field.name} {_printed(value) if is_dataclass(value) else repr(value)}"
 
 
 def _lines(events: Iterable[Event]) -> Iterator[str]:
     for event in events:
-        yield "  " * _DEPTHS.get(type(event), 1) + _shown(event)
+        yield "  " * _DEPTHS.get(type(event), 1) + _printed(event)
 
 
-def _shown(value: Any) -> str:
+def _printed(value: Any) -> str:
     """A value of ours: required fields bare, the others by name, and only where they differ from the default."""
     pieces = [type(value).__name__]
     for field in fields(value):
@@ -70,7 +70,7 @@ def _default(field: Field[Any]) -> Any:
 
 def _short(value: Any) -> str:
     if is_dataclass(value):
-        return f"({_shown(value)})"
+        return f"({_printed(value)})"
     if isinstance(value, list) and value and all(map(is_dataclass, value)):
         return f"[{', '.join(map(_short, value))}]"
     text = str(value) if type(value) not in (str, list, dict) else repr(value)

@@ -61,10 +61,10 @@ def interrupt_text(event: Interrupted) -> str:
         if isinstance(payload.get("name"), str) and "arguments" in payload:
             arguments = payload["arguments"]
             payload = f"{payload['name']}({arguments if isinstance(arguments, str) else json_text(arguments)})"
-    told = [event.reason] if event.reason else []
+    lines = [event.reason] if event.reason else []
     if payload not in (None, "", {}, []):
-        told.append(payload if isinstance(payload, str) else json_text(payload))
-    return ": ".join(told) or "The agent waits for an answer."
+        lines.append(payload if isinstance(payload, str) else json_text(payload))
+    return ": ".join(lines) or "The agent waits for an answer."
 
 
 def json_text(value: object) -> str:

@@ -31,14 +31,16 @@ class Attached:
         return replace(message, parts=[await self._part(part) for part in message.parts])
 
     async def _part(self, part: Part) -> Part:
-        place = self._store.find(part.source.url) if isinstance(part, Media) and isinstance(part.source, Url) else None
-        if place is None or not isinstance(part, Media):
+        location = (
+            self._store.find(part.source.url) if isinstance(part, Media) and isinstance(part.source, Url) else None
+        )
+        if location is None or not isinstance(part, Media):
             return part
         try:
-            found = await self._store.stat(self._owner, *place)
+            found = await self._store.stat(self._owner, *location)
             if self._base is not None:
                 return replace(part, source=Url(await self._store.sign(found, self._base, LIFE)))
-            found, pieces = await self._store.fetch(*place)
+            found, pieces = await self._store.fetch(*location)
             data = b"".join([piece async for piece in pieces])
         except RequestError as error:
             if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN):

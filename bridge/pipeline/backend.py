@@ -142,7 +142,7 @@ class Backend(Protocol):
     budget: Budget
     breaker: Breaker | None
 
-    def model_for(self, asked: str | None) -> str | None:
+    def model_for(self, requested: str | None) -> str | None:
         """The model name to send for the one that the client named."""
         ...
 

@@ -24,10 +24,10 @@ class Clock:
     """
 
     __slots__ = (
-        "_asked",
         "_began",
+        "_cancellations",
+        "_due_at",
         "_limits",
-        "_looks_at",
         "_loop",
         "_reader",
         "_refused",
@@ -42,9 +42,9 @@ class Clock:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = 0.0
+        self._due_at = 0.0
         self._reader: asyncio.Task[object] | None = None
-        self._asked = 0
+        self._cancellations = 0
         self.expired: Failure | None = None
         self._began = now
         self._try_began: float | None = now
@@ -58,7 +58,7 @@ class Clock:
         """This task begins to wait for the backend."""
         # With its loop named, the task is one look into a dictionary; without, Python 3.11 asks the kernel who we are.
         self._reader = reader = current_task(self._loop)
-        self._asked = reader.cancelling() if reader is not None else 0
+        self._cancellations = reader.cancelling() if reader is not None else 0
         self.waiting = time.monotonic()
 
     def late(self) -> Failure | None:
@@ -66,7 +66,7 @@ class Clock:
         else.
         """
         late, self.expired = self.expired, None
-        if late is None or (self._reader is not None and self._reader.uncancel() > self._asked):
+        if late is None or (self._reader is not None and self._reader.uncancel() > self._cancellations):
             return None
         return late
 
@@ -95,11 +95,11 @@ class Clock:
     def watch(self) -> None:
         """Set the timer for the next limit."""
         due = self._due()
-        if due is None or (self._timer is not None and self._looks_at <= due):
+        if due is None or (self._timer is not None and self._due_at <= due):
             return
         self.stop()
-        self._looks_at = due
-        self._timer = self._loop.call_later(max(0.02, due - time.monotonic()), self._look)
+        self._due_at = due
+        self._timer = self._loop.call_later(max(0.02, due - time.monotonic()), self._check)
 
     def stop(self) -> None:
         """The run is over."""
@@ -119,7 +119,7 @@ class Clock:
         end = self._began + limits.total
         return min(end, since + wait) if wait else end
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Gives the backend up when a limit has passed, else comes back when the next one does."""
         due = self._due()
         self._timer = None
@@ -132,8 +132,8 @@ class Clock:
             self.expired = self._lateness(due)
             self._reader.cancel()
         # A busy reader, or an agent that does not let go, is looked at again.
-        self._looks_at = time.monotonic() + 1.0
-        self._timer = self._loop.call_later(1.0, self._look)
+        self._due_at = time.monotonic() + 1.0
+        self._timer = self._loop.call_later(1.0, self._check)
 
     def _lateness(self, due: float) -> Failure:
         limits = self._limits

@@ -97,19 +97,19 @@ def continues(stored: list[Message], messages: list[Message], ran: Collection[st
     The backend's own messages are not compared: answers, and results of the calls `ran`. Those that directly follow the
     known part count as known.
     """
-    place = 0
+    position = 0
     for known in stored:
-        place = _past_answers(messages, place, ran)
-        if place == len(messages) or mark(messages[place]) != mark(known):
+        position = _past_answers(messages, position, ran)
+        if position == len(messages) or mark(messages[position]) != mark(known):
             return None
-        place += 1
-    return _past_answers(messages, place, ran)
+        position += 1
+    return _past_answers(messages, position, ran)
 
 
-def _past_answers(messages: list[Message], place: int, ran: Collection[str]) -> int:
-    while place < len(messages) and is_answer(messages[place], ran):
-        place += 1
-    return place
+def _past_answers(messages: list[Message], position: int, ran: Collection[str]) -> int:
+    while position < len(messages) and is_answer(messages[position], ran):
+        position += 1
+    return position
 
 
 def is_answer(message: Message, ran: Collection[str]) -> bool:
@@ -157,16 +157,16 @@ def open_calls(stored: list[Message], new: list[Message]) -> list[ToolCall]:
         for result in results_in(message):
             waiting.pop(result.call_id, None)
     theirs: set[str] = set()
-    for place, message in enumerate(new):
+    for index, message in enumerate(new):
         if LINKED.isdisjoint(map(type, message.parts)):
             continue
         theirs.update(c.call_id for c in calls_in(message))
         for result in results_in(message):
             if waiting.pop(result.call_id, None) is None and result.call_id not in theirs:
                 raise RequestError(
-                    f"messages[{place}]: there is no open tool call {shortened(result.call_id)!r} in this "
+                    f"messages[{index}]: there is no open tool call {shortened(result.call_id)!r} in this "
                     "conversation.",
-                    param=f"messages[{place}]",
+                    param=f"messages[{index}]",
                 )
     return [c for c in waiting.values() if c.call_id not in theirs]
 
@@ -184,7 +184,7 @@ def no_results(calls: list[ToolCall]) -> list[Message]:
 # ---------------------------------------------------------------------- answers
 
 
-def said(answer: Answer) -> list[Message]:
+def messages_of(answer: Answer) -> list[Message]:
     """Return the messages of an answer that become part of the conversation: none of a failed one, half of a
     canceled one.
     """

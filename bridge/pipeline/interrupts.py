@@ -76,9 +76,9 @@ def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Set
     for message in new:
         results = [r for r in results_in(message) if r.call_id in calls]
         for result in results:
-            asked = calls[result.call_id]
-            if left.pop(asked.interrupt_id, None) is not None:
-                out.resume.append(Resume(asked.interrupt_id, "resolved", _value(result_text(result.parts))))
+            interrupt = calls[result.call_id]
+            if left.pop(interrupt.interrupt_id, None) is not None:
+                out.resume.append(Resume(interrupt.interrupt_id, "resolved", _value(result_text(result.parts))))
         rest = [p for p in message.parts if p not in results]
         if rest or not message.parts:
             out.messages.append(replace(message, parts=rest) if results else message)
@@ -123,8 +123,8 @@ def _form(answer: Resume, schema: dict[str, Any]) -> Any:
     match field_schema.get("type"):
         case "boolean":
             words = payload.get("reason") if isinstance(payload, dict) else payload
-            told = isinstance(words, str) and "reason" in fields and not answer.agrees
-            return {name: answer.agrees, **({"reason": words} if told else {})}
+            has_reason = isinstance(words, str) and "reason" in fields and not answer.agrees
+            return {name: answer.agrees, **({"reason": words} if has_reason else {})}
         case "string" if isinstance(payload, str):
             return {name: payload}
         case _:

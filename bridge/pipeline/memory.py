@@ -24,10 +24,10 @@ from bridge.pipeline.conversation import (
     digest,
     finished,
     is_answer,
+    messages_of,
     no_results,
     only_results,
     open_calls,
-    said,
     unknown,
     up_to_last_answer,
 )
@@ -164,8 +164,8 @@ class Expand(Turn):
             self.reply = [RunFinished(FinishReason.TOOL_CALLS)]
         else:
             resumed = {r.interrupt_id for r in settled.resume}
-            asked = {i.call_id for i in self._conversation.open_interrupts if i.interrupt_id in resumed}
-            self._new = [*no_results([c for c in waiting if c.call_id not in asked]), *self._new]
+            answered = {i.call_id for i in self._conversation.open_interrupts if i.interrupt_id in resumed}
+            self._new = [*no_results([c for c in waiting if c.call_id not in answered]), *self._new]
         self.request = request = self.request.copy()
         request.messages, request.resume = [*stored, *self._new], settled.resume
         request.tools = self._conversation.tools if request.tools is None else request.tools
@@ -181,7 +181,7 @@ class Expand(Turn):
         self._conversation.tools = self.request.tools
         self._conversation.backend_thread = self._keeps(answer)
         self._note_interrupts(answer)
-        await self._commit([*self._new, *said(answer)])
+        await self._commit([*self._new, *messages_of(answer)])
 
     def _keeps(self, answer: Answer) -> str | None:
         """Return the id under which the backend now has the whole conversation; None if it does not."""
@@ -225,21 +225,21 @@ class Trim(Turn):
         stored = self._conversation.messages
         self._ran = [str(i) for i in self._conversation.extra.get(_RAN, ())]
         here = self._conversation.backend_thread is not None and self._conversation.extra.get(_KEEPER) == self._keeper
-        place = continues(stored, self._whole, self._ran) if here else None
-        if place == len(self._whole) and not request.resume:
-            place = None  # nothing new: an answer is to be made again
-        if place is None:
+        position = continues(stored, self._whole, self._ran) if here else None
+        if position == len(self._whole) and not request.resume:
+            position = None  # nothing new: an answer is to be made again
+        if position is None:
             # A new talk, an edited or regenerated one, or one whose backend side is not known for sure: it begins anew.
-            self._known, place = 0, 0
+            self._known, position = 0, 0
             self._conversation.backend_thread = thread if self._conversation.version == 0 else run_id
             self._conversation.open_interrupts = []
         else:
             self._known = len(stored)
-        self._new = self._whole[place:]
+        self._new = self._whole[position:]
         settled = self._settle(self._new)
-        told = [str(d) for d in self._conversation.extra.get(_TOLD, ())]
-        before = [m for m in self._whole[:place] if digest([m]) not in told] if self._wants_whole else []
-        self._told = told + [digest([m]) for m in self._new if m not in settled.messages]
+        digests = [str(d) for d in self._conversation.extra.get(_TOLD, ())]
+        before = [m for m in self._whole[:position] if digest([m]) not in digests] if self._wants_whole else []
+        self._digests = digests + [digest([m]) for m in self._new if m not in settled.messages]
         self.request = request = request.copy()
         request.messages, request.resume = [*before, *settled.messages], settled.resume
         request.thread_id = self._conversation.backend_thread
@@ -254,7 +254,7 @@ class Trim(Turn):
         self._note_interrupts(answer)
         self._ran += [r.call_id for r in answer.results]
         self._conversation.extra[_RAN] = self._ran[-_MOST_NOTED:]
-        self._conversation.extra[_TOLD] = self._told[-_MOST_NOTED:]
+        self._conversation.extra[_TOLD] = self._digests[-_MOST_NOTED:]
         if self._keeper is not None:
             self._conversation.extra[_KEEPER] = self._keeper
         spoken = [m for m in self._new if not is_answer(m, self._ran)]
@@ -284,7 +284,7 @@ class Recall(Turn):
                 self._conversation.open_interrupts = []  # the talk was edited, so that nothing waits in it
         self._had = bool(self._conversation.open_interrupts)
         settled = self._settle(request.messages[len(before) :])
-        self._asked = request.messages
+        self._messages = request.messages
         self.request = request = request.copy()
         request.messages, request.resume = [*before, *settled.messages], settled.resume
         if found:
@@ -308,7 +308,7 @@ class Recall(Turn):
         self._note_interrupts(answer)
         if not (self._nameless or self._had or self._conversation.open_interrupts):
             return
-        seen = [*self._asked, as_client_sees(answer, self._front)] if self._whole else None
+        seen = [*self._messages, as_client_sees(answer, self._front)] if self._whole else None
         await self._commit([], name=digest(seen) if seen else None)
 
 
@@ -326,8 +326,8 @@ def _joint(history: HistoryMode, back: Capabilities) -> type[Turn] | None:
 
 def _recalls(front: Capabilities, back: Capabilities) -> bool:
     """Return whether runs of this backend may wait for an answer that this front cannot address."""
-    told = front.answer(Feature.INTERRUPT) is Support.EXACT and front.names_interrupts
-    return not told and back.request(Feature.RESUME) in (Support.EXACT, Support.TEXT)
+    recalls = front.answer(Feature.INTERRUPT) is Support.EXACT and front.names_interrupts
+    return not recalls and back.request(Feature.RESUME) in (Support.EXACT, Support.TEXT)
 
 
 class Memory:

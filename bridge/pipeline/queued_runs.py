@@ -27,7 +27,7 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
-from bridge.pipeline.conversation import behind, no_results, only_results, open_calls, said, unknown
+from bridge.pipeline.conversation import behind, messages_of, no_results, only_results, open_calls, unknown
 from bridge.pipeline.memory import Expand
 from bridge.stores.base import Conversation, ConversationStore, StoreConflict
 
@@ -65,9 +65,9 @@ def own_metadata(message: Message) -> dict[str, Any]:
     return {name: value for name, value in message.metadata.items() if name != _OURS}
 
 
-def _stamped(message: Message, run: str, name: str, *, shown: bool = True) -> Message:
-    places = [SHOWN, MODEL] if shown and message.role not in _HIDDEN_ROLES else [MODEL]
-    note = {"run": run, "at": time.time(), "places": places}
+def _stamped(message: Message, run: str, name: str, *, visible: bool = True) -> Message:
+    keys = [SHOWN, MODEL] if visible and message.role not in _HIDDEN_ROLES else [MODEL]
+    note = {"run": run, "at": time.time(), "places": keys}
     return replace(message, id=message.id or name, metadata={**message.metadata, _OURS: note})
 
 
@@ -100,15 +100,15 @@ class Conversations:
             conversation = await self._conversation(owner, scope, request.thread_id or run)
 
         def new(conversation: Conversation) -> list[Message]:
-            fresh = _news(conversation.messages, request.messages)
+            fresh = _new_messages(conversation.messages, request.messages)
             waiting = open_calls(conversation.messages, fresh)
             missing: list[Message] = []
             if fresh and not only_results(fresh):
                 resumed = {r.interrupt_id for r in request.resume}
-                asked = {i.call_id for i in conversation.open_interrupts if i.interrupt_id in resumed}
-                missing = no_results([call for call in waiting if call.call_id not in asked])
+                answered = {i.call_id for i in conversation.open_interrupts if i.interrupt_id in resumed}
+                missing = no_results([call for call in waiting if call.call_id not in answered])
             return [
-                *(_stamped(m, run, f"{run}-none-{n}", shown=False) for n, m in enumerate(missing)),
+                *(_stamped(m, run, f"{run}-none-{n}", visible=False) for n, m in enumerate(missing)),
                 *(_stamped(m, run, f"{run}-{n}") for n, m in enumerate(fresh)),
             ]
 
@@ -130,7 +130,7 @@ class Conversations:
         return await self.load(owner, scope, thread) or Conversation(thread)
 
 
-def _news(stored: list[Message], messages: list[Message]) -> list[Message]:
+def _new_messages(stored: list[Message], messages: list[Message]) -> list[Message]:
     """Return the messages whose ids the conversation does not hold yet; the same question under two ids is two
     questions.
     """
@@ -195,7 +195,7 @@ class QueuedRunTurn(Expand):
             _stamped(
                 replace(m, metadata={**m.metadata, **notes.get(m.id or "", {})}), self._run, _name(m, self._run, n)
             )
-            for n, m in enumerate(said(answer))
+            for n, m in enumerate(messages_of(answer))
         ]
 
         def new(conversation: Conversation) -> list[Message]:
@@ -216,19 +216,19 @@ def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list
     runs: dict[str, list[Message]] = {}
     for message in stored:
         runs.setdefault(Kept.of(message).run, []).append(_plain(message))
-    mine = runs.pop(run, [])
+    own = runs.pop(run, [])
     before = [message for messages in runs.values() for message in messages]
-    if not mine and not request.resume:
+    if not own and not request.resume:
         last = request.messages[-1].id if request.messages else None
-        place = next((n for n, m in enumerate(before) if m.id == last and last), None)
-        before = before if place is None else before[: place + 1]
-    return before, mine
+        position = next((n for n, m in enumerate(before) if m.id == last and last), None)
+        before = before if position is None else before[: position + 1]
+    return before, own
 
 
-def _name(message: Message, run: str, place: int) -> str:
+def _name(message: Message, run: str, index: int) -> str:
     """The id of a message of an answer that brought none; that of a result is made of its call's."""
     result = next((part for part in message.parts if isinstance(part, ToolResult)), None)
-    return f"result-{result.call_id}" if result is not None else f"{run}-answer-{place}"
+    return f"result-{result.call_id}" if result is not None else f"{run}-answer-{index}"
 
 
 def _notes(answer: Answer) -> dict[str, dict[str, Any]]:

@@ -92,8 +92,8 @@ def without_redirects(request: Request, lost: Losses) -> Request:
     extras = {dialect: _cleaned(fields, named) for dialect, fields in request.extras.items()}
     if not named:
         return request
-    told = ", ".join(sorted({name[:40] for name in named}))
-    lost.add(Feature.EXTRAS, f"{told}: only the configuration says where a backend is and how it is called")
+    listed = ", ".join(sorted({name[:40] for name in named}))
+    lost.add(Feature.EXTRAS, f"{listed}: only the configuration says where a backend is and how it is called")
     return replace(request, extras=extras)
 
 

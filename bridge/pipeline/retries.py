@@ -61,9 +61,9 @@ class Retry:
 
         None when it asked for more patience than there is.
         """
-        asked = asked_pause(failure)
-        if asked is not None:
-            return asked if asked <= self.max_backoff else None
+        requested = asked_pause(failure)
+        if requested is not None:
+            return requested if requested <= self.max_backoff else None
         pause: float = min(self.backoff * 2 ** (attempt - 1), self.max_backoff)
         return pause * random.uniform(0.5, 1.0)
 
@@ -93,10 +93,10 @@ class Budget:
 
 def asked_pause(failure: Failure, clock: Callable[[], float] = time.time) -> float | None:
     """The seconds to wait in a `Retry-After`, which may also be a date (RFC 9110, section 10.2.3); None without one."""
-    asked = failure.headers.get("retry-after", "").strip()
-    if _SECONDS.fullmatch(asked):
-        return float(asked)
+    header = failure.headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(header):
+        return float(header)
     try:
-        return max(0.0, parsedate_to_datetime(asked).timestamp() - clock())
+        return max(0.0, parsedate_to_datetime(header).timestamp() - clock())
     except (ValueError, OverflowError, TypeError, IndexError):
         return None

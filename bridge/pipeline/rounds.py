@@ -33,7 +33,7 @@ from bridge.model import (
 from bridge.model import events as ev
 from bridge.model.events import UsageReported
 from bridge.pipeline.backend import Call, CallInfo
-from bridge.pipeline.conversation import said
+from bridge.pipeline.conversation import messages_of
 
 if TYPE_CHECKING:
     from bridge.pipeline.tools import WithTools
@@ -53,10 +53,10 @@ class Rounds:
     """See `bridge.pipeline.backend.Call`: as many calls of the backend as its model needs, as one run."""
 
     def __init__(
-        self, user: WithTools, mine: Mapping[str, OfferedTool], request: Request, info: CallInfo, lost: Losses
+        self, user: WithTools, own: Mapping[str, OfferedTool], request: Request, info: CallInfo, lost: Losses
     ) -> None:
         self._user = user
-        self._mine = mine
+        self._own = own
         self._request = request
         self._info = info
         self._lost = lost
@@ -126,20 +126,20 @@ class Rounds:
         return self._ended(events, events[-1]) if events and isinstance(events[-1], RunFinished) else events
 
     def _rare(self, event: Event) -> Event:
-        if isinstance(event, MessageEnded) and event.reason is FinishReason.TOOL_CALLS and not self._open(mine=False):
+        if isinstance(event, MessageEnded) and event.reason is FinishReason.TOOL_CALLS and not self._open(own=False):
             # The client has nothing to run: what this message waits for happens here.
             return replace(event, reason=None)
         return _sum(self._usage, event) if isinstance(event, UsageReported) and self._usage is not None else event
 
-    def _open(self, *, mine: bool) -> list[ToolCall]:
+    def _open(self, *, own: bool) -> list[ToolCall]:
         """The calls of this round that have no result: those that are run here, or the client's."""
         answer = self._folder.answer
         done = {result.call_id for result in answer.results}
-        return [c for c in answer.calls if c.call_id not in done and (c.name in self._mine) is mine]
+        return [c for c in answer.calls if c.call_id not in done and (c.name in self._own) is own]
 
     def _ended(self, events: list[Event], end: RunFinished) -> list[Event]:
         """The model is done for now: its calls are run before it is asked again, or before the client runs its own."""
-        calls = self._open(mine=True)
+        calls = self._open(own=True)
         if not calls:
             return events
         if end.reason not in _CONTINUES:
@@ -150,14 +150,14 @@ class Rounds:
             text = f"The model still called tools when the limit of rounds was reached ({bound})."
             return [*events[:-1], RunFailed(Failure(ErrorCode.BACKEND_ERROR, text))]
         self._waiting = calls
-        self._end = end if self._open(mine=False) else None
+        self._end = end if self._open(own=False) else None
         return events[:-1]
 
     async def _run_tools(self) -> list[Event]:
         """Some of the calls that wait, side by side: each read brings results before the run counts as silent."""
         user, info, now = self._user, self._next_info, self._waiting[:_AT_ONCE]
         async with asyncio.TaskGroup() as group:
-            calls = [group.create_task(user.source.call(self._mine[c.name], c, info, user.call_seconds)) for c in now]
+            calls = [group.create_task(user.source.call(self._own[c.name], c, info, user.call_seconds)) for c in now]
         results = [call.result() for call in calls]
         self._waiting = self._waiting[len(now) :]
         self._folder.feed(results)
@@ -182,7 +182,7 @@ class Rounds:
         if choice is not None and choice.mode is ToolMode.REQUIRED:
             choice = None  # the model has called what it had to; asked for it again it would never answer
         results = {r.call_id: r for r in answer.results}
-        messages = [*self._request.messages, *_in_order(said(answer), results)]
+        messages = [*self._request.messages, *_in_order(messages_of(answer), results)]
         self._request = replace(self._request, messages=messages, tool_choice=choice)
         if answer.usage is not None:
             self._usage = answer.usage if self._usage is None else _sum(self._usage, answer.usage)

@@ -315,17 +315,17 @@ class Run:
         if not isinstance(end, RunFailed):
             continuation.record(events)
             return events
-        self._broke, kept = end.error, continuation.left_open(events)
+        self._broke, left = end.error, continuation.left_open(events)
         if continuation.possible and may_ask_elsewhere(end.error):
             self._report(end.error)
             if await self._fall_back(end.error):
                 continuation.begin()
                 self._clock.start_over()
                 self.continued_at.append(len(continuation.text))
-                return kept
+                return left
         if not self.continued_at:
             return events
-        return self.reader.commit(kept) + self.reader.closing(end.error)
+        return self.reader.commit(left) + self.reader.closing(end.error)
 
     def _late(self, failure: Failure) -> list[Event]:
         """A limit has passed: the backend is given up."""

@@ -71,7 +71,7 @@ class WithholdServerTools:
         self._held_of: Counter[str] = Counter()  # how many calls of a message are kept back
         # Calls whose result came before their own end: what still comes of them is theirs too.
         self._unfinished: set[str] = set()
-        self._shown = 0
+        self._count = 0
 
     @property
     def at_rest(self) -> bool:
@@ -110,22 +110,22 @@ class WithholdServerTools:
         if part_id is None:
             out.append(event)
             return
-        kept = self._held.pop(part_id)
-        start = cast(PartStarted, kept[0])
+        held = self._held.pop(part_id)
+        start = cast(PartStarted, held[0])
         self._held_of[start.message_id] -= 1
-        if not isinstance(kept[-1], PartEnded):
+        if not isinstance(held[-1], PartEnded):
             self._unfinished.add(part_id)
         self._lost.add(Feature.TOOL_RESULT, "tools run by the backend are not shown as calls")
         if self._show != "drop":
-            arguments = "".join(e.text for e in kept if isinstance(e, ArgsDelta))
+            arguments = "".join(e.text for e in held if isinstance(e, ArgsDelta))
             self._tell(f"{start.name}({arguments}) -> {result_text(event.parts)}\n", start, out)
         if not self._held_of[start.message_id] and start.message_id in self._ends:
             out.append(self._ends.pop(start.message_id))
 
     def _tell(self, text: str, call: PartStarted, out: list[Event]) -> None:
         """The finished call as a line of its own, in a message of its own: the call's may be ended already."""
-        self._shown += 1
-        message, part = f"{call.part_id}-told", f"{call.part_id}-told-{self._shown}"
+        self._count += 1
+        message, part = f"{call.part_id}-told", f"{call.part_id}-told-{self._count}"
         kind = PartKind.REASONING if self._show == "reasoning" else PartKind.TEXT
         delta = ReasoningDelta(part, text) if kind is PartKind.REASONING else TextDelta(part, text)
         out += [
@@ -138,9 +138,9 @@ class WithholdServerTools:
 
     def _release(self, out: list[Event], *, finished: bool) -> None:
         """End the answer: calls without a result become the client's. After a failure they are dropped."""
-        for kept in list(self._held.values()):
+        for held in list(self._held.values()):
             if finished:
-                out.extend(kept)
+                out.extend(held)
         self._held.clear()
         self._held_of.clear()
         out.extend(self._ends.values())
@@ -166,8 +166,8 @@ def context_as_system(context: StageContext) -> None:
     if not request.context or context.back.request(Feature.CONTEXT) is not Support.DROP:
         return
     lines = [f"{entry.get('description', '')}: {entry.get('value', '')}" for entry in request.context]
-    told = Message("system", [Text("\n".join(lines))])
-    context.request = replace(request, messages=[told, *request.messages], context=[])
+    message = Message("system", [Text("\n".join(lines))])
+    context.request = replace(request, messages=[message, *request.messages], context=[])
 
 
 def no_redirects(context: StageContext) -> None:

@@ -27,7 +27,7 @@ class Answers:
 
     def __init__(self, history: ConversationStore, owner: str, scope: str, look: Look | None = None) -> None:
         self._history = history
-        self._look = look
+        self._poll = look
         self._owner = f"{owner}\0answers"
         self._scope = scope
 
@@ -39,26 +39,26 @@ class Answers:
 
     async def find(self, answer_id: str) -> StoredAnswer | None:
         """The answer as it is now."""
-        kept = await self.kept(answer_id)
-        return None if kept is None else await self.now(kept)
+        stored = await self.load(answer_id)
+        return None if stored is None else await self.now(stored)
 
-    async def kept(self, answer_id: str) -> StoredAnswer | None:
+    async def load(self, answer_id: str) -> StoredAnswer | None:
         """Return what the store has of the answer; of one that had not ended, the request."""
         conversation = await self._history.load(self._owner, self._scope, answer_id)
         return None if conversation is None else _answer(conversation)
 
-    async def now(self, kept: StoredAnswer) -> StoredAnswer:
+    async def now(self, stored: StoredAnswer) -> StoredAnswer:
         """Return the current state of a stored answer."""
-        if kept.ended or self._look is None:
-            return kept
-        found = await self._look(kept)
+        if stored.ended or self._poll is None:
+            return stored
+        found = await self._poll(stored)
         if found.ended:
             await self.settle(found)
         return found
 
     async def keep(self, answer: StoredAnswer) -> None:
         """Its id must be a new one: raises `StoreConflict` otherwise."""
-        conversation = Conversation(answer.id, extra=_beside(answer))
+        conversation = Conversation(answer.id, extra=_fields(answer))
         await self._history.commit(self._owner, self._scope, conversation, answer.messages)
 
     async def settle(self, answer: StoredAnswer) -> bool:
@@ -67,12 +67,12 @@ class Answers:
         if conversation is None:
             return False
         if not _answer(conversation).ended:
-            conversation.extra = _beside(answer)
+            conversation.extra = _fields(answer)
             try:
                 await self._history.commit(self._owner, self._scope, conversation, answer.messages, keep=0)
             except StoreConflict:
                 # Somebody else has kept the same end in this moment, or forgotten all of it.
-                return await self.kept(answer.id) is not None
+                return await self.load(answer.id) is not None
         return True
 
     async def delete(self, answer_id: str) -> bool:
@@ -80,7 +80,7 @@ class Answers:
         return await self._history.delete(self._owner, self._scope, answer_id)
 
 
-def _beside(answer: StoredAnswer) -> dict[str, Any]:
+def _fields(answer: StoredAnswer) -> dict[str, Any]:
     run = {} if answer.run_id is None else {_RUN: answer.run_id, _ENDED: answer.ended}
     return {_BODY: answer.body, **run}
 

@@ -92,8 +92,8 @@ class ToolSource:
             return not_run(call, _why(error, seconds))
         return ToolResulted(call.call_id, parts, call.name, is_error)
 
-    async def _answer(self, wire: WireRequest, seconds: float, shown: Mapping[str, str]) -> Wire:
-        body = await self._ask(wire.path, wire.body, seconds, shown)
+    async def _answer(self, wire: WireRequest, seconds: float, forwarded: Mapping[str, str]) -> Wire:
+        body = await self._ask(wire.path, wire.body, seconds, forwarded)
         return Wire(200, {"content-type": self._dialect.content_type}, body)
 
 
@@ -150,12 +150,12 @@ class WithTools:
         if several or (request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE):
             return self.backend.call(request, info, lost)
         theirs = {tool.name for tool in request.tools or ()}
-        mine = {o.tool.name: o for o in self._offered if o.tool.name not in theirs}
-        tools = [*(request.tools or ()), *(o.tool for o in mine.values())]
-        return Rounds(self, mine, replace(request, tools=tools), info, lost)
+        own = {o.tool.name: o for o in self._offered if o.tool.name not in theirs}
+        tools = [*(request.tools or ()), *(o.tool for o in own.values())]
+        return Rounds(self, own, replace(request, tools=tools), info, lost)
 
-    def model_for(self, asked: str | None) -> str | None:
-        return self.backend.model_for(asked)
+    def model_for(self, requested: str | None) -> str | None:
+        return self.backend.model_for(requested)
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         return self.backend.forwards(headers, front)

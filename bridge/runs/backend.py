@@ -94,22 +94,22 @@ class QueuedCall:
         """The answer to a request that may be repeated. Raises `BridgeError`."""
         wire = self._addressed(wire)
         for pause in (*_ASK_AGAIN, None):
-            asked: float | None = None
+            requested: float | None = None
             try:
                 answer = await self._backend.whole_answer(wire, seconds)
                 if 200 <= answer.status < 300:
                     return answer
                 failure = self._backend.refusal(answer)
-                asked = asked_pause(failure)
+                requested = asked_pause(failure)
                 # Where the configuration says how calls are repeated, only it does.
                 alone = self._backend.retry.attempts == 1
-                again = alone and answer.status in _BUSY and (asked or 0.0) <= _ASK_AGAIN[-1]
+                again = alone and answer.status in _BUSY and (requested or 0.0) <= _ASK_AGAIN[-1]
             except BackendError as error:
                 # Where nobody listens, nobody will in a moment; but who was late may have queued the run.
                 failure, again = error.failure, error.code is ErrorCode.BACKEND_TIMEOUT
             if pause is None or not again:
                 break
-            await asyncio.sleep(pause if asked is None else asked)
+            await asyncio.sleep(pause if requested is None else requested)
         raise BackendError.of(failure)
 
     def _addressed(self, wire: WireRequest) -> WireRequest:
@@ -144,11 +144,11 @@ class QueuedCall:
 
     async def _wait(self, failure: Failure) -> None:
         """The pause before the next try to read on. Raises `BackendError` after the last one."""
-        waits, asked = self._run.waits, asked_pause(failure) or 0.0
-        if self._tries >= len(waits) or asked > max(waits):
+        waits, requested = self._run.waits, asked_pause(failure) or 0.0
+        if self._tries >= len(waits) or requested > max(waits):
             raise _gave_up(failure.message)
         self._tries += 1
-        await asyncio.sleep(max(waits[self._tries - 1], asked))
+        await asyncio.sleep(max(waits[self._tries - 1], requested))
 
     async def read(self) -> list[Event]:
         if self._over:

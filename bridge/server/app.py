@@ -140,13 +140,13 @@ def make_app(bridge: Bridge) -> web.Application:
 
         scrape = Scrape(bridge, state.limits, state.identity, server.metrics)
         app.cleanup_ctx.append(scrape.life)
-        app.router.add_get(server.metrics.path, _kept(scrape.answer))
+        app.router.add_get(server.metrics.path, _stored(scrape.answer))
     app.router.add_get(server.health.live, _live)
     app.router.add_get(server.health.ready, _ready)
     return app
 
 
-def _kept(handler: Handler) -> Handler:
+def _stored(handler: Handler) -> Handler:
     """The handler, out of reach for pages whose origin is not named."""
 
     async def handle(http: web.Request) -> web.StreamResponse:
@@ -242,7 +242,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
             http[USER] = user
             if is_counted:
-                await state.limits.asked(user)
+                await state.limits.check_rate(user)
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]

@@ -70,7 +70,7 @@ async def _read(http: web.Request, file: str, limit: int, needs: tuple[str, ...]
                     form.file = _pieces(part)
                     break
                 await _keep(part, limit, spool)
-                form.file = _kept(spool)
+                form.file = _spooled(spool)
     except (ValueError, HttpProcessingError, web.RequestPayloadError):
         # The head of a part is read as that of a request, with the errors of one.
         raise _malformed() from None
@@ -104,7 +104,7 @@ async def _keep(part: BodyPartReader, limit: int, spool: IO[bytes]) -> None:
     spool.seek(0)
 
 
-async def _kept(spool: IO[bytes]) -> AsyncIterator[bytes]:
+async def _spooled(spool: IO[bytes]) -> AsyncIterator[bytes]:
     while piece := await asyncio.to_thread(spool.read, _PIECE):
         yield piece
 

@@ -69,21 +69,21 @@ class KeySet:
 
     def _pick(self, kid: str | None, algorithm: str) -> PyJWK | None:
         signing = [
-            place
-            for place, key in enumerate(self._keys)
+            index
+            for index, key in enumerate(self._keys)
             if key.get("use", "sig") == "sig" and key.get("alg", algorithm) == algorithm
         ]
         if kid is not None:
-            signing = [place for place in signing if self._keys[place].get("kid") == kid]
+            signing = [index for index in signing if self._keys[index].get("kid") == kid]
         elif len(signing) > 1:
             return None
         return self._key(signing[0], algorithm) if signing else None
 
-    def _key(self, place: int, algorithm: str) -> PyJWK | None:
-        wanted = (place, algorithm)
+    def _key(self, index: int, algorithm: str) -> PyJWK | None:
+        wanted = (index, algorithm)
         if wanted not in self._made:
             try:
-                self._made[wanted] = PyJWK(self._keys[place], algorithm)
+                self._made[wanted] = PyJWK(self._keys[index], algorithm)
             except PyJWTError as error:
                 # Its text repeats the key.
                 log.warning("a key of server.auth.jwt.jwks_url cannot be used: %s", type(error).__name__)

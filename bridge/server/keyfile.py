@@ -56,7 +56,7 @@ class KeyFile:
         if self._looking is None and self._clock() - self._looked >= PAUSE:
             self._looked = self._clock()
             # In a thread: thousands of keys take seconds to parse, and a network's file system may not answer.
-            self._looking = asyncio.create_task(asyncio.to_thread(self._look))
+            self._looking = asyncio.create_task(asyncio.to_thread(self._check))
             self._looking.add_done_callback(self._seen)
         if self._looking is not None:
             await asyncio.shield(self._looking)
@@ -65,7 +65,7 @@ class KeyFile:
     def _seen(self, looking: asyncio.Task[None]) -> None:
         self._looking = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         try:
             stamp = self._stamped()
             if stamp is None or stamp != self._stamp:

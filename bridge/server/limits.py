@@ -177,7 +177,7 @@ class Limits:
         """True if there are rate limits."""
         return self._rates is not None
 
-    async def asked(self, user: str) -> None:
+    async def check_rate(self, user: str) -> None:
         """Counts a request of this user. Raises `BackendError` (rate_limited) when it came too soon."""
         if self._rates is None:
             return

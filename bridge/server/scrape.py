@@ -33,7 +33,7 @@ class Scrape:
 
     async def life(self, app: web.Application) -> AsyncIterator[None]:
         self._metrics.watched.append(self)
-        looking = asyncio.create_task(_look(self._metrics)) if self._metrics.shared else None
+        looking = asyncio.create_task(_poll(self._metrics)) if self._metrics.shared else None
         try:
             yield
         finally:
@@ -64,7 +64,7 @@ class Scrape:
         return {name: b.breaker.is_open for name, b in backends.items() if b.breaker is not None}
 
 
-async def _look(of: Metrics) -> None:
+async def _poll(of: Metrics) -> None:
     while True:
         of.sample()
         await asyncio.sleep(_LOOK)

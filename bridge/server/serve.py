@@ -235,7 +235,7 @@ class _Life:
     def __init__(self, now: Served, reload: Callable[[], Bridge] | None) -> None:
         self.now = now
         self._reload = reload
-        self._told: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._stopping = False
         self._retired: dict[asyncio.Task[None], Served] = {}
 
@@ -243,7 +243,7 @@ class _Life:
         loop = asyncio.get_running_loop()
         names = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1 if worker else signal.SIGHUP]
         for name in names:
-            loop.add_signal_handler(name, self._hear, name)
+            loop.add_signal_handler(name, self._signaled, name)
         if worker:
             # A terminal tells the whole group that it closes; this process is told what to do by its parent.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -252,7 +252,7 @@ class _Life:
             await self.now.start()
             if ready is not None:
                 ready(self.now.port)
-            while (name := await self._told.get()) is signal.SIGHUP:
+            while (name := await self._signals.get()) is signal.SIGHUP:
                 await self._change()
             await self._end(drains=name is not signal.SIGUSR1)
         finally:
@@ -262,14 +262,14 @@ class _Life:
             for name in names:
                 loop.remove_signal_handler(name)
 
-    def _hear(self, name: signal.Signals) -> None:
+    def _signaled(self, name: signal.Signals) -> None:
         """The first signal to stop drains, the second one does not wait for open streams."""
         if name in (signal.SIGTERM, signal.SIGINT):
             if self._stopping:
                 for each in (self.now, *self._retired.values()):
                     each.hurry.set()
             self._stopping = True
-        self._told.put_nowait(name)
+        self._signals.put_nowait(name)
 
     async def _change(self) -> None:
         """From the old configuration to the new one, or not at all."""
@@ -314,9 +314,9 @@ class _Life:
         loop = asyncio.get_running_loop()
         leaving = loop.create_task(self._retire() if not drains else self._stop())
         if not drains:
-            told = loop.create_task(self._told.get())
-            await asyncio.wait({leaving, told}, return_when=asyncio.FIRST_COMPLETED)
-            told.cancel()
+            signaled = loop.create_task(self._signals.get())
+            await asyncio.wait({leaving, signaled}, return_when=asyncio.FIRST_COMPLETED)
+            signaled.cancel()
             if not leaving.done():
                 self.now.refuse()
                 self._hurry_after(self.now.bridge.config.server.drain)
@@ -346,4 +346,4 @@ class _Life:
         parent = os.getppid()
         while os.getppid() == parent:  # noqa: ASYNC110
             await asyncio.sleep(1)
-        self._hear(signal.SIGTERM)
+        self._signaled(signal.SIGTERM)

@@ -49,8 +49,8 @@ def _spanned(
         try:
             yield
         finally:
-            told = {"bridge.back": report.back, "bridge.status": report.status, "bridge.lost": report.lost}
-            span.set_attributes({key: value for key, value in told.items() if value})
+            attributes = {"bridge.back": report.back, "bridge.status": report.status, "bridge.lost": report.lost}
+            span.set_attributes({key: value for key, value in attributes.items() if value})
             if report.http:
                 span.set_attribute("http.response.status_code", report.http)
             if report.status in _CODES and report.status != ErrorCode.CANCELED:

@@ -137,8 +137,8 @@ class Tokens:
         """A list, or words between spaces (RFC 8693). Words that mean nothing here belong to other services."""
         if self._scope_claim is None:
             return (Grant(),)
-        said = claims.get(self._scope_claim)
-        words = said.split() if isinstance(said, str) else said if isinstance(said, list) else []
+        granted = claims.get(self._scope_claim)
+        words = granted.split() if isinstance(granted, str) else granted if isinstance(granted, list) else []
         return tuple(self._scopes[word] for word in words if isinstance(word, str) and word in self._scopes)
 
     async def close(self) -> None:

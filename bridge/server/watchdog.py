@@ -48,9 +48,9 @@ class StreamWatchdog:
         self._timer: asyncio.TimerHandle | None = None
         self._every = min(filter(None, (rules.keepalive, rules.slow_reader)), default=None)
         if self._every:
-            self._timer = asyncio.get_running_loop().call_later(self._every, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._every, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now, rules = time.monotonic(), self._rules
         if rules.slow_reader and self.blocked is not None and now - self.blocked >= rules.slow_reader:
             if self._http.transport is not None:
@@ -64,7 +64,7 @@ class StreamWatchdog:
                 self._beaten = now
             else:
                 due.append(max(left, 0.02))
-        self._timer = asyncio.get_running_loop().call_later(min(due), self._look)
+        self._timer = asyncio.get_running_loop().call_later(min(due), self._check)
 
     async def _beat(self) -> None:
         out = self._translation.heartbeat()

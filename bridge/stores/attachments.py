@@ -158,8 +158,8 @@ def _piece(text: str) -> str:
     if _PLAIN.fullmatch(text) and len(text) <= _LONGEST:
         return text
     raw = text.encode("utf-8", "surrogatepass")
-    kept = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_:@-"
-    piece = "".join(chr(b) if b in kept or (b == 46 and n) else f"={b:02X}" for n, b in enumerate(raw)) or "="
+    allowed = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_:@-"
+    piece = "".join(chr(b) if b in allowed or (b == 46 and n) else f"={b:02X}" for n, b in enumerate(raw)) or "="
     return piece if len(piece) <= _LONGEST else f"=h{hashlib.sha256(raw).hexdigest()}"
 
 

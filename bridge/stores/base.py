@@ -64,9 +64,9 @@ class Bounds:
     conversations: int = 10_000
     """Of one owner; beyond it the ones that were silent for longest go, up to a hundredth late."""
 
-    def evicts_at(self, place: int) -> bool:
+    def evicts_at(self, index: int) -> bool:
         """Return whether the owner's conversations are counted at this new one, as a count reads all of them."""
-        return place % max(1, self.conversations // 100) == 0
+        return index % max(1, self.conversations // 100) == 0
 
 
 class StoreConflict(BridgeError):

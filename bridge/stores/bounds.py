@@ -92,14 +92,14 @@ def _drop(room: _Room, first: int, cuts: Iterable[int]) -> int:
 
 def _lead(entries: Sequence[MessageSize]) -> int:
     """Return the number of system messages at the beginning. Only the first commit can add them."""
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         if entry.role not in _GUIDING or entry.commit != entries[0].commit:
-            return place
+            return index
     return len(entries)
 
 
-def _begins(entries: Sequence[MessageSize], place: int) -> bool:
-    entry, before = entries[place], entries[place - 1]
+def _begins(entries: Sequence[MessageSize], index: int) -> bool:
+    entry, before = entries[index], entries[index - 1]
     return entry.role in _ASKING and not (before.role in _ASKING and before.commit == entry.commit)
 
 
@@ -116,13 +116,13 @@ def _uncuttable(entries: Sequence[MessageSize], last_turn: int) -> list[bool]:
         borders[first + 1] += 1
         borders[last + 1] -= 1
 
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         for call_id in entry.results:
             unanswered.pop(call_id, None)
-            together(called.get(call_id, place), place)
+            together(called.get(call_id, index), index)
         for call_id in entry.calls:
-            called[call_id] = unanswered[call_id] = place
-    for place in unanswered.values():
-        if place >= last_turn:
-            together(place, len(entries))
+            called[call_id] = unanswered[call_id] = index
+    for index in unanswered.values():
+        if index >= last_turn:
+            together(index, len(entries))
     return [depth > 0 for depth in accumulate(borders[: len(entries)])]

@@ -44,7 +44,7 @@ class Tickets(Protocol):
     `mine` are other tickets of this process in the same queue: they are renewed before expired ones are deleted.
     """
 
-    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, Read | None]:
+    async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
         """Add a ticket to the end of the queue. If it is the first, return the conversation with it. Deletes expired
         tickets.
         """
@@ -52,15 +52,15 @@ class Tickets(Protocol):
     async def load(self, key: Key) -> Conversation:
         """The conversation as the last commit left it; a new one when there is none."""
 
-    async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
+    async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
         """Gives a ticket back and says which is the first now, if it matters to one of `mine`; expired ones are taken
         away.
         """
 
-    async def commit(self, key: Key, ticket: int, mine: Sequence[int], change: rows.Change) -> int | None:
+    async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
         """`ConversationStore.commit` and `leave` at once."""
 
-    async def first(self, key: Key, mine: Sequence[int]) -> int | None:
+    async def first(self, key: Key, own: Sequence[int]) -> int | None:
         """The first ticket of the line; expired ones are taken away."""
 
     async def due(self, tickets: Sequence[int]) -> list[int]:
@@ -141,9 +141,9 @@ class ConversationLocks:
                 await self._keeper
             self._keeper = None
         while True:
-            for place in self._places():
-                self._refuse(place, unavailable(self._engine, "closed"))
-                self._spawn(self._leave(place))
+            for waiter in self._waiters():
+                self._refuse(waiter, unavailable(self._engine, "closed"))
+                self._spawn(self._leave(waiter))
             if not self._tasks:
                 break
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -157,62 +157,62 @@ class ConversationLocks:
             queue = self._queues[key] = _Queue(partial(self._queues.pop, key))
         return queue
 
-    async def wait(self, place: _Waiter) -> Conversation:
+    async def wait(self, waiter: _Waiter) -> Conversation:
         """Return the conversation once the lock is held."""
         # Dealings with the database are tasks of their own: a cancelled caller must not leave a ticket behind.
-        self._spawn(self._enter(place))
+        self._spawn(self._enter(waiter))
         try:
-            return await (await place.let_in)()
+            return await (await waiter.let_in)()
         except BaseException:
-            self._spawn(self._leave(place))
+            self._spawn(self._leave(waiter))
             raise
 
-    async def _enter(self, place: _Waiter) -> None:
+    async def _enter(self, waiter: _Waiter) -> None:
         try:
-            async with self._line(place.key) as queue:
-                if place.let_in.done():
+            async with self._line(waiter.key) as queue:
+                if waiter.let_in.done():
                     return  # cancelled meanwhile
-                place.ticket, read = await self._tickets.enter(place.key, list(queue.places))
-                queue.places[place.ticket] = place
+                waiter.ticket, read = await self._tickets.enter(waiter.key, list(queue.places))
+                queue.places[waiter.ticket] = waiter
                 if read is not None:
-                    self._let_in(place, read)
+                    self._let_in(waiter, read)
         except Exception as error:
-            self._refuse(place, error)
+            self._refuse(waiter, error)
             return
         if self._keeper is None and not self._closed:
             self._keeper = asyncio.create_task(self._keep(), name="history-turns")
         if self._idle or read is None:
             self._kick.set()
 
-    async def commit(self, place: _Waiter, change: rows.Change) -> None:
+    async def commit(self, waiter: _Waiter, change: rows.Change) -> None:
         """Stores the change and gives the ticket back. Who is cancelled in it, or gets an error, still has to leave."""
-        async with self._line(place.key) as queue:
-            ticket, place.leaving = place.ticket or 0, True
+        async with self._line(waiter.key) as queue:
+            ticket, waiter.leaving = waiter.ticket or 0, True
             try:
                 others = [other for other in queue.places if other != ticket]
-                first = await self._tickets.commit(place.key, ticket, others, change)
+                first = await self._tickets.commit(waiter.key, ticket, others, change)
             except Exception:
-                place.leaving = False
+                waiter.leaving = False
                 raise
             queue.places.pop(ticket, None)
-            place.ticket = None
+            waiter.ticket = None
             self._moved_up(queue, first)
 
-    async def leave(self, place: _Waiter) -> None:
+    async def leave(self, waiter: _Waiter) -> None:
         """Gives the ticket back, unless a commit did."""
-        if place.ticket is not None:
-            await asyncio.shield(self._spawn(self._leave(place)))
+        if waiter.ticket is not None:
+            await asyncio.shield(self._spawn(self._leave(waiter)))
 
-    async def _leave(self, place: _Waiter) -> None:
-        async with self._line(place.key) as queue:
-            ticket = place.ticket
+    async def _leave(self, waiter: _Waiter) -> None:
+        async with self._line(waiter.key) as queue:
+            ticket = waiter.ticket
             if ticket is None or queue.places.pop(ticket, None) is None:
                 return  # lost, or given back by `close`
             try:
-                first = await self._tickets.leave(place.key, ticket, list(queue.places))
+                first = await self._tickets.leave(waiter.key, ticket, list(queue.places))
             except BridgeError:
                 # Not the caller's business: his run is over. The keeper tries again, and in the end it runs out.
-                self._left.append((place.key, ticket))
+                self._left.append((waiter.key, ticket))
                 self._kick.set()
                 return
             self._moved_up(queue, first)
@@ -223,14 +223,14 @@ class ConversationLocks:
         if queue.places and first not in queue.places:
             self._kick.set()  # another process is next
 
-    def _let_in(self, place: _Waiter | None, read: Read | None = None) -> None:
-        if place is not None and not place.let_in.done():
-            place.holds = True
-            place.let_in.set_result(read or partial(self._tickets.load, place.key))
+    def _let_in(self, waiter: _Waiter | None, read: Read | None = None) -> None:
+        if waiter is not None and not waiter.let_in.done():
+            waiter.holds = True
+            waiter.let_in.set_result(read or partial(self._tickets.load, waiter.key))
 
-    def _refuse(self, place: _Waiter, error: Exception) -> None:
-        if not place.let_in.done():
-            place.let_in.set_exception(error)
+    def _refuse(self, waiter: _Waiter, error: Exception) -> None:
+        if not waiter.let_in.done():
+            waiter.let_in.set_exception(error)
 
     # -------------------------------------------------------------------- all places
 
@@ -251,7 +251,7 @@ class ConversationLocks:
                     await self._renew()
                     beat = clock() + self._lease / 3
                 await self._give_back()
-                await self._look()
+                await self._poll()
                 self._failing_since, failures = None, 0
             except Exception as error:
                 if not isinstance(error, BridgeError):
@@ -268,20 +268,20 @@ class ConversationLocks:
                 self._let_in(queue.places.get(first or 0))
 
     async def _renew(self) -> None:
-        places = self._places()
-        there = set(await self._tickets.renew([p.ticket for p in places if p.ticket is not None]) if places else ())
-        for place in places:
-            known = self._queues[place.key].places if place.key in self._queues else {}
-            if place.ticket in there or place.leaving or known.get(place.ticket or 0) is not place:
+        waiters = self._waiters()
+        there = set(await self._tickets.renew([p.ticket for p in waiters if p.ticket is not None]) if waiters else ())
+        for waiter in waiters:
+            known = self._queues[waiter.key].places if waiter.key in self._queues else {}
+            if waiter.ticket in there or waiter.leaving or known.get(waiter.ticket or 0) is not waiter:
                 continue
-            del known[place.ticket or 0]
-            if place.holds:
+            del known[waiter.ticket or 0]
+            if waiter.holds:
                 _log.warning("a turn was lost: this process stood still for longer than %g s", self._lease)
             else:
-                place.ticket = None
-                self._spawn(self._enter(place))
+                waiter.ticket = None
+                self._spawn(self._enter(waiter))
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         waiting = self._elsewhere()
         if not waiting:
             return
@@ -296,20 +296,20 @@ class ConversationLocks:
             self._failing_since = now
         elif now - self._failing_since > self._lease:
             # By now the tickets may belong to nobody: better an error than waiting for ever.
-            for place in self._places():
-                self._refuse(place, unavailable(self._engine, "lost"))
+            for waiter in self._waiters():
+                self._refuse(waiter, unavailable(self._engine, "lost"))
 
     def _elsewhere(self) -> dict[int, _Waiter]:
         """Return the first ticket of each queue with a waiter here whose lock no waiter of this process holds."""
         out = {}
         for queue in self._queues.values():
-            if queue.places and not any(place.holds for place in queue.places.values()):
+            if queue.places and not any(waiter.holds for waiter in queue.places.values()):
                 ticket = min(queue.places)
                 out[ticket] = queue.places[ticket]
         return out
 
-    def _places(self) -> list[_Waiter]:
-        return [place for queue in self._queues.values() for place in queue.places.values()]
+    def _waiters(self) -> list[_Waiter]:
+        return [waiter for queue in self._queues.values() for waiter in queue.places.values()]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -323,9 +323,9 @@ class _Held:
 
     conversation: Conversation
 
-    def __init__(self, turns: ConversationLocks, place: _Waiter) -> None:
+    def __init__(self, turns: ConversationLocks, waiter: _Waiter) -> None:
         self._turns = turns
-        self._place = place
+        self._place = waiter
 
     async def __aenter__(self) -> HeldConversation:
         self.conversation = await self._turns.wait(self._place)

@@ -231,31 +231,31 @@ class PostgresHistory:
 
 async def _commit(db: _Connection, where: Key, change: rows.Change, bounds: Bounds) -> rows.Outcome:
     found = await db.fetchrow(_LOCK, *where)
-    version, place, dropped, seq, count, size = found or (0, None, 0, 0, 0, 0)
+    version, row_id, dropped, seq, count, size = found or (0, None, 0, 0, 0, 0)
     if version != change.conversation.version:
         raise conflict()
-    if place is not None and change.keep is not None:
-        cut = await db.fetchrow(_CUT, place, change.keep)
+    if row_id is not None and change.keep is not None:
+        cut = await db.fetchrow(_CUT, row_id, change.keep)
         assert cut is not None
         count, size, dropped = count - cut[0], size - cut[1], dropped if change.keep else 0
     added = change.rows
     count, size = count + len(added), size + change.size
     state = (version + 1, change.name, dropped, seq + len(added), count, size, change.tools, change.beside)
-    written = await (db.fetchrow(_CREATE, *state, *where) if place is None else db.fetchrow(_UPDATE, *state, place))
+    written = await (db.fetchrow(_CREATE, *state, *where) if row_id is None else db.fetchrow(_UPDATE, *state, row_id))
     if written is None:
         raise conflict()  # somebody else has just made it
-    place, now = written
+    row_id, now = written
     if added:
         columns = [list(column) for column in zip(*((r.role, r.size, r.links, r.body) for r in added), strict=True)]
-        await db.execute(_APPEND, place, version + 1, list(range(seq, seq + len(added))), *columns)
+        await db.execute(_APPEND, row_id, version + 1, list(range(seq, seq + len(added))), *columns)
     gone: list[int] = []
     if rows.over(count, size, bounds):
-        entries = [tuple(row) for row in await db.fetch(_ENTRIES, place)]
+        entries = [tuple(row) for row in await db.fetch(_ENTRIES, row_id)]
         gone, seqs = rows.too_many(entries, bounds)
-        await db.execute(_DROP, place, seqs)
+        await db.execute(_DROP, row_id, seqs)
         dropped += len(gone)
-        await db.execute(_SHRINK, place, dropped, count - len(gone), size - sum(entries[n][2] for n in gone))
-    if version == 0 and bounds.evicts_at(place):
+        await db.execute(_SHRINK, row_id, dropped, count - len(gone), size - sum(entries[n][2] for n in gone))
+    if version == 0 and bounds.evicts_at(row_id):
         await db.execute(_EVICT, where[0], bounds.conversations)
     return rows.Outcome(version + 1, dropped, now, gone)
 
@@ -292,10 +292,10 @@ class _Tickets:
         self._lease = lease
         self._bounds = bounds
 
-    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, Read | None]:
+    async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
         async def work(db: _Connection) -> tuple[int, Read | None]:
             async with db.transaction():
-                first = await self._clean(db, key, mine)
+                first = await self._clean(db, key, own)
                 ticket: int = await db.fetchval(_ENTER, *key, self._lease)
                 return ticket, partial(_conversation, key, await db.fetchrow(_LOAD, *key)) if first is None else None
 
@@ -304,25 +304,25 @@ class _Tickets:
     async def load(self, key: Key) -> Conversation:
         return await _conversation(key, await self._history._run(lambda db: db.fetchrow(_LOAD, *key)))
 
-    async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
+    async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
         async def work(db: _Connection) -> int | None:
             async with db.transaction():
-                return await self._clean(db, key, mine, ticket)
+                return await self._clean(db, key, own, ticket)
 
         return await self._history._run(work)
 
-    async def commit(self, key: Key, ticket: int, mine: Sequence[int], change: rows.Change) -> int | None:
+    async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
         async def work(db: _Connection) -> tuple[rows.Outcome, int | None]:
             async with db.transaction():
                 outcome = await _commit(db, key, change, self._bounds)
-                return outcome, await self._clean(db, key, mine, ticket, lasting=True)
+                return outcome, await self._clean(db, key, own, ticket, lasting=True)
 
         outcome, first = await self._history._run(work)
         change.settle(outcome)
         return first
 
-    async def first(self, key: Key, mine: Sequence[int]) -> int | None:
-        return await self.leave(key, 0, mine)
+    async def first(self, key: Key, own: Sequence[int]) -> int | None:
+        return await self.leave(key, 0, own)
 
     async def due(self, tickets: Sequence[int]) -> list[int]:
         return [found[0] for found in await self._history._run(lambda db: db.fetch(_DUE, list(tickets)))]
@@ -332,13 +332,13 @@ class _Tickets:
         return [row[0] for row in found]
 
     async def _clean(
-        self, db: _Connection, key: Key, mine: Sequence[int], ticket: int = 0, *, lasting: bool = False
+        self, db: _Connection, key: Key, own: Sequence[int], ticket: int = 0, *, lasting: bool = False
     ) -> int | None:
         """Takes away `ticket` and the expired ones of the line, but not `mine`; the first that is left. Nobody else
         changes the line before the transaction is over. `lasting`: no crash of the server may undo it.
         """
         await db.execute(_LINE, "\t".join(key), not lasting)
-        first: int | None = await db.fetchval(_CLEAN, *key, list(mine), self._lease, ticket)
+        first: int | None = await db.fetchval(_CLEAN, *key, list(own), self._lease, ticket)
         return first
 
 

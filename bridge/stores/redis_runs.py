@@ -94,11 +94,11 @@ class RedisRuns:
     async def create(
         self, key: RunKey, fingerprint: str, plan: str, *, alone: bool = False, room: Room | None = None
     ) -> Created:
-        n, asked = self._names(key), room or Room()
+        n, limits = self._names(key), room or Room()
         shared = (self._key("threads"), self._key("turns"), self._key("open"))
         keys = [n.run_key, n.thread_key, n.runs_key, n.owners_key, n.line_key, *shared]
         head = (n.run, n.thread, n.owner, fingerprint, plan, uuid.uuid4().hex, int(alone), self._key("run", ""))
-        rooms = ["" if most is None else most for most in (asked.owner, asked.scope, asked.all)]
+        rooms = ["" if most is None else most for most in (limits.owner, limits.scope, limits.all)]
         new, first, fields = await self._call(scripts.CREATE, keys, *head, self._queue, n.base_scope, *rooms)
         if new < 0:
             raise no_room(("of this user", "of this route", "of this server")[-new - 1])
@@ -158,16 +158,16 @@ class RedisRuns:
         with self._notifier.listen(n.channel) as listener:
             found = self._tails.since(n.channel, after) if after else None
             if found is None:
-                found = await self._look(n, after, limit)
+                found = await self._read_log(n, after, limit)
             else:
                 # Written here: to be told of it by Redis, too, would only cost.
                 await self._tail.unfollow(n.channel)
             while not found and clock() < until:
                 await listener.wait(min(_LOOK, until - clock()))
-                found = self._tails.since(n.channel, after) or await self._look(n, after, limit)
+                found = self._tails.since(n.channel, after) or await self._read_log(n, after, limit)
         return found[:limit]
 
-    async def _look(self, n: _Names, after: int, limit: int) -> list[LogEntry]:
+    async def _read_log(self, n: _Names, after: int, limit: int) -> list[LogEntry]:
         await self._run(lambda: self._tail.follow(n.channel))
         found = await self._range(n, after, limit)
         if not found and not after:
@@ -237,13 +237,13 @@ class RedisRuns:
     # ------------------------------------------------------------------ readers' places
 
     async def enter(self, owner: str, token: str, limit: int, seconds: float) -> bool:
-        return bool(await self._call(scripts.ENTER, [self._places(owner)], token, limit, seconds))
+        return bool(await self._call(scripts.ENTER, [self._slots_key(owner)], token, limit, seconds))
 
     async def leave(self, owner: str, token: str) -> None:
-        places = self._places(owner)
-        await self._run(lambda: self._client.zrem(places, token))
+        keys = self._slots_key(owner)
+        await self._run(lambda: self._client.zrem(keys, token))
 
-    def _places(self, owner: str) -> str:
+    def _slots_key(self, owner: str) -> str:
         return self._key("places", _quoted(stored_id(owner, "owner")))
 
     # ------------------------------------------------------------------ retention

@@ -102,7 +102,7 @@ class Change:
         """Makes the caller's conversation what is stored now."""
         conversation, gone = self.conversation, set(outcome.gone)
         messages = [*conversation.messages[: self.keep], *self.new]
-        conversation.messages = [m for place, m in enumerate(messages) if place not in gone] if gone else messages
+        conversation.messages = [m for index, m in enumerate(messages) if index not in gone] if gone else messages
         conversation.version, conversation.dropped = outcome.version, outcome.dropped
         conversation.digest, conversation.updated_at = self.digest, outcome.updated_at
 
@@ -136,8 +136,8 @@ def over(count: int, size: int, bounds: Bounds) -> bool:
 
 def too_many(rows: Sequence[Sequence[Any]], bounds: Bounds) -> tuple[list[int], list[Any]]:
     """Of rows (seq, role, size, commit, links) in order: the places and the seqs that must go."""
-    places = surplus([entry(*row[1:]) for row in rows], bounds)
-    return places, [rows[place][0] for place in places]
+    indexes = surplus([entry(*row[1:]) for row in rows], bounds)
+    return indexes, [rows[index][0] for index in indexes]
 
 
 def write(value: Any) -> str:

@@ -254,10 +254,10 @@ def base_scope(scope: str) -> str:
     return scope.partition("#")[0]
 
 
-def no_room(whose: str) -> BackendError:
+def no_room(holder: str) -> BackendError:
     """`whose` the runs are that have not ended, as in "of this user"."""
     return BackendError(
-        f"Too many runs {whose} wait or run already; try again in a moment.",
+        f"Too many runs {holder} wait or run already; try again in a moment.",
         code=ErrorCode.RATE_LIMITED,
         headers={"retry-after": "1"},
     )

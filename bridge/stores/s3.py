@@ -90,14 +90,14 @@ class S3Attachments:
         check_owner(owner, path)
         if bucket != self._bucket:
             raise not_found()
-        found = await _asked(self._api.head_async(self._store, path))
+        found = await _shielded(self._api.head_async(self._store, path))
         return Attachment(bucket, path, mime_of(path), found["size"])
 
     async def fetch(self, bucket: str, path: str) -> tuple[Attachment, AsyncIterator[bytes]]:
         mime = mime_of(path)
         if bucket != self._bucket:
             raise not_found()
-        found = await _asked(self._api.get_async(self._store, path))
+        found = await _shielded(self._api.get_async(self._store, path))
         return Attachment(bucket, path, mime, found.meta["size"]), _pieces(found)
 
     async def sign(self, attachment: Attachment, base: str, life: float) -> str:
@@ -115,7 +115,7 @@ class S3Attachments:
         raise forbidden("This link is wrong or has expired.")
 
 
-async def _asked(asking: Awaitable[_T]) -> _T:
+async def _shielded(asking: Awaitable[_T]) -> _T:
     """Return the metadata of one image."""
     try:
         return await asking

@@ -161,8 +161,8 @@ def _fetch(db: sqlite3.Connection, where: Key) -> _Stored | None:
     found = _row(db, where)
     if found is None:
         return None
-    place, *row = found
-    bodies = db.execute("SELECT body FROM history_messages WHERE conversation = ? ORDER BY seq", (place,))
+    row_id, *row = found
+    bodies = db.execute("SELECT body FROM history_messages WHERE conversation = ? ORDER BY seq", (row_id,))
     return tuple(row), [body for (body,) in bodies]
 
 
@@ -217,9 +217,9 @@ def _drop(db: sqlite3.Connection, place: int | None, bounds: Bounds) -> tuple[li
         "SELECT seq, role, size, commit_version, links FROM history_messages WHERE conversation = ? ORDER BY seq",
         (place,),
     ).fetchall()
-    places, seqs = rows.too_many(all_rows, bounds)
+    indexes, seqs = rows.too_many(all_rows, bounds)
     db.executemany("DELETE FROM history_messages WHERE conversation = ? AND seq = ?", ((place, seq) for seq in seqs))
-    return places, sum(all_rows[n][2] for n in places)
+    return indexes, sum(all_rows[n][2] for n in indexes)
 
 
 class _Tickets:
@@ -230,9 +230,9 @@ class _Tickets:
         self._lease = lease
         self._bounds = bounds
 
-    async def enter(self, key: Key, mine: Sequence[int]) -> tuple[int, Read | None]:
+    async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
         def work(db: sqlite3.Connection) -> tuple[int, Read | None]:
-            first = self._first(db, key, mine)
+            first = self._first(db, key, own)
             ticket = db.execute(_ENTER, (*key, machine.now() + self._lease)).lastrowid
             assert ticket is not None
             return ticket, partial(_conversation, key, _fetch(db, key)) if first is None else None
@@ -242,19 +242,19 @@ class _Tickets:
     async def load(self, key: Key) -> Conversation:
         return await _conversation(key, await self._file.read(lambda db: _fetch(db, key)))
 
-    async def leave(self, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
-        return await self._file.write(lambda db: self._leave(db, key, ticket, mine))
+    async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
+        return await self._file.write(lambda db: self._leave(db, key, ticket, own))
 
-    async def commit(self, key: Key, ticket: int, mine: Sequence[int], change: rows.Change) -> int | None:
+    async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
         def work(db: sqlite3.Connection) -> tuple[rows.Outcome, int | None]:
-            return commit(db, key, change, self._bounds), self._leave(db, key, ticket, mine)
+            return commit(db, key, change, self._bounds), self._leave(db, key, ticket, own)
 
         outcome, first = await self._file.write(work)
         change.settle(outcome)
         return first
 
-    async def first(self, key: Key, mine: Sequence[int]) -> int | None:
-        return await self._file.write(lambda db: self._first(db, key, mine))
+    async def first(self, key: Key, own: Sequence[int]) -> int | None:
+        return await self._file.write(lambda db: self._first(db, key, own))
 
     async def due(self, tickets: Sequence[int]) -> list[int]:
         def work(db: sqlite3.Connection) -> list[int]:
@@ -282,13 +282,13 @@ class _Tickets:
     def _renew(self, db: sqlite3.Connection, ticket: int) -> bool:
         return db.execute(_RENEW, (machine.now() + self._lease, ticket)).rowcount > 0
 
-    def _leave(self, db: sqlite3.Connection, key: Key, ticket: int, mine: Sequence[int]) -> int | None:
+    def _leave(self, db: sqlite3.Connection, key: Key, ticket: int, own: Sequence[int]) -> int | None:
         db.execute(_LEAVE, (ticket,))
-        return self._first(db, key, mine) if mine else None
+        return self._first(db, key, own) if own else None
 
-    def _first(self, db: sqlite3.Connection, key: Key, mine: Sequence[int]) -> int | None:
+    def _first(self, db: sqlite3.Connection, key: Key, own: Sequence[int]) -> int | None:
         """The first ticket of the line, after the expired ones before it are taken away."""
-        for ticket in mine:
+        for ticket in own:
             self._renew(db, ticket)
         now = machine.now()
         while (found := db.execute(_FIRST, key).fetchone()) is not None and found[1] <= now:

@@ -62,7 +62,7 @@ class SQLiteRuns:
         self._file = SQLiteFile(path, schema.RUNS, busy)
         self._notifier: Notifier[log.Stored] = Notifier()
         self._tails: Tails[log.Stored] = Tails()
-        self._mine: set[int] = set()
+        self._own_events: set[int] = set()
         """Numbers of entries that were written here since the last look for those of others."""
         self._queue: Notifier[str] = Notifier()
         self._turns = _Turns()
@@ -168,7 +168,7 @@ class SQLiteRuns:
             raise
         last = new[-1].number if new else before
         if self._notifier:
-            self._mine.update(entry.number for entry in new)
+            self._own_events.update(entry.number for entry in new)
         self._tails.add(where, before, new)
         self._notifier.notify(where)
         return last
@@ -197,31 +197,31 @@ class SQLiteRuns:
 
     def _watch(self) -> None:
         if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._look(), name="run-entries")
+            self._watching = asyncio.create_task(self._poll(), name="run-entries")
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Poll for entries of other processes while there are listeners."""
         last: int | None = None
         while self._notifier:
             # Whoever waits looks for himself when his time is over, and is told what is wrong.
             with suppress(BridgeError):
-                last = await self._news(last)
+                last = await self._newer(last)
             await asyncio.sleep(POLL)
-        self._mine.clear()
+        self._own_events.clear()
 
-    async def _news(self, last: int | None) -> int:
+    async def _newer(self, last: int | None) -> int:
         """Looks for entries behind `last`; the number to look behind next time."""
         highest = await self._file.read(log.highest)
         if last is None:
             # What others wrote while nobody looked, between a reader's own look and this one included.
             self._tails.clear()
             self._notifier.notify_all()
-        elif highest - last > sum(last < number <= highest for number in self._mine):
-            ours = frozenset(self._mine)
+        elif highest - last > sum(last < number <= highest for number in self._own_events):
+            ours = frozenset(self._own_events)
             for where in await self._file.read(lambda db: log.foreign(db, last, ours)):
                 self._tails.forget(where)
                 self._notifier.notify(where)
-        self._mine = {number for number in self._mine if number > highest}
+        self._own_events = {number for number in self._own_events if number > highest}
         return highest
 
     # ------------------------------------------------------------------ who drives it
@@ -274,8 +274,8 @@ class SQLiteRuns:
         def work(db: sqlite3.Connection) -> None:
             found = _find(db, where)
             if found is not None and found.token == token and found.record.ended_at is None:
-                kept, expires = (token, 0.0) if found.record.entries else (None, None)
-                db.execute("UPDATE runs SET token = ?, expires = ? WHERE id = ?", (kept, expires, found.id))
+                expiry_token, expires = (token, 0.0) if found.record.entries else (None, None)
+                db.execute("UPDATE runs SET token = ?, expires = ? WHERE id = ?", (expiry_token, expires, found.id))
 
         await self._file.write(work)
         self._queue.notify("")
@@ -307,8 +307,8 @@ class SQLiteRuns:
     async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
         def work(db: sqlite3.Connection) -> dict[RunKey, str]:
             now = machine.now()
-            asked = "SELECT reason FROM run_cancels t WHERE owner = ? AND scope = ? AND thread_id = ? AND run_id = ?"
-            rows = ((k, db.execute(f"{asked} AND expires > ?", (*stored_key(k), now)).fetchone()) for k in keys)
+            query = "SELECT reason FROM run_cancels t WHERE owner = ? AND scope = ? AND thread_id = ? AND run_id = ?"
+            rows = ((k, db.execute(f"{query} AND expires > ?", (*stored_key(k), now)).fetchone()) for k in keys)
             return {key: row[0] for key, row in rows if row}
 
         return await self._file.read(work) if keys else {}
@@ -423,13 +423,13 @@ def _check_room(db: sqlite3.Connection, where: log.Stored, room: Room) -> None:
         f" {log.FROM} WHERE r.ended_at IS NULL",
         (owner, f"{scope}#"),
     ).fetchone()
-    for whose, count, most in (
+    for holder, count, most in (
         ("of this user", own, room.owner),
         ("of this route", there, room.scope),
         ("of this server", everywhere, room.all),
     ):
         if most is not None and count >= most:
-            raise no_room(whose)
+            raise no_room(holder)
 
 
 def _state(token: str | None, ended_at: float | None) -> RunState:

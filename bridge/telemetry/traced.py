@@ -65,7 +65,7 @@ class _Traced:
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         model = self._backend.model_for(request.model)
         name = f"{self._operation} {model if self._operation == 'chat' else self._backend.name}".removesuffix(" None")
-        attributes = {**self._always, **_asked(request, model), "bridge.run_id": info.run_id}
+        attributes = {**self._always, **_request_attributes(request, model), "bridge.run_id": info.run_id}
         span = self._tracing.call(name, carried(info.forwarded), self._kind, attributes)
         try:
             call = self._backend.call(request, replace(info, forwarded={**info.forwarded, **carrier_of(span)}), lost)
@@ -188,9 +188,9 @@ def _place(url: str | None) -> dict[str, AttributeValue]:
     return {"server.address": parts.hostname or "", **({"server.port": port} if port else {})}
 
 
-def _asked(request: Request, model: str | None) -> dict[str, AttributeValue]:
+def _request_attributes(request: Request, model: str | None) -> dict[str, AttributeValue]:
     sampling = request.sampling
-    said: dict[str, AttributeValue | None] = {
+    attributes: dict[str, AttributeValue | None] = {
         "gen_ai.request.model": model,
         "gen_ai.request.stream": request.stream,
         "gen_ai.conversation.id": request.thread_id,
@@ -200,14 +200,14 @@ def _asked(request: Request, model: str | None) -> dict[str, AttributeValue]:
         "gen_ai.request.seed": sampling.seed,
         "gen_ai.request.choice.count": sampling.n if sampling.n != 1 else None,
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _usage(usage: UsageReported) -> dict[str, AttributeValue]:
-    told = {
+    attributes = {
         "gen_ai.usage.input_tokens": usage.input,
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cached,
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
     }
-    return {name: count for name, count in told.items() if count is not None}
+    return {name: count for name, count in attributes.items() if count is not None}

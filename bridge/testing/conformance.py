@@ -115,9 +115,9 @@ class DialectConformance:
     def test_every_prefix_ends_well(self, dialect: Dialect, data: st.DataObject) -> None:
         """A stream that is cut or breaks anywhere is one well-formed run; and never a success that it was not."""
         wire = encode(dialect, data.draw(answers(interrupts=False)))
-        place = data.draw(st.integers(0, len(wire)))
-        broken = verify(decode(dialect, [wire[:place]], Failure(ErrorCode.TRUNCATED_STREAM, "cut")))
-        clean = verify(decode(dialect, [wire[:place]]))
+        position = data.draw(st.integers(0, len(wire)))
+        broken = verify(decode(dialect, [wire[:position]], Failure(ErrorCode.TRUNCATED_STREAM, "cut")))
+        clean = verify(decode(dialect, [wire[:position]]))
         assert isinstance(clean[-1], (RunFinished, RunFailed))
         whole = fold(decode(dialect, [wire]))
         if not isinstance(broken[-1], RunFailed):
@@ -185,8 +185,8 @@ class DialectConformance:
 
     @pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 503])
     def test_an_error_of_the_backend_tells_no_key(self, dialect: Dialect, status: int) -> None:
-        said = "It failed for sk-secret0123456789abcdef."
-        body = orjson.dumps({"error": {"message": said}, "message": said, "detail": said})
+        message = "It failed for sk-secret0123456789abcdef."
+        body = orjson.dumps({"error": {"message": message}, "message": message, "detail": message})
         failure = dialect.decode_error(WireResponse(status, {"content-type": "application/json"}, body))
         assert failure.message
         assert "sk-secret" not in failure.message

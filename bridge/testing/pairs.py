@@ -167,7 +167,7 @@ class PairConformance:
         self, back: Dialect, front: Dialect, data: st.DataObject
     ) -> None:
         wires = [encode(back, data.draw(answers(**_COMMON))) for _ in range(2)]
-        asked = [_request_to(front, data.draw(texts(empty=False, awkward=False))) for _ in wires]
+        requests = [_request_to(front, data.draw(texts(empty=False, awkward=False))) for _ in wires]
 
         def new(n: int) -> Translator:
             return Translator(back, front, model="m", run_id=f"run{n}", created_at=1_700_000_000.0)
@@ -175,11 +175,11 @@ class PairConformance:
         alone, sent, lost = [], [], []
         for n, wire in enumerate(wires):
             one = new(n)
-            sent.append(one.request(asked[n].body, client=front, headers=asked[n].headers))
+            sent.append(one.request(requests[n].body, client=front, headers=requests[n].headers))
             alone.append(one.feed(wire) + one.close())
             lost.append(one.lost)
         both, cuts = [new(n) for n in range(2)], [data.draw(splits(wire)) for wire in wires]
-        assert [t.request(a.body, client=front, headers=a.headers) for t, a in zip(both, asked, strict=True)] == sent
+        assert [t.request(a.body, client=front, headers=a.headers) for t, a in zip(both, requests, strict=True)] == sent
         outs = [b"", b""]
         for turn in zip_longest(*cuts, fillvalue=b""):
             for n, piece in enumerate(turn):
@@ -273,8 +273,8 @@ class PairConformance:
     def test_a_request_arrives_or_is_refused(self, back: Dialect, front: Dialect, data: st.DataObject) -> None:
         text = data.draw(texts(empty=False, awkward=False))
         offered = data.draw(st.lists(tools(), max_size=2, unique_by=lambda t: t.name))
-        asked = Request([Message("user", [Text(text)])], tools=offered or None, model="m", thread_id="thread1")
-        wire = front.encode_request(asked, context(front.back_options(), asked))
+        request = Request([Message("user", [Text(text)])], tools=offered or None, model="m", thread_id="thread1")
+        wire = front.encode_request(request, context(front.back_options(), request))
         translator = Translator(back, front, model="m")
         refused: Unsupported | None = None
         try:
@@ -315,8 +315,8 @@ def _whole(dialect: Dialect, events: list[Event]) -> WireResponse:
 
 
 def _request_to(front: Dialect, text: str) -> WireRequest:
-    asked = Request([Message("user", [Text(text)])], model="m", thread_id="thread1")
-    return front.encode_request(asked, context(front.back_options(), asked))
+    request = Request([Message("user", [Text(text)])], model="m", thread_id="thread1")
+    return front.encode_request(request, context(front.back_options(), request))
 
 
 def _words(request: Request) -> str:

@@ -33,10 +33,10 @@ class QueuedRuns:
         self, method: str, target: str, headers: Mapping[str, str], body: bytes, *, ended: bool
     ) -> tuple[Reply, bool]:
         """The answer to a request, and whether it is all of it: a run that broke off is not."""
-        asked = self._asked(method, target, headers, body)
-        if asked is None:
+        request = self._request(method, target, headers, body)
+        if request is None:
             return _answer(WireResponse(404)), True
-        operation, wire = asked
+        operation, wire = request
         try:
             if operation is Operation.START:
                 return self._start(wire, ended), True
@@ -47,7 +47,7 @@ class QueuedRuns:
         except BridgeError as error:
             return _answer(self._dialect.encode_error(error.failure)), True
 
-    def _asked(
+    def _request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[Operation, WireRequest] | None:
         """Which endpoint this is for; the base path may be any."""

@@ -89,12 +89,12 @@ class ScriptedBackend(Script):
         turn = self.next(request)
         if isinstance(turn, Failure):
             return _whole(self.dialect.encode_error(turn))
-        said, end = told(turn, context)
+        events, end = told(turn, context)
         if not request.stream:
-            whole = _whole(self.dialect.assemble([*said, *end], context))
+            whole = _whole(self.dialect.assemble([*events, *end], context))
             return whole if ended else Reply(whole.status, whole.headers, [whole.body[: len(whole.body) // 2]])
         encoder = self.dialect.encoder(context)
-        frames = encoder.encode(said)
+        frames = encoder.encode(events)
         if ended:
             frames = [*frames, *encoder.encode(end), *encoder.close()]
         wire_of = framing.of(self.dialect.framing)
@@ -120,11 +120,11 @@ def told(items: Sequence[Item], context: Context) -> tuple[list[Event], list[Eve
     teller = Teller(builder)
     for item in items:
         teller.tell(item)
-    said = builder.take()
+    events = builder.take()
     if not builder.finishing:
         builder.finish()
     builder.end()
-    return said, builder.take()
+    return events, builder.take()
 
 
 def _whole(wire: WireResponse) -> Reply:

@@ -65,7 +65,7 @@ def calls(n: int) -> list[Event]:
 
 def history(n: int) -> Request:
     """n messages, user and assistant in turn."""
-    roles = ["assistant" if place % 2 else "user" for place in range(n)]
+    roles = ["assistant" if index % 2 else "user" for index in range(n)]
     return Request([*(Message(role, [Text(f"Words {i}.")]) for i, role in enumerate(roles)), _ask()])
 
 

@@ -41,20 +41,20 @@ def _ports() -> Generator[int]:
     """
     near = os.getpid()
     # Two from the start: a process holds as many descriptors in its first block as in the next one.
-    kept = [guard for guard in (_claim(near),) if guard]
+    guards = [guard for guard in (_claim(near),) if guard]
     try:
         while True:
             if guard := _claim(near):
-                kept.append(guard)
-                if len(kept) > 2:
-                    kept.pop(0).close()
-            elif not kept:
+                guards.append(guard)
+                if len(guards) > 2:
+                    guards.pop(0).close()
+            elif not guards:
                 return
-            first = kept[-1].getsockname()[1]
+            first = guards[-1].getsockname()[1]
             near = (first - _FIRST) // _SIZE + 1
             yield from range(first + 1, first + _SIZE)
     finally:
-        for guard in kept:
+        for guard in guards:
             guard.close()
 
 

@@ -234,49 +234,49 @@ _CALLED = [
 ]
 
 
-def _asked(**said: Any) -> Request:
+def _request(**said: Any) -> Request:
     messages = said.pop("messages", None) or [_HELLO]
     return Request(messages, model="m", thread_id=said.pop("thread_id", None), **said)
 
 
 def _shown(kind: MediaKind, source: Url | Inline | FileRef, mime: str) -> RequestWitness:
     name = "a.pdf" if kind is MediaKind.FILE and isinstance(source, Inline) else None
-    request = _asked(messages=[Message("user", [Text("look"), Media(kind, source, mime, name)])])
+    request = _request(messages=[Message("user", [Text("look"), Media(kind, source, mime, name)])])
     if isinstance(source, FileRef):
         return RequestWitness(request, lambda r: [p.source for p in _parts(r) if isinstance(p, Media)])
     return RequestWitness(request, _media(kind))
 
 
 def _past(*parts: Part) -> Request:
-    return _asked(messages=[_HELLO, Message("assistant", [*parts]), Message("user", [Text("and now?")])])
+    return _request(messages=[_HELLO, Message("assistant", [*parts]), Message("user", [Text("and now?")])])
 
 
 REQUESTS: dict[Feature, RequestWitness] = {
     Feature.SYSTEM: RequestWitness(
-        _asked(messages=[Message("system", [Text("Be brief.")]), _HELLO]),
+        _request(messages=[Message("system", [Text("Be brief.")]), _HELLO]),
         lambda r: [result_text(m.parts) for m in r.messages if m.role in ("system", "developer")],
     ),
     Feature.MESSAGE_NAME: RequestWitness(
-        _asked(messages=[Message("user", [Text("hello")], name="ann")]), lambda r: [m.name for m in r.messages]
+        _request(messages=[Message("user", [Text("hello")], name="ann")]), lambda r: [m.name for m in r.messages]
     ),
     Feature.TOOLS: RequestWitness(
-        _asked(tools=[_TOOL]), lambda r: [(t.name, t.description, t.parameters) for t in r.tools or ()]
+        _request(tools=[_TOOL]), lambda r: [(t.name, t.description, t.parameters) for t in r.tools or ()]
     ),
     Feature.TOOL_CHOICE: RequestWitness(
-        _asked(tools=[_TOOL], tool_choice=ToolChoice(ToolMode.REQUIRED, ["get_weather"])), lambda r: r.tool_choice
+        _request(tools=[_TOOL], tool_choice=ToolChoice(ToolMode.REQUIRED, ["get_weather"])), lambda r: r.tool_choice
     ),
     Feature.PARALLEL_TOOL_CALLS: RequestWitness(
-        _asked(tools=[_TOOL], parallel_tool_calls=False), lambda r: r.parallel_tool_calls
+        _request(tools=[_TOOL], parallel_tool_calls=False), lambda r: r.parallel_tool_calls
     ),
     Feature.RESPONSE_FORMAT: RequestWitness(
-        _asked(response_format=ResponseFormat("json_schema", "answer", {"type": "object", "properties": {}})),
+        _request(response_format=ResponseFormat("json_schema", "answer", {"type": "object", "properties": {}})),
         lambda r: r.response_format and (r.response_format.kind, r.response_format.schema),
     ),
     Feature.SAMPLING: RequestWitness(
-        _asked(sampling=Sampling(temperature=0.5, max_tokens=100)),
+        _request(sampling=Sampling(temperature=0.5, max_tokens=100)),
         lambda r: (r.sampling.temperature, r.sampling.max_tokens),
     ),
-    Feature.REASONING_EFFORT: RequestWitness(_asked(reasoning_effort="low"), lambda r: r.reasoning_effort),
+    Feature.REASONING_EFFORT: RequestWitness(_request(reasoning_effort="low"), lambda r: r.reasoning_effort),
     Feature.IMAGE_URL: _shown(MediaKind.IMAGE, Url("https://files.example/a.png"), "image/png"),
     Feature.IMAGE_INLINE: _shown(MediaKind.IMAGE, _PNG, "image/png"),
     Feature.AUDIO_URL: _shown(MediaKind.AUDIO, Url("https://files.example/a.wav"), "audio/wav"),
@@ -287,7 +287,7 @@ REQUESTS: dict[Feature, RequestWitness] = {
     Feature.FILE_INLINE: _shown(MediaKind.FILE, _PDF, "application/pdf"),
     Feature.FILE_REF: _shown(MediaKind.FILE, FileRef("file-1"), "application/pdf"),
     Feature.DATA: RequestWitness(
-        _asked(messages=[Message("user", [Text("look"), Data({"a": 1})])]),
+        _request(messages=[Message("user", [Text("look"), Data({"a": 1})])]),
         lambda r: [p.value for p in _parts(r) if isinstance(p, Data)],
     ),
     Feature.REASONING_HISTORY: RequestWitness(
@@ -297,7 +297,7 @@ REQUESTS: dict[Feature, RequestWitness] = {
         _past(Refusal("no")), lambda r: [p.text for p in _parts(r) if isinstance(p, Refusal)]
     ),
     Feature.TOOL_HISTORY: RequestWitness(
-        _asked(messages=_CALLED),
+        _request(messages=_CALLED),
         lambda r: [
             (p.call_id, p.name, p.arguments) if isinstance(p, ToolCall) else (p.call_id, result_text(p.parts))
             for p in _parts(r)
@@ -305,7 +305,7 @@ REQUESTS: dict[Feature, RequestWitness] = {
         ],
     ),
     Feature.TOOL_ORIGIN: RequestWitness(
-        _asked(
+        _request(
             messages=[
                 _HELLO,
                 Message("assistant", [ToolCall("call-1", "search", "{}", Origin.MCP, "web")]),
@@ -314,13 +314,13 @@ REQUESTS: dict[Feature, RequestWitness] = {
         ),
         lambda r: [p.origin for p in _parts(r) if isinstance(p, ToolCall)],
     ),
-    Feature.USER_ID: RequestWitness(_asked(user_id="user-1"), lambda r: r.user_id),
-    Feature.THREAD_ID: RequestWitness(_asked(thread_id="thread1"), lambda r: r.thread_id),
-    Feature.METADATA: RequestWitness(_asked(metadata={"team": "blue"}), lambda r: r.metadata.get("team")),
-    Feature.CONTEXT: RequestWitness(_asked(context=[{"description": "page", "value": "home"}]), lambda r: r.context),
-    Feature.STATE: RequestWitness(_asked(state={"a": 1}), lambda r: r.state),
+    Feature.USER_ID: RequestWitness(_request(user_id="user-1"), lambda r: r.user_id),
+    Feature.THREAD_ID: RequestWitness(_request(thread_id="thread1"), lambda r: r.thread_id),
+    Feature.METADATA: RequestWitness(_request(metadata={"team": "blue"}), lambda r: r.metadata.get("team")),
+    Feature.CONTEXT: RequestWitness(_request(context=[{"description": "page", "value": "home"}]), lambda r: r.context),
+    Feature.STATE: RequestWitness(_request(state={"a": 1}), lambda r: r.state),
     Feature.RESUME: RequestWitness(
-        _asked(resume=[Resume("i-1", "resolved", "yes")]), lambda r: [a.agrees for a in r.resume]
+        _request(resume=[Resume("i-1", "resolved", "yes")]), lambda r: [a.agrees for a in r.resume]
     ),
 }
 """A witness for each of `REQUEST_FEATURES` but `extras`, which are another thing in every dialect."""

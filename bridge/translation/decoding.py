@@ -28,13 +28,13 @@ class AnswerDecoder:
     """
 
     __slots__ = (
+        "_buffered",
         "_context",
         "_declared_stream",
         "_decoder",
         "_dialect",
         "_framing",
         "_headers",
-        "_kept",
         "_limit",
         "_size",
         "_splitter",
@@ -71,7 +71,7 @@ class AnswerDecoder:
         self._splitter = self._framing.Splitter(self._limit)
         self._decoder: Decoder | None = None
         self._streams: bool | None = None
-        self._kept: list[bytes] = []
+        self._buffered: list[bytes] = []
         self._size = 0
         self.ended = False
         self.wire_ended = False
@@ -102,7 +102,7 @@ class AnswerDecoder:
         self.frames = []
         events: list[Event] = []
         if failure is None and self._is_whole:
-            self.whole = WireResponse(self._status, self._headers, b"".join(self._kept))
+            self.whole = WireResponse(self._status, self._headers, b"".join(self._buffered))
             events = self._from_wire(self._dialect.parse_response(self.whole, self._context))
         elif failure is None:
             try:
@@ -127,17 +127,17 @@ class AnswerDecoder:
 
     def _begin(self, data: bytes) -> bytes:
         """Keeps bytes until they show a stream, then returns all of them; those of a whole body are kept to the end."""
-        self._kept.append(data)
+        self._buffered.append(data)
         self._size += len(data)
         if self._size > self._limit:
             text = f"The backend's answer is longer than the limit of {self._limit} bytes."
             raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
         if self._streams is None:
             # The bytes before these left it open: white space, or, at the very start, a part of a byte order mark.
-            start = b"".join(self._kept) if self._size - len(data) <= _LOOKED_AT else data
+            start = b"".join(self._buffered) if self._size - len(data) <= _LOOKED_AT else data
             self._streams = self._framing.is_stream(start)
             if self._streams:
-                start, self._kept = b"".join(self._kept), []
+                start, self._buffered = b"".join(self._buffered), []
                 return start
         return b""
 

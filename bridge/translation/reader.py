@@ -140,9 +140,9 @@ class Reader:
 
     def _ended_well(self, events: list[Event], end: Event) -> list[Event]:
         """The last batch as stages left it, with everything closed and the terminal event, which they may swallow."""
-        place = next((n for n, event in enumerate(events) if type(event) in TERMINAL), None)
-        if place is not None:
-            events, end = events[:place], events[place]
+        index = next((n for n, event in enumerate(events) if type(event) in TERMINAL), None)
+        if index is not None:
+            events, end = events[:index], events[index]
         return [*events, *self._open.closers_after(events), end]
 
     def _broken(self, error: Exception) -> Failure:

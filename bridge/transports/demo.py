@@ -59,8 +59,8 @@ async def _say(text: str) -> AsyncIterator[Yielded]:
 
 async def _hello(request: Request) -> AsyncIterator[Yielded]:
     """a greeting, streamed word by word"""
-    asked = _asked(request)
-    async for word in _say(f"You said: {asked}" if asked else "Hello!"):
+    question = _question(request)
+    async for word in _say(f"You said: {question}" if question else "Hello!"):
         yield word
     yield " Write help to see what else I can show."
     yield _USAGE
@@ -238,13 +238,13 @@ async def run(request: Request) -> AsyncIterator[Yielded]:
     if request.resume:
         yield f"You decided: {request.resume[0].decision}."
         return
-    name = _asked(request).strip().lower()
+    name = _question(request).strip().lower()
     scene = _help if name == "help" else SCENES.get(name, _hello)
     async for item in scene(request):
         yield item
 
 
-def _asked(request: Request) -> str:
+def _question(request: Request) -> str:
     """The text of the last user message."""
     for message in reversed(request.messages):
         if message.role == "user":

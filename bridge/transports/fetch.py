@@ -125,13 +125,13 @@ class Fetcher:
 
     async def _all(self, wanted: dict[str, str]) -> dict[str, tuple[Inline, str | None]]:
         found, left = {}, self._most
-        for url, place in wanted.items():
-            data, mime = await self._one(url, place, left)
+        for url, path in wanted.items():
+            data, mime = await self._one(url, path, left)
             left -= len(data)
             found[url] = Inline(base64.b64encode(data).decode()), mime
         return found
 
-    async def _one(self, url: str, place: str, left: int) -> tuple[bytes, str | None]:
+    async def _one(self, url: str, path: str, left: int) -> tuple[bytes, str | None]:
         assert self._session is not None, "start() comes before requests"
         try:
             address = URL(url)
@@ -139,21 +139,21 @@ class Fetcher:
                 raise _Refused
             async with self._session.get(address, allow_redirects=False) as response:
                 if response.status != 200:
-                    raise _failed(place, f"its server answered {response.status}")
+                    raise _failed(path, f"its server answered {response.status}")
                 if (response.content_length or 0) > left:
-                    raise _too_big(place, self._most)
+                    raise _too_big(path, self._most)
                 data = bytearray()
                 async for piece in response.content.iter_chunked(_PIECE):
                     data += piece
                     if len(data) > left:
-                        raise _too_big(place, self._most)
+                        raise _too_big(path, self._most)
                 mime = response.content_type if "content-type" in response.headers else None
                 return bytes(data), mime
         except _Refused:
-            raise _failed(place, "its address is not public") from None
+            raise _failed(path, "its address is not public") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             reason = "its address is not public" if _caused_by_refusal(error) else "its server could not be reached"
-            raise _failed(place, reason) from None
+            raise _failed(path, reason) from None
 
     def _allows(self, url: str) -> bool:
         try:
@@ -224,12 +224,12 @@ def _caused_by_refusal(error: BaseException | Any) -> bool:
     return False
 
 
-def _failed(place: str, why: str) -> RequestError:
+def _failed(path: str, why: str) -> RequestError:
     # The words are the same whatever stands behind a private name: a client must not map the network with them.
-    return RequestError(f"{place}: a URL of this message could not be fetched: {why}.", param=place)
+    return RequestError(f"{path}: a URL of this message could not be fetched: {why}.", param=path)
 
 
-def _too_big(place: str, most: int) -> RequestError:
+def _too_big(path: str, most: int) -> RequestError:
     return RequestError(
-        f"{place}: the media of this request are more than {most} bytes.", code=ErrorCode.TOO_LARGE, param=place
+        f"{path}: the media of this request are more than {most} bytes.", code=ErrorCode.TOO_LARGE, param=path
     )

@@ -170,9 +170,9 @@ class HttpBackend:
             if self._sweep.when() <= loop.time() + seconds:
                 return
             self._sweep.cancel()
-        self._sweep = loop.call_later(seconds, self._look)
+        self._sweep = loop.call_later(seconds, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._sweep = None
         late = time.monotonic() - DRAIN_SECONDS * 0.9
         for response, since in list(self._ending.items()):
@@ -195,8 +195,8 @@ class HttpBackend:
             raise RuntimeError(f"backend {self.name!r} is not started")
         return self._session
 
-    def model_for(self, asked: str | None) -> str | None:
-        return self.names.model_for(asked)
+    def model_for(self, requested: str | None) -> str | None:
+        return self.names.model_for(requested)
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         own = self.dialect.own_headers if front is self.dialect else ()
@@ -348,7 +348,7 @@ class HttpCall:
         self._backend = backend
         self._response: aiohttp.ClientResponse | None = None
         self._decoder: AnswerDecoder | None = None
-        self._asked = False
+        self._running = False
         self._finished = False
 
     @property
@@ -361,17 +361,17 @@ class HttpCall:
 
     async def open(self) -> None:
         backend = self._backend
-        self._asked = True
+        self._running = True
         try:
             response = await backend.ask(self.sent)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            self._asked = False
+            self._running = False
             error.__traceback__ = None  # as in `read`
             raise BackendError.of(failure_of(error)) from None
         self._response = response
         self.sent.body = b""  # it has arrived: a long prompt need not be held while its answer streams
         if response.status >= 300:
-            self._asked = False
+            self._running = False
             raise BackendError.of(await backend.refusal_in(response))
         self._decoder = self._new_decoder(headers_of(response), response.status)
         backend.reads(response)
@@ -402,7 +402,7 @@ class HttpCall:
             events = decoder.receive(data)
         else:
             events = decoder.close()
-            self._asked = False
+            self._running = False
         self.frames = decoder.frames
         if events and type(events[-1]) in TERMINAL:
             self._finished = decoder.wire_ended and type(events[-1]) is RunFinished
@@ -433,9 +433,9 @@ class HttpCall:
         The request is awaited: sent later, it would end the next run of the session. A run that was refused, or has
         ended, is not stopped, as another run may have its name by then.
         """
-        asked, self._asked = self._asked and not self.wire_ended, False
+        running, self._running = self._running and not self.wire_ended, False
         request, backend = self.context.request, self._backend
-        if not asked or request is None or not isinstance(backend.dialect, SingleRunDialect):
+        if not running or request is None or not isinstance(backend.dialect, SingleRunDialect):
             return
         wire = backend.dialect.stop_request(request, self.context)
         if wire is None:

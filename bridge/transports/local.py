@@ -84,8 +84,8 @@ class LocalBackend:
     async def close(self) -> None:
         """Nothing to close."""
 
-    def model_for(self, asked: str | None) -> str | None:
-        return self.names.model_for(asked) or self.name
+    def model_for(self, requested: str | None) -> str | None:
+        return self.names.model_for(requested) or self.name
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         return {}

@@ -228,7 +228,7 @@ class Watched(KeyFile):
     def _look(self) -> None:
         self.looks += 1
         assert self.may_look.wait(30)
-        super()._look()
+        super()._check()
 
 
 async def test_it_is_looked_at_once_in_a_while_and_once_for_all(path: Path) -> None:

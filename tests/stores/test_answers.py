@@ -256,14 +256,14 @@ async def test_the_end_of_an_answer_is_kept_once(engine: Engine) -> None:
 
     one, other = (Answers(engine.history(), "me", "/v1", look) for _ in range(2))
     await one.keep(begun)
-    assert await one.kept("resp_1") == begun
+    assert await one.load("resp_1") == begun
     found = await asyncio.gather(one.find("resp_1"), other.find("resp_1"))
     assert [f.body for f in found if f] == [{"status": "completed"}] * 2
     assert len(looked) <= 2
-    assert (kept := await other.kept("resp_1")) is not None
+    assert (kept := await other.load("resp_1")) is not None
     assert (kept.ended, kept.run_id, kept.messages) == (True, "1", [*asked, *said])
     assert await one.settle(StoredAnswer("resp_1", {"status": "failed"}, asked, "1")), "the first end counts"
-    assert await other.kept("resp_1") == kept
+    assert await other.load("resp_1") == kept
     assert await one.delete("resp_1")
     assert not await other.settle(kept)
-    assert await one.kept("resp_1") is None
+    assert await one.load("resp_1") is None

@@ -74,7 +74,7 @@ async def test_runs_in_sqlite(tmp_path: Path) -> None:
         await store.leave("o", "token")
         await store.thread("o", "s", "t0")
         await store.thread("x", "s", "t0")
-        await store._news(0)
+        await store._newer(0)
         await store.sweep(-DAY, -DAY)
         await begun(store, key("gone"))
         await store.append(key("gone"), "me", 0, ["z"], end=True)

@@ -166,13 +166,13 @@ def test_what_is_no_answer_is_a_failed_run() -> None:
 
 def test_the_request_for_the_backend_is_whole() -> None:
     translator = Translator("openai-chat", "agentscope", model="gpt-x")
-    assert (translator.asked, translator.sent) == (None, None)
+    assert (translator.client_request, translator.sent) == (None, None)
     body = translator.request(SCOPE_REQUEST, client="agentscope")
     assert orjson.loads(body)["model"] == "gpt-x"
     assert translator.sent is not None
     assert (translator.sent.method, translator.sent.path, translator.sent.body) == ("POST", "/chat/completions", body)
-    assert translator.asked is not None
-    assert (translator.asked.stream, translator.asked.thread_id) == (True, "s1")
+    assert translator.client_request is not None
+    assert (translator.client_request.stream, translator.client_request.thread_id) == (True, "s1")
 
 
 def test_stages_see_the_request_before_it_is_written() -> None:

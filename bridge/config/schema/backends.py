@@ -109,11 +109,11 @@ class Backend(Section):
         if found is None or not found.over_grpc:
             return self
         for name, text in self.headers.items():
-            if (told := not_in_metadata(name, text)) is not None:
-                raise at(("headers", name), wrong(told), text)
-        for place, name in enumerate(self.forward_headers):
-            if (told := not_in_metadata(name)) is not None:
-                raise at(("forward_headers", place), wrong(told), name)
+            if (reason := not_in_metadata(name, text)) is not None:
+                raise at(("headers", name), wrong(reason), text)
+        for index, name in enumerate(self.forward_headers):
+            if (reason := not_in_metadata(name)) is not None:
+                raise at(("forward_headers", index), wrong(reason), name)
         if self.api_key is not None and not_in_metadata("authorization", self.api_key.get_secret_value()):
             raise at(("api_key",), wrong("gRPC allows printable ASCII characters only"))
         return self

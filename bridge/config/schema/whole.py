@@ -85,5 +85,5 @@ class Config(Section):
                 rows.append((endpoint.method, path, route.dialect, ways))
             if route.path is None:
                 rows.append(("gRPC", f"{route.listen} {route.agent_id}", route.dialect, ways))
-        place, name = (max((len(row[n]) for row in rows), default=0) for n in (1, 2))
-        return [f"{row[0]:<6} {row[1]:<{place}}  {row[2]:<{name}} -> {row[3]}" for row in rows]
+        first_width, name = (max((len(row[n]) for row in rows), default=0) for n in (1, 2))
+        return [f"{row[0]:<6} {row[1]:<{first_width}}  {row[2]:<{name}} -> {row[3]}" for row in rows]

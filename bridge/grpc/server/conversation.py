@@ -41,7 +41,7 @@ class ServedSession:
         self._turns = turns
         self._rpc = rpc
         self._leaving = leaving
-        self._asked: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
+        self._questions: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
         self._turn: asyncio.Task[None] | None = None
 
     async def run(self, first: bytes, idle: float) -> None:
@@ -64,14 +64,14 @@ class ServedSession:
 
     async def _next(self, leaving: asyncio.Task[bool]) -> bytes | None:
         """The next inquiry; None when the session shall end."""
-        if not self._asked.empty():
-            return self._asked.get_nowait()
-        asked = asyncio.get_running_loop().create_task(self._asked.get())
+        if not self._questions.empty():
+            return self._questions.get_nowait()
+        question = asyncio.get_running_loop().create_task(self._questions.get())
         try:
-            await asyncio.wait({asked, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            return asked.result() if asked.done() else None
+            await asyncio.wait({question, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return question.result() if question.done() else None
         finally:
-            asked.cancel()
+            question.cancel()
 
     async def _finish(self) -> None:
         """Waits for the turn, which the caller may have canceled by asking for the end."""
@@ -89,14 +89,14 @@ class ServedSession:
             while message is not grpc.aio.EOF and not session.stopping:
                 body = session.feed(message)
                 if body is not None:
-                    await self._asked.put(body)
+                    await self._questions.put(body)
                 if not session.stopping:
                     message = await self._rpc.read()
         if session.stopping and session.cancels and self._turn is not None:
             self._turn.cancel()
         if not session.stopping:
             await asyncio.sleep(idle)
-        await self._asked.put(None)
+        await self._questions.put(None)
 
 
 class SlowReader(Exception):
@@ -148,7 +148,7 @@ class TurnRunner:
         context.request, context.model = request, request.model
         # Names that callers give themselves are their own: no user, of another route say, has to answer for them.
         caller = session.user or f"{route.path}\0{session.owner}"
-        await self._limits.asked(caller)
+        await self._limits.check_rate(caller)
         async with self._limiter(route).slot(caller):
             run = await self._bridge.run(
                 route,

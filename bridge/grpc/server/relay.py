@@ -31,9 +31,9 @@ def trace_of(rpc: Any) -> Metadata:
     """Return the trace context of a caller, unchanged, for the node that its call is forwarded to (W3C Trace
     Context, processing model). Values that gRPC cannot carry are left out.
     """
-    shown = ((name, value) for name, value in rpc.invocation_metadata() or () if name in TRACE_CONTEXT)
+    pairs = ((name, value) for name, value in rpc.invocation_metadata() or () if name in TRACE_CONTEXT)
     # What is no UTF-8 comes as bytes.
-    return tuple((n, v) for n, v in shown if isinstance(v, str) and v.isascii() and v.isprintable())
+    return tuple((n, v) for n, v in pairs if isinstance(v, str) and v.isascii() and v.isprintable())
 
 
 class Relays:

@@ -36,7 +36,7 @@ from bridge.codec.sessions import (
 )
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
 from bridge.grpc.channels import (
-    asked,
+    call_unary,
     channel_options,
     failure_of,
     metadata_of,
@@ -243,8 +243,8 @@ class GrpcServer:
         if not isinstance(reply, Subscribe):
             await self._refuse(rpc, endpoint, reply, by)
             return
-        told = asyncio.Event()
-        self._watchers.add(told)
+        changed = asyncio.Event()
+        self._watchers.add(changed)
         try:
             # The head goes out now: who reads it knows that nothing is missed from here on.
             await rpc.send_initial_metadata(())
@@ -255,15 +255,15 @@ class GrpcServer:
             ):
                 for message in events:
                     await rpc.write(message)
-                await told.wait()
-                told.clear()
+                await changed.wait()
+                changed.clear()
         finally:
-            self._watchers.discard(told)
+            self._watchers.discard(changed)
             self._registry.unwatched(reply.subscriber)
 
     def _tell(self) -> None:
-        for told in self._watchers:
-            told.set()
+        for changed in self._watchers:
+            changed.set()
 
     async def _answered(self, endpoint: Endpoint, body: bytes, rpc: Any, by: Visitor) -> bytes:
         reply = self._registry.call(endpoint, body, time.monotonic(), by)
@@ -277,25 +277,25 @@ class GrpcServer:
             return reply.body
         return await self._refuse(rpc, endpoint, reply, by)
 
-    async def ask(self, path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
+    async def ask(self, path: str, body: bytes, seconds: float, forwarded: Mapping[str, str]) -> bytes:
         """Check how a caller with these headers would be answered. Raises `BackendError`."""
         if self._follower is not None:
-            return await self._follower.ask(path, body, seconds, shown)
+            return await self._follower.ask(path, body, seconds, forwarded)
         reply = self._registry.call(self._endpoints[path], body, time.monotonic(), Visitor())
         match reply:
             case Respond():
                 return reply.body
             case Forward():
-                return await self._ask_node(reply, body, seconds, shown)
+                return await self._ask_node(reply, body, seconds, forwarded)
             case Refuse():
                 raise BackendError.of(failure_of(self._dialect, grpc.StatusCode[reply.status], reply.details))
             case _:
                 raise TypeError(f"{path} is no question to a registry")
 
-    async def _ask_node(self, node: Forward, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
-        channel, beside = self._nodes.at(node.address), tuple(shown.items())
+    async def _ask_node(self, node: Forward, body: bytes, seconds: float, forwarded: Mapping[str, str]) -> bytes:
+        channel, metadata = self._nodes.at(node.address), tuple(forwarded.items())
         try:
-            return await asked(channel, self._dialect, node.path, body, seconds, beside)
+            return await call_unary(channel, self._dialect, node.path, body, seconds, metadata)
         except BackendError as error:
             if error.failure.backend_code == grpc.StatusCode.UNAVAILABLE.name:
                 self._registry.lost(node.node)
@@ -306,12 +306,12 @@ class GrpcServer:
         """The same at the registry of a member, by the settings of this address."""
         own = metadata_of(self._dialect, registration.key)
 
-        async def ask(path: str, body: bytes, seconds: float, shown: Mapping[str, str]) -> bytes:
-            beside = (*shown.items(), *own)
+        async def ask(path: str, body: bytes, seconds: float, forwarded: Mapping[str, str]) -> bytes:
+            metadata = (*forwarded.items(), *own)
             channel = self._gateways.get(registration.gateway)
             if channel is None:
                 channel = self._gateways[registration.gateway] = open_channel(registration.gateway, self._settings)
-            return await asked(channel, self._dialect, path, body, seconds, beside)
+            return await call_unary(channel, self._dialect, path, body, seconds, metadata)
 
         return ask
 

@@ -34,9 +34,9 @@ class HistoryHandler:
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         server = self._bridge.config.server
         wire = await read_request(http, self._route.path, server.max_body, server.body_time)
-        asked = self._dialect.decode_history(wire)
+        query = self._dialect.decode_history(wire)
         owner, conversations = http[USER], self._bridge.conversations
-        thread = asked.thread_id
+        thread = query.thread_id
         if thread is None:
             thread = await conversations.latest(owner, self._route.path)
         else:
@@ -44,10 +44,10 @@ class HistoryHandler:
         if thread is None:
             return response_of(self._dialect.encode_history(HistoryPage()))
         conversation = await conversations.load(owner, self._route.path, thread) or Conversation(thread)
-        day, rows, more = self._day(conversation, asked.before)
+        day, rows, more = self._day(conversation, query.before)
         base = self._files.base(http)
-        shown = [await self._shown(message, seq, owner, base) for seq, message in rows]
-        return response_of(self._dialect.encode_history(HistoryPage(thread, day, more, tuple(shown))))
+        entries = [await self._entry(message, seq, owner, base) for seq, message in rows]
+        return response_of(self._dialect.encode_history(HistoryPage(thread, day, more, tuple(entries))))
 
     def _day(
         self, conversation: Conversation, before: date | None
@@ -65,7 +65,7 @@ class HistoryHandler:
     def _at(self, message: Message) -> datetime:
         return datetime.fromtimestamp(Kept.of(message).at, self._zone)
 
-    async def _shown(self, message: Message, seq: int, owner: str, base: str) -> HistoryMessage:
+    async def _entry(self, message: Message, seq: int, owner: str, base: str) -> HistoryMessage:
         files = [await self._file(part, owner, base) for part in message.parts if isinstance(part, Media)]
         return HistoryMessage(
             message.id or "",
@@ -80,11 +80,11 @@ class HistoryHandler:
     async def _file(self, part: Media, owner: str, base: str) -> HistoryFile | None:
         """One of ours with a fresh URL; None for what has no URL, or is not there any more."""
         url, mime = url_of(part), part.mime or "application/octet-stream"
-        place = self._bridge.attachments.find(url) if url else None
-        if place is None:
+        location = self._bridge.attachments.find(url) if url else None
+        if location is None:
             return HistoryFile(mime, url) if url else None
         try:
-            found = await self._files.sign(owner, *place, base)
+            found = await self._files.sign(owner, *location, base)
         except BridgeError as error:
             if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN):
                 raise

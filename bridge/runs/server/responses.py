@@ -48,7 +48,7 @@ async def _requested(scope: RequestScope) -> _Requested:
     """Raise `RequestError` (not_found) for a response that is not stored, or belongs to another owner."""
     wire, answer_id = await scope.read(), scope.http.match_info["id"]
     answers = scope.bridge.answers(scope.route, scope.user)
-    stored = None if answers is None else await answers.kept(answer_id)
+    stored = None if answers is None else await answers.load(answer_id)
     if answers is None or stored is None:
         raise _unknown(answer_id)
     return _Requested(wire, answers, stored)

@@ -20,7 +20,7 @@ class Health:
 
     async def of(self, backends: dict[str, Backend]) -> dict[str, dict[str, str]]:
         """By name: `state` (ok, failing) and of a failing one `code` and `message`, which name no address."""
-        tasks = {name: self._asked(name, backend) for name, backend in backends.items()}
+        tasks = {name: self._probe(name, backend) for name, backend in backends.items()}
         found = await asyncio.gather(*map(asyncio.shield, tasks.values()))
         return dict(zip(tasks, found, strict=True))
 
@@ -30,7 +30,7 @@ class Health:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _asked(self, name: str, backend: Backend) -> asyncio.Task[dict[str, str]]:
+    def _probe(self, name: str, backend: Backend) -> asyncio.Task[dict[str, str]]:
         now = time.monotonic()
         known = self._known.get(name)
         if known is not None and (not known[1].done() or now - known[0] < _FRESH):

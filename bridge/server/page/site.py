@@ -115,7 +115,7 @@ class Page:
             {
                 "version": __version__,
                 "keyed": not server.is_open or self._key is not None,
-                "routes": [_shown(route) for route in routes],
+                "routes": [_described(route) for route in routes],
                 "backends": {b.name: self._spoken(b) for route in routes for b in route.backends},
             }
         )
@@ -187,7 +187,7 @@ def _own(handler: Handler) -> Handler:
     return handle
 
 
-def _shown(route: Route) -> dict[str, Any]:
+def _described(route: Route) -> dict[str, Any]:
     """A route as the page shows it; `speaks`: the page can send requests to it."""
     return {
         "dialect": route.dialect.name,

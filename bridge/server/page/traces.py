@@ -39,7 +39,7 @@ class Trace:
         self._size = 0
         self._lost: dict[str, str] = {}
         self._began = time.monotonic()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def say(self, kind: str, **facts: Any) -> None:
         """One thing that happened, with the milliseconds since the request came."""
@@ -50,7 +50,7 @@ class Trace:
         frame = orjson.dumps({"kind": kind, "t": since, **facts})
         self._size += len(frame)
         self._out.append(frame if cut or self._size <= _MOST else orjson.dumps({"kind": "cut"}))
-        self._news.set()
+        self._changed.set()
 
     def begin(self, run_id: str) -> None:
         """A request came with this trace's token; the first one begins the time."""
@@ -68,16 +68,16 @@ class Trace:
     def end(self) -> None:
         """Note that the reader has left."""
         self.over = True
-        self._news.set()
+        self._changed.set()
 
     async def read(self, seconds: float) -> bytes:
         """Return the new entries; a comment after so many seconds of silence."""
         try:
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             return b": keep-alive\n\n"
-        self._news.clear()
+        self._changed.clear()
         out, self._out = self._out, []
         return sse.join(out)
 

@@ -40,8 +40,8 @@ class Watched:
         dialect = getattr(self._backend, "dialect", None)
         return dialect.name if isinstance(dialect, Dialect) else None
 
-    def model_for(self, asked: str | None) -> str | None:
-        return self._backend.model_for(asked)
+    def model_for(self, requested: str | None) -> str | None:
+        return self._backend.model_for(requested)
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         return self._backend.forwards(headers, front)
@@ -70,9 +70,9 @@ class WatchedCall:
         self._backend = backend
         self._lost = lost
         self._trace = trace
-        self._told = call.sent
+        self._sent = call.sent
         trace.say("asked", text=pretty_request(request))
-        trace.say("sent", backend=backend.name, dialect=backend.dialect, **_asked(call.sent))
+        trace.say("sent", backend=backend.name, dialect=backend.dialect, **_sent_by(call.sent))
         trace.lost(lost.details)
 
     @property
@@ -114,10 +114,12 @@ class WatchedCall:
             self._trace.say("failed", code=str(error.code), message=error.message)
             raise
         finally:
-            if self._call.sent is not self._told:
+            if self._call.sent is not self._sent:
                 # A run that is queued is known when it is asked for.
-                self._told = self._call.sent
-                self._trace.say("sent", backend=self._backend.name, dialect=self._backend.dialect, **_asked(self._told))
+                self._sent = self._call.sent
+                self._trace.say(
+                    "sent", backend=self._backend.name, dialect=self._backend.dialect, **_sent_by(self._sent)
+                )
 
     async def read(self) -> list[Event]:
         call = self._call
@@ -144,7 +146,7 @@ class WatchedCall:
         self._trace.lost(self._lost.details)
 
 
-def _asked(wire: WireRequest | None) -> dict[str, str]:
+def _sent_by(wire: WireRequest | None) -> dict[str, str]:
     """Method, path and body: headers and queries may hold keys."""
     return {"head": f"{wire.method} {wire.path}", "text": _text(wire.body)} if wire is not None else {}
 

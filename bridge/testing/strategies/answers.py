@@ -187,13 +187,13 @@ def _calls(run: _Run) -> None:
         call_id, name = run.call_id(), draw(names())
         run.names[call_id] = name
         origin = draw(st.sampled_from(Origin)) if features.origins else Origin.FUNCTION
-        said = draw(arguments(unpaired=features.unpaired_arguments))
+        text = draw(arguments(unpaired=features.unpaired_arguments))
         label = "srv" if origin is Origin.MCP and draw(st.booleans()) else None
-        cut = draw(st.integers(0, len(said)))
-        own: list[tuple[str, str | None]] = [(call_id, said[:cut]), (call_id, said[cut:]), (call_id, None)]
+        cut = draw(st.integers(0, len(text)))
+        own: list[tuple[str, str | None]] = [(call_id, text[:cut]), (call_id, text[cut:]), (call_id, None)]
         if not features.interleaved:
             if draw(st.booleans()):
-                builder.add(key, ToolCall(call_id, name, said, origin, label, run.extras()))
+                builder.add(key, ToolCall(call_id, name, text, origin, label, run.extras()))
                 continue
             builder.open_part(
                 call_id, key, PartKind.TOOL_CALL, call_id=call_id, name=name, origin=origin, server_label=label
@@ -219,13 +219,13 @@ def _apply(builder: Builder, pieces: list[tuple[str, str | None]]) -> None:
 @st.composite
 def _merged(draw: Any, first: list[T], second: list[T]) -> list[T]:
     """Two lists as one; the order within each stays."""
-    places = sorted(draw(st.integers(0, len(first))) for _ in second)
+    positions = sorted(draw(st.integers(0, len(first))) for _ in second)
     out: list[T] = []
     taken = 0
-    for place, item in zip(places, second, strict=True):
-        out += first[taken:place]
+    for position, item in zip(positions, second, strict=True):
+        out += first[taken:position]
         out.append(item)
-        taken = place
+        taken = position
     return out + first[taken:]
 
 

@@ -15,12 +15,12 @@ def splits(draw: Any, data: bytes) -> list[bytes]:
     """The data in pieces, cut anywhere, some of them empty; `b"".join` gives it back."""
     if draw(st.integers(0, 7)) == 0:
         return [data[i : i + 1] for i in range(len(data))]
-    places = sorted(draw(st.lists(st.integers(0, len(data)), max_size=12)))
-    return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
+    positions = sorted(draw(st.lists(st.integers(0, len(data)), max_size=12)))
+    return [data[a:b] for a, b in zip([0, *positions], [*positions, len(data)], strict=True)]
 
 
 @st.composite
 def batches(draw: Any, items: Sequence[T]) -> list[list[T]]:
     """The items in batches as reads bring them, some of them empty."""
-    places = sorted(draw(st.lists(st.integers(0, len(items)), max_size=8)))
-    return [list(items[a:b]) for a, b in zip([0, *places], [*places, len(items)], strict=True)]
+    positions = sorted(draw(st.lists(st.integers(0, len(items)), max_size=8)))
+    return [list(items[a:b]) for a, b in zip([0, *positions], [*positions, len(items)], strict=True)]

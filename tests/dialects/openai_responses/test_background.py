@@ -84,7 +84,7 @@ class Kept(Answers):
 
     async def ended(self, answer_id: str) -> StoredAnswer:
         async with asyncio.timeout(30):
-            while (kept := await self.kept(answer_id)) is None or not kept.ended:
+            while (kept := await self.load(answer_id)) is None or not kept.ended:
                 await asyncio.sleep(0.01)
         return kept
 
