@@ -197,8 +197,8 @@ class AGUIDecoder(JsonDecoder):
         outcome = camel(outcome) if isinstance(outcome, dict) else {}
         kind, interrupts = outcome.get("type"), outcome.get("interrupts")
         if self._snapshot is not None and not self._streams.texted:
-            told = self._streams
-            answer_from(self._snapshot, self.builder, self._context.request, told.called, told.thought)
+            streams = self._streams
+            answer_from(self._snapshot, self.builder, self._context.request, streams.called, streams.thought)
         if kind == "interrupt":
             for entry in interrupts if isinstance(interrupts, list) else ():
                 if isinstance(entry, dict):

@@ -162,12 +162,12 @@ class AGUIEncoder:
         if started.kind is PartKind.TOOL_CALL:
             part.before, part.after = self._around("TOOL_CALL_ARGS", "toolCallId", part.id, more)
         elif started.kind is PartKind.REASONING:
-            said = self._words()
+            words = self._words()
             part.id = self._claims.take(started.part_id)
-            for kind in said.opening:
+            for kind in words.opening:
                 role = {"role": "reasoning"} if kind == "REASONING_MESSAGE_START" else {}
-                self._write({"type": kind, **said.named(part.id), **role, **more})
-            part.before, part.after = self._around(said.content, said.id_field, part.id, more)
+                self._write({"type": kind, **words.named(part.id), **role, **more})
+            part.before, part.after = self._around(words.content, words.id_field, part.id, more)
         else:
             part.id = self._open_text(started.message_id, started.part_id, self._whole_of(started.extras))
             part.before, part.after = self._around("TEXT_MESSAGE_CONTENT", "messageId", part.id, more)
@@ -228,16 +228,16 @@ class AGUIEncoder:
         self._write({**start, "parentMessageId": host, **more})
 
     def _end_reasoning(self, part: _Part, event: ev.PartEnded, more: dict[str, Any]) -> None:
-        said = self._words()
-        value = ReasoningWords.secret(event) if said.encrypts else None
+        words = self._words()
+        value = ReasoningWords.secret(event) if words.encrypts else None
         if (event.signature or event.redacted) and (value is None or (event.signature and event.redacted)):
             self._context.lost.add(Feature.REASONING_SIGNATURE)
         if not part.before:
             if value is None:
                 return
             self._begin(part)
-        for kind in said.closing:
-            self._write({"type": kind, **said.named(part.id), **more})
+        for kind in words.closing:
+            self._write({"type": kind, **words.named(part.id), **more})
             if value is not None and kind == "REASONING_MESSAGE_END":
                 fields = {"subtype": "message", "entityId": part.id, "encryptedValue": value}
                 self._write({"type": "REASONING_ENCRYPTED_VALUE", **fields, **more})

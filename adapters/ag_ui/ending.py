@@ -38,7 +38,7 @@ class Ending:
             wire["metadata"] = {**wire.get("metadata", {}), **metadata}
         return [*self._closing(), *self._question(), {**wire, **self._reported()}]
 
-    def finished(self, event: RunFinished, said: bool, held: _Wire | None) -> list[_Wire]:
+    def finished(self, event: RunFinished, has_words: bool, held: _Wire | None) -> list[_Wire]:
         """`said`: there was an answer. `held`: the end of the last text, which carries the reason when it is the last.
 
         Calls that wait for a result are named, and so is what the run waits for.
@@ -49,7 +49,7 @@ class Ending:
             self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
             return self.failed(_CANCELED)
         note = {"finish_reason": str(reason)} if str(reason) in NOTED else {}
-        if reason is FinishReason.CONTENT_FILTER and not said and not self.interrupts:
+        if reason is FinishReason.CONTENT_FILTER and not has_words and not self.interrupts:
             return self.failed(_FILTERED, note)
         if note and held is not None:
             held["metadata"] = {**held.get("metadata", {}), **note}
@@ -60,8 +60,8 @@ class Ending:
         wire.update(self._reported())
         if metadata := {**(own(event.extras).get("metadata") or {}), **note}:
             wire["metadata"] = metadata
-        asked = self._question() if reason is FinishReason.CANCELED else []
-        return [*self._closing(), *asked, wire]
+        question = self._question() if reason is FinishReason.CANCELED else []
+        return [*self._closing(), *question, wire]
 
     def _closing(self) -> list[_Wire]:
         steps: list[_Wire] = []

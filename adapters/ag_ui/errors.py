@@ -67,9 +67,9 @@ def _word(failure: Failure) -> str:
     status = failure.details.get("backend_status")
     if isinstance(status, int) and 100 <= status <= 999:
         return f"{_HTTP}{status}"
-    said = failure.backend_code
-    if said and _code(said) is failure.code:
-        return masked(said, LONGEST_WORD)
+    code = failure.backend_code
+    if code and _code(code) is failure.code:
+        return masked(code, LONGEST_WORD)
     return WORDS[failure.code]
 
 
@@ -167,7 +167,7 @@ def _item(item: Any) -> str:
     """One entry of pydantic's list: where, and what is wrong there; the input itself is not repeated."""
     if not isinstance(item, dict):
         return ""
-    place = item.get("loc")
-    where = ".".join(str(p) for p in place) if isinstance(place, list) else ""
+    location = item.get("loc")
+    where = ".".join(str(p) for p in location) if isinstance(location, list) else ""
     text = text_of(item.get("msg"))
     return f"{where}: {text}" if where and text else text

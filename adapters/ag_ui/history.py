@@ -52,23 +52,23 @@ class MessageWriter:
         self._last.clear()
         used: set[str] = set()
         out: list[Wire] = []
-        aside = _set_aside(request)
-        for place, message in enumerate(request.messages):
-            out += aside.get(len(request.messages) - place, ())
+        set_aside = _set_aside(request)
+        for index, message in enumerate(request.messages):
+            out += set_aside.get(len(request.messages) - index, ())
             written = self._message(message)
             main = _main(written)
             for number, wire in enumerate(written):
                 wanted = message.id if wire is main else None
-                wire["id"] = self._id(wanted, message.id, place, number, wire, used)
+                wire["id"] = self._id(wanted, message.id, index, number, wire, used)
             out += [{"id": w.pop("id"), **w} for w in written]
-        return out + list(aside.get(0, ()))
+        return out + list(set_aside.get(0, ()))
 
-    def _id(self, wanted: str | None, base: str | None, place: int, number: int, wire: Wire, used: set[str]) -> str:
+    def _id(self, wanted: str | None, base: str | None, index: int, number: int, wire: Wire, used: set[str]) -> str:
         chosen = wanted
         if chosen is None and base is not None:
             chosen = f"{base}-{number}"
         if chosen is None:
-            chosen = "msg-" + hashlib.sha256(dumps([place, number, wire])).hexdigest()[:24]
+            chosen = "msg-" + hashlib.sha256(dumps([index, number, wire])).hexdigest()[:24]
         first, number = chosen, max(number, self._last.get(chosen, 0))
         while chosen in used or (chosen in self._ids and chosen != wanted):
             number += 1
@@ -81,13 +81,13 @@ class MessageWriter:
         """The wire messages that one message becomes: reasoning before it, results after it."""
         results = [self._result(p, message) for p in message.parts if isinstance(p, ToolResult)]
         thoughts = [self._reasoning(p, message) for p in message.parts if isinstance(p, Reasoning)]
-        said: list[Part] = [p for p in message.parts if not isinstance(p, (ToolResult, Reasoning))]
+        parts: list[Part] = [p for p in message.parts if not isinstance(p, (ToolResult, Reasoning))]
         if thoughts and not self._options.reasoning_history:
             self._lost.add(Feature.REASONING_HISTORY, "option reasoning_history")
             thoughts = []
-        if not said and message.parts:
+        if not parts and message.parts:
             return [*thoughts, *results]
-        main = self._assistant(message, said) if message.role not in _ROLES else self._other(message, said)
+        main = self._assistant(message, parts) if message.role not in _ROLES else self._other(message, parts)
         if message.role == "user":
             return [*results, main]  # a user's words follow what the tools said
         return [*thoughts, main, *results]
@@ -157,9 +157,9 @@ def _main(written: list[Wire]) -> Wire | None:
 
 def _set_aside(request: Request) -> dict[int, list[Wire]]:
     """Activities of an AG-UI client, by the number of messages that follow them."""
-    kept = request.extra(NAME).get("messages")
+    entries = request.extra(NAME).get("messages")
     out: dict[int, list[Wire]] = {}
-    for entry in kept if isinstance(kept, list) else ():
-        place = min(entry["followed_by"], len(request.messages))
-        out.setdefault(place, []).append(entry["message"])
+    for entry in entries if isinstance(entries, list) else ():
+        index = min(entry["followed_by"], len(request.messages))
+        out.setdefault(index, []).append(entry["message"])
     return out

@@ -78,22 +78,22 @@ def _source(node: Node) -> tuple[Source, str | None]:
 
 def _located(value: str, mime: str | None, *, inline: bool) -> tuple[Source, str | None]:
     """A data URL is seen in either place, with its prefix."""
-    source, said = source_of(value)
+    source, declared = source_of(value)
     if inline and not isinstance(source, Inline):
         source = Inline(value)
-    return source, mime or said
+    return source, mime or declared
 
 
 def _binary(node: Node) -> Media:
     """The part of 0.x: what it is stands in its media type only."""
-    said, filename = node.string("mimeType"), node.string("filename")
+    declared, filename = node.string("mimeType"), node.string("filename")
     data, url, file_id = node.string("data"), node.string("url"), node.string("id")
     source: Source
-    mime = said
+    mime = declared
     if data:
-        source, mime = _located(data, said, inline=True)
+        source, mime = _located(data, declared, inline=True)
     elif url:
-        source, mime = _located(url, said, inline=False)
+        source, mime = _located(url, declared, inline=False)
     elif file_id:
         source = FileRef(file_id)
     else:

@@ -15,26 +15,26 @@ _FORMATS = {"text": "text", "json_object": "json"}
 
 def read_props(node: Node, allowed: Collection[str], request: Request) -> dict[str, Any]:
     """Sets what may be set and is there; returns the rest. Raises `RequestError` with the place."""
-    said = Node({k: v for k, v in node.value.items() if k in allowed}, node.path)
-    if not said.value:
+    props = Node({k: v for k, v in node.value.items() if k in allowed}, node.path)
+    if not props.value:
         return node.value
     request.sampling = Sampling(
-        temperature=said.number("temperature"),
-        top_p=said.number("top_p"),
-        max_tokens=said.integer("max_tokens"),
-        stop=said.strings("stop"),
-        seed=said.integer("seed"),
-        n=said.integer("n", least=1),
-        frequency_penalty=said.number("frequency_penalty"),
-        presence_penalty=said.number("presence_penalty"),
+        temperature=props.number("temperature"),
+        top_p=props.number("top_p"),
+        max_tokens=props.integer("max_tokens"),
+        stop=props.strings("stop"),
+        seed=props.integer("seed"),
+        n=props.integer("n", least=1),
+        frequency_penalty=props.number("frequency_penalty"),
+        presence_penalty=props.number("presence_penalty"),
     )
-    request.model = said.string("model")
-    request.user_id = said.string("user")
-    request.reasoning_effort = said.string("reasoning_effort")
-    request.parallel_tool_calls = said.boolean("parallel_tool_calls")
-    request.tool_choice = _tool_choice(said)
-    request.response_format = _response_format(said)
-    return node.rest(said.value.keys())
+    request.model = props.string("model")
+    request.user_id = props.string("user")
+    request.reasoning_effort = props.string("reasoning_effort")
+    request.parallel_tool_calls = props.boolean("parallel_tool_calls")
+    request.tool_choice = _tool_choice(props)
+    request.response_format = _response_format(props)
+    return node.rest(props.value.keys())
 
 
 def _tool_choice(node: Node) -> ToolChoice | None:
@@ -48,15 +48,15 @@ def _tool_choice(node: Node) -> ToolChoice | None:
 
 
 def _response_format(node: Node) -> ResponseFormat | None:
-    said = node.object("response_format")
-    if said is None:
+    form = node.object("response_format")
+    if form is None:
         return None
-    kind = said.need_string("type")
+    kind = form.need_string("type")
     if kind in _FORMATS:
         return ResponseFormat(_FORMATS[kind])
     if kind != "json_schema":
-        wrong(said.at("type"), "one of json_object, json_schema, text", kind)
-    schema = said.need_object("json_schema")
+        wrong(form.at("type"), "one of json_object, json_schema, text", kind)
+    schema = form.need_object("json_schema")
     inner = schema.object("schema")
     return ResponseFormat(
         kind,
@@ -82,10 +82,10 @@ def write_props(request: Request, context: Context, wanted: bool) -> dict[str, A
     if wanted and (model := context.model or request.model):
         props["model"] = model
     for feature, fields in groups.items():
-        said = {k: v for k, v in fields.items() if v is not None}
+        given = {k: v for k, v in fields.items() if v is not None}
         if wanted:
-            props.update(said)
-        elif said:
+            props.update(given)
+        elif given:
             context.lost.add(feature)
     return props
 

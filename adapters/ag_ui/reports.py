@@ -23,9 +23,9 @@ _counts_of = attrgetter(*(ours for ours, _ in _COUNTS))
 
 def write_usage(usage: UsageReported, model: str | None) -> list[dict[str, Any]]:
     """The list of the wire: an AG-UI backend's own entries as they came, else one entry; empty when nothing is said."""
-    kept = own(usage.extras).get("usage")
-    if isinstance(kept, list):
-        return kept
+    usage_sent = own(usage.extras).get("usage")
+    if isinstance(usage_sent, list):
+        return usage_sent
     counts = zip(_NAMES, _counts_of(usage), strict=True)
     entry = {name: count for name, count in counts if count is not None}
     if not entry:

@@ -21,11 +21,11 @@ def answer_from(
     """
     known = _Known(request, called)
     wires = [camel(m) if isinstance(m, dict) else {} for m in messages]
-    first = max((place + 1 for place, wire in enumerate(wires) if known.holds(wire)), default=0)
-    for place, wire in enumerate(wires[first:]):
+    first = max((index + 1 for index, wire in enumerate(wires) if known.holds(wire)), default=0)
+    for index, wire in enumerate(wires[first:]):
         role = wire.get("role")
         if role == "assistant" or (role == "reasoning" and not thought):
-            _spoken(("snapshot", place), wire, builder, known)
+            _spoken(("snapshot", index), wire, builder, known)
         elif role == "tool" and builder.is_unanswered(call_id := text_of(wire.get("toolCallId"))):
             parts = tolerant_parts(wire.get("content"))
             builder.result(call_id, parts, message_id=_id(wire), extras=noted({"snapshot": True}))

@@ -188,7 +188,7 @@ class Streams:
         self._disown(("call", call_id))
         self._builder.end_part(("call", call_id), extras=noted(attached(event)) if event else None)
 
-    def result(self, event: _Event, *, shown: bool = False) -> bool:
+    def result(self, event: _Event, *, in_snapshot: bool = False) -> bool:
         """A tool ran at the backend; its turn is over. `shown`: AG-UI clients have the result from a snapshot.
 
         False when such a result comes as an event, too.
@@ -196,14 +196,14 @@ class Streams:
         call_id, content = text_of(event.get("toolCallId")), event.get("content")
         if call_id in self._answered:
             return False
-        if shown:
+        if in_snapshot:
             self._answered.add(call_id)
         self.end_call(call_id)
         self._interrupt(event)
         self._over.discard(call_id)
         self._turn = None
         listed = isinstance(content, list) or None
-        extras = noted({"listed": listed, "snapshot": shown or None, **attached(event)})
+        extras = noted({"listed": listed, "snapshot": in_snapshot or None, **attached(event)})
         message_id = text_of(event.get("messageId")) or None
         self._builder.result(call_id, tolerant_parts(content), message_id=message_id, extras=extras)
         return True
@@ -214,7 +214,7 @@ class Streams:
             wire = camel(message) if isinstance(message, dict) else {}
             call_id = text_of(wire.get("toolCallId"))
             if wire.get("role") == "tool" and (call_id in self._over or call_id in self._calls):
-                self.result({**wire, "messageId": wire.get("id")}, shown=True)
+                self.result({**wire, "messageId": wire.get("id")}, in_snapshot=True)
 
     # -------------------------------------------------------------- reasoning
 

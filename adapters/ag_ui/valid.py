@@ -141,8 +141,8 @@ def message_of(value: Any, new: bool) -> _Wire | None:
         wire["toolCalls"] = calls
     if isinstance(wire.get("content"), list):
         parts = tolerant_parts(wire["content"])
-        told = role == "tool" and not new
-        wire["content"] = result_text(parts) if told else [write_part(p, new) for p in parts]
+        is_result = role == "tool" and not new
+        wire["content"] = result_text(parts) if is_result else [write_part(p, new) for p in parts]
     return wire
 
 

@@ -59,25 +59,25 @@ def own(extras: Extras | None) -> dict[str, Any]:
 
 def noted(values: dict[str, Any]) -> Extras | None:
     """`extras` that hold these values for this dialect, None when there are none."""
-    kept = {k: v for k, v in values.items() if v is not None}
-    return {NAME: kept} if kept else None
+    given = {k: v for k, v in values.items() if v is not None}
+    return {NAME: given} if given else None
 
 
 def attached(event: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that any event may carry, owner and metadata, without those that we read."""
     metadata = event.get("metadata")
-    kept = metadata if isinstance(metadata, dict) else {}
+    notes = metadata if isinstance(metadata, dict) else {}
     if finish_in(event) is not None:
-        kept = {k: v for k, v in kept.items() if k != "finish_reason"}
-    return {"subagentRunId": text_of(event.get("subagentRunId")) or None, "metadata": kept or None}
+        notes = {k: v for k, v in notes.items() if k != "finish_reason"}
+    return {"subagentRunId": text_of(event.get("subagentRunId")) or None, "metadata": notes or None}
 
 
 def speaks_new(request: Request | None) -> bool:
     """Return whether the client speaks 1.0: then it names a version. Without its request nothing is left out."""
     if request is None:
         return True
-    said = request.extra(NAME).get("protocolVersion")
-    return said is not None and not (isinstance(said, str) and said.startswith("0."))
+    version = request.extra(NAME).get("protocolVersion")
+    return version is not None and not (isinstance(version, str) and version.startswith("0."))
 
 
 def text_of(value: Any) -> str:

@@ -30,9 +30,9 @@ def inner(context: Context) -> Context:
 def outer(context: Context) -> Context:
     """The context as AG-UI's back wants it."""
     chosen: BackOptions = back(context)
-    said = {
+    fields = {
         "forward_props": chosen.forward_props,
         "reasoning_history": chosen.reasoning_history,
         "part_style": "binary",
     }
-    return replace(context, options=AGUI.back_options.model_validate(said))
+    return replace(context, options=AGUI.back_options.model_validate(fields))

@@ -35,22 +35,22 @@ class Calling:
         self._thread: str = self._body["threadId"]
         self._images: dict[tuple[str, str], list[_Wire]] = {}
         self.uploads: list[WireRequest] = []
-        for place, part in _media_in(self._body):
-            self._note(place, part)
+        for position, part in _media_in(self._body):
+            self._note(position, part)
         self._run = ""
         self._run_field = b""
         self._last: str | None = None
         self._place: tuple[int, int] | None = None
         self._lost_way = False
 
-    def _note(self, place: str, part: _Wire) -> None:
+    def _note(self, position: str, part: _Wire) -> None:
         """An image as data has to be uploaded, one that stands in several places once."""
         kind = _IMAGES.get(part["mimeType"].lower())
         if kind is None or "data" not in part:
             return
         parts = self._images.setdefault((part["mimeType"], part["data"]), [])
         if not parts:
-            self.uploads.append(_upload(self._thread, part, kind, place))
+            self.uploads.append(_upload(self._thread, part, kind, position))
         parts.append(part)
 
     # ------------------------------------------------------------------ asking
@@ -100,10 +100,10 @@ class Calling:
         """Notes this id as the last one; False when it came before."""
         found = _CURSOR.fullmatch(name)
         if found is not None:
-            place = int(found[1]), int(found[2])
-            if self._place is not None and place <= self._place:
+            position = int(found[1]), int(found[2])
+            if self._place is not None and position <= self._place:
                 return False
-            self._place = place
+            self._place = position
         self._last = name
         return True
 
@@ -117,17 +117,17 @@ def _media_in(body: _Wire) -> Iterator[tuple[str, _Wire]]:
     """The media of its messages, each with its place."""
     for number, message in enumerate(body["messages"]):
         content = message.get("content")
-        for place, part in enumerate(content if isinstance(content, list) else ()):
+        for index, part in enumerate(content if isinstance(content, list) else ()):
             if part["type"] == "binary":
-                yield f"messages[{number}].content[{place}]", part
+                yield f"messages[{number}].content[{index}]", part
 
 
-def _upload(thread: str, part: _Wire, kind: str, place: str) -> WireRequest:
+def _upload(thread: str, part: _Wire, kind: str, position: str) -> WireRequest:
     """A form with the thread and the image."""
     try:
         content = b64decode(part["data"], validate=True)
     except ValueError:
-        raise RequestError(f"{place}: expected an image in base64.", param=place) from None
+        raise RequestError(f"{position}: expected an image in base64.", param=position) from None
     # What separates the pieces must be in none of them: a digest of the image is not.
     border = sha256(content).hexdigest()
     head = (

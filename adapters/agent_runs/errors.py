@@ -136,6 +136,6 @@ def decode_error(wire: WireResponse) -> Failure:
 
 
 def _word_in(body: dict[str, Any]) -> str:
-    places = [body, body.get("error"), body.get("detail")]
-    words = [place.get("code") for place in places if isinstance(place, dict)]
+    holders = [body, body.get("error"), body.get("detail")]
+    words = [holder.get("code") for holder in holders if isinstance(holder, dict)]
     return next((w for w in [*words, body.get("detail")] if isinstance(w, str) and w), "")

@@ -36,8 +36,8 @@ def count_request(request: Request, context: Context) -> WireRequest:
     """The question how many tokens this request holds. Raises `Unsupported`."""
     body, headers = _encoded(request, context)
     headers["accept"] = "application/json"
-    asked = {k: v for k, v in body.items() if k not in _NOT_COUNTED}
-    return WireRequest("POST", "/v1/messages/count_tokens", headers, body=dumps(asked))
+    counted = {k: v for k, v in body.items() if k not in _NOT_COUNTED}
+    return WireRequest("POST", "/v1/messages/count_tokens", headers, body=dumps(counted))
 
 
 def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[str, str]]:

@@ -245,10 +245,10 @@ class MessagesEncoder:
             self._context.lost.add(Feature.FINISH_CANCELED, "told as an error")
             self._out.append(Frame(dumps(error_object(CANCELED)), "error"))
             return
-        for asked in self._questions:
+        for interrupt in self._questions:
             # A question for a person comes last; one about a call is told by that call.
-            if asked.call_id not in self._calls:
-                self._text(interrupt_text(asked))
+            if interrupt.call_id not in self._calls:
+                self._text(interrupt_text(interrupt))
         known = own(event.extras)
         word = stop_word(event.reason, bool(self._calls), known.get("stop_reason"))
         delta = {"stop_sequence": None, **known, "stop_reason": word}

@@ -70,8 +70,8 @@ class MessageWriter:
 
     def write(self, messages: list[Message]) -> tuple[list[Block], list[dict[str, Any]]]:
         """The blocks of `system`, and `messages`. Raises `Unsupported` for a medium that the wire cannot carry."""
-        for place, message in enumerate(messages):
-            path = f"messages[{place}]"
+        for index, message in enumerate(messages):
+            path = f"messages[{index}]"
             if message.name:
                 self._lost.add(Feature.MESSAGE_NAME)
             if message.role in _SYSTEM:
@@ -99,21 +99,21 @@ class MessageWriter:
         extras = dict(own(message.extras))
         asides = [a for a in extras.pop(ASIDES, None) or () if role == message.role]
         came = False
-        for place, part in enumerate(message.parts):
-            came = self._asides(asides, place, role) or came
+        for index, part in enumerate(message.parts):
+            came = self._asides(asides, index, role) or came
             if isinstance(part, ToolResult):
-                self._turn("user").blocks.append(self._result(part, f"{path}.content[{place}]"))
+                self._turn("user").blocks.append(self._result(part, f"{path}.content[{index}]"))
                 continue
-            block = self._block(part, message.role, f"{path}.content[{place}]")
+            block = self._block(part, message.role, f"{path}.content[{index}]")
             if block is not None and not (role == "assistant" and _blank(block)):
                 self._turn(role).blocks.append(block)
                 came = True
         if self._asides(asides, len(message.parts), role) or came:
             self._turns[-1].extras.update(extras)
 
-    def _asides(self, asides: list[list[Any]], place: int, role: str) -> bool:
+    def _asides(self, asides: list[list[Any]], index: int, role: str) -> bool:
         """Puts the blocks that were set aside back where they were; whether there were any at this place."""
-        here = [dict(block) for at, block in asides if at == place]
+        here = [dict(block) for at, block in asides if at == index]
         if here:
             self._turn(role).blocks += here
         return bool(here)

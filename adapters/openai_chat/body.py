@@ -34,8 +34,8 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     _set_metadata(body, request, context)
     stream_options = extras.pop("stream_options", None)
     if request.stream and options.include_usage:
-        asked = stream_options if isinstance(stream_options, dict) else {}
-        body["stream_options"] = {**asked, "include_usage": True}
+        given = stream_options if isinstance(stream_options, dict) else {}
+        body["stream_options"] = {**given, "include_usage": True}
     body.update(shared_fields(request, NAME))
     _record_losses(request, context)
     body.update(extras)
@@ -48,8 +48,8 @@ def _set(body: dict[str, Any], request: Request, options: BackOptions, context: 
     """The fields that the request says something about; nothing is invented for the others."""
     sampling = _sampling_of(request.sampling)
     if sampling != _UNSAID:
-        said = zip((*_SAMPLING, options.max_tokens_field), sampling, strict=True)
-        body.update({name: value for name, value in said if value is not None})
+        fields = zip((*_SAMPLING, options.max_tokens_field), sampling, strict=True)
+        body.update({name: value for name, value in fields if value is not None})
     # An empty list is refused by OpenAI, and so are the two fields about tools without any.
     if tools := supported(request, NAME, context.lost):
         body["tools"] = [_tool(t) for t in tools]

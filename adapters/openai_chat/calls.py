@@ -62,9 +62,9 @@ class Calls:
 
     def feed(self, fragments: list[Any]) -> None:
         """The `tool_calls` of one delta."""
-        for place, fragment in enumerate(fragments):
+        for position, fragment in enumerate(fragments):
             if isinstance(fragment, dict):
-                self._fragment(fragment, place)
+                self._fragment(fragment, position)
 
     def feed_old(self, fragment: dict[str, Any]) -> None:
         """The `function_call` of one delta: one call without id and index."""
@@ -84,7 +84,7 @@ class Calls:
 
     # -------------------------------------------------------------- inside
 
-    def _fragment(self, fragment: dict[str, Any], place: int) -> None:
+    def _fragment(self, fragment: dict[str, Any], position: int) -> None:
         function, custom = fragment.get("function"), fragment.get("custom")
         if isinstance(custom, dict):
             # Like an id, `type` comes with the first fragment only
@@ -95,7 +95,7 @@ class Calls:
             function = {}
         call_id, name = _text(fragment.get("id")), _text(function.get("name"))
         arguments = _arguments(function.get("arguments"))
-        call = self._find(fragment.get("index"), call_id, name, arguments, place)
+        call = self._find(fragment.get("index"), call_id, name, arguments, position)
         if call is None:
             return
         if call_id:
@@ -119,7 +119,7 @@ class Calls:
             write = self._builder.delta if arguments.isascii() else self._builder.unpaired
             write(call.key, arguments)
 
-    def _find(self, index: Any, call_id: str, name: str, arguments: str, place: int) -> _Call | None:
+    def _find(self, index: Any, call_id: str, name: str, arguments: str, position: int) -> _Call | None:
         number = _number(index)
         if number is not None:
             call = self._by_index.get(number) or self._begun_without_index(call_id, name)
@@ -132,7 +132,7 @@ class Calls:
         if known is None or (
             name
             and (
-                (not call_id and place > 0)
+                (not call_id and position > 0)
                 or (known.name and name != known.name)
                 or self._is_another(known, call_id, name, arguments)
             )

@@ -59,8 +59,8 @@ class ChatDecoder(JsonDecoder):
 
     def __init__(self, context: Context, options: BackOptions, *, streamed: bool = True) -> None:
         super().__init__(context)
-        asked = context.request.extra(NAME).get("audio") if context.request else None
-        self._audio_format = asked.get("format") if isinstance(asked, dict) else None
+        audio = context.request.extra(NAME).get("audio") if context.request else None
+        self._audio_format = audio.get("format") if isinstance(audio, dict) else None
         self._split_think = options.think_tags == "reasoning"
         self._streamed = streamed
         self._put = self.builder.flow
@@ -105,9 +105,9 @@ class ChatDecoder(JsonDecoder):
         """Let the next chunk be read by its text alone, if this one said one text and nothing else."""
         if self._plain is not None and len(chunk["choices"]) == 1 and not chunk.get("usage"):
             name, index = self._plain
-            place = "delta" if type(chunk["choices"][0].get("delta")) is dict else "message"
+            field = "delta" if type(chunk["choices"][0].get("delta")) is dict else "message"
             part = self.builder.flowing(index)
-            self.repeat.learn(chunk, ("choices", 0, place, name), part, padding="obfuscation")
+            self.repeat.learn(chunk, ("choices", 0, field, name), part, padding="obfuscation")
 
     def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
         self._put = self.builder.unpaired_flow
@@ -156,10 +156,10 @@ class ChatDecoder(JsonDecoder):
                 return
         if choices is None:
             return  # pings and other objects that are no chunks
-        news = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
-        if news and self._started:
-            self._run_fields.update(news)
-            self.builder.emit(Raw(NAME, {"chunk": news}))
+        changed = {k: v for k, v in _unknown(chunk).items() if k not in _USUAL_KEYS and self._run_fields.get(k) != v}
+        if changed and self._started:
+            self._run_fields.update(changed)
+            self.builder.emit(Raw(NAME, {"chunk": changed}))
 
     # -------------------------------------------------------------- choices
 
@@ -308,9 +308,9 @@ class ChatDecoder(JsonDecoder):
     def _end_choice(self, index: int, word: str, choice: dict[str, Any]) -> None:
         """The first finish word counts. Calls stay open: some servers send more after it."""
         if word == "error":
-            beside = error_in(choice)
-            if beside is not None:
-                self.fail(failure_of(beside))
+            error = error_in(choice)
+            if error is not None:
+                self.fail(failure_of(error))
             self._error_word = True  # the text may stand at the end of the chunk
             return
         lane = self._open(index)

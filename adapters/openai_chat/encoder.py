@@ -157,18 +157,18 @@ class ChatEncoder:
 
     def _with_extras(self, event: TextDelta | ReasoningDelta | ArgsDelta, part: _Part) -> None:
         """A piece with fields of the choice beside its delta, such as logprobs."""
-        beside = own(event.extras)
+        fields_beside = own(event.extras)
         if event.text:
             after = part.after
-            if beside:
+            if fields_beside:
                 usual = b'},"logprobs":null,"finish_reason":null}]}'
-                fields = {"logprobs": None, **beside, "finish_reason": None}
+                fields = {"logprobs": None, **fields_beside, "finish_reason": None}
                 after = after.removesuffix(usual) + b"}," + dumps(fields)[1:] + b"]}"
             piece = dumps(event.text)
             self._out.append(part.before + piece + (part.twin + piece if part.twin is not None else b"") + after)
             part.bare = False
-        elif beside:
-            self._out.append(self._chunk(part.choice, {}, beside))
+        elif fields_beside:
+            self._out.append(self._chunk(part.choice, {}, fields_beside))
 
     # -------------------------------------------------------------- chunks
 
@@ -328,8 +328,8 @@ class ChatEncoder:
         if isinstance(delta := value.get("delta"), dict):
             if delta := _addable(choice, "", delta):
                 self._out.append(self._chunk(index, delta))
-        elif isinstance(beside := value.get("choice"), dict):
-            self._out.append(self._chunk(index, {}, beside))
+        elif isinstance(choice_fields := value.get("choice"), dict):
+            self._out.append(self._chunk(index, {}, choice_fields))
         elif isinstance(fields := value.get("chunk"), dict) and fields:
             self._out.append(self._chunk(0, {})[:-1] + b"," + dumps(fields)[1:])
 
@@ -373,24 +373,24 @@ def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any
     """A delta as the SDK's helper can add it up: list entries need an `index`, a number may come once only."""
     out: dict[str, Any] = {}
     for key, value in delta.items():
-        place = f"{path}.{key}"
+        path_here = f"{path}.{key}"
         if isinstance(value, dict):
-            out[key] = _addable(choice, place, value)
+            out[key] = _addable(choice, path_here, value)
         elif isinstance(value, list):
-            out[key] = [_entry(choice, place, entry) for entry in value]
+            out[key] = [_entry(choice, path_here, entry) for entry in value]
         elif not isinstance(value, (int, float)):
             out[key] = value
-        elif place not in choice.numbers:
-            choice.numbers |= {place}
+        elif path_here not in choice.numbers:
+            choice.numbers |= {path_here}
             out[key] = value
     return out
 
 
-def _entry(choice: _Choice, place: str, entry: Any) -> Any:
+def _entry(choice: _Choice, path: str, entry: Any) -> Any:
     if not isinstance(entry, dict) or type(entry.get("index")) is int:
         return entry
-    number = choice.entries.get(place, 0)
-    choice.entries[place] = number + 1
+    number = choice.entries.get(path, 0)
+    choice.entries[path] = number + 1
     return {**entry, "index": number}
 
 

@@ -51,19 +51,19 @@ class MessageWriter:
         What a tool's result shows follows in a user's message, after the last result: nothing may come between them.
         """
         out: list[Wire] = []
-        shown: list[Wire] = []
-        for place, message in _join_turns(messages) if joined else enumerate(messages):
-            for wire in self._message(message, f"messages[{place}]"):
+        pictures: list[Wire] = []
+        for index, message in _join_turns(messages) if joined else enumerate(messages):
+            for wire in self._message(message, f"messages[{index}]"):
                 if wire["role"] == "tool":
-                    shown += self._pictures.pop(wire["tool_call_id"], [])
-                elif shown:
+                    pictures += self._pictures.pop(wire["tool_call_id"], [])
+                elif pictures:
                     if wire["role"] == "user":
-                        wire["content"] = [*shown, *_parts_of(wire["content"])]
+                        wire["content"] = [*pictures, *_parts_of(wire["content"])]
                     else:
-                        out.append({"role": "user", "content": shown})
-                    shown = []
+                        out.append({"role": "user", "content": pictures})
+                    pictures = []
                 out.append(wire)
-        return [*out, {"role": "user", "content": shown}] if shown else out
+        return [*out, {"role": "user", "content": pictures}] if pictures else out
 
     def _message(self, message: Message, path: str) -> list[Wire]:
         """One message; results inside it become messages of their own, after the calls and before a user's words."""
@@ -98,7 +98,7 @@ class MessageWriter:
 
     def _other(self, message: Message, parts: list[tuple[int, Part]], path: str) -> Wire:
         role = self._role(message)
-        written = [self._part(part, role, f"{path}.content[{place}]") for place, part in parts]
+        written = [self._part(part, role, f"{path}.content[{index}]") for index, part in parts]
         wire = self._head(message, role)
         wire["content"] = _shortest([w for w in written if w is not None]) or ""
         return wire
@@ -138,8 +138,8 @@ class MessageWriter:
         """Assistants can only have text here; a picture of an assistant becomes text, as in our answers."""
         if isinstance(part, Refusal):
             return {"type": "refusal", "refusal": part.text, **own(part.extras)}
-        if (kept := _verbatim(part)) is not None:
-            return kept
+        if (wire := _verbatim(part)) is not None:
+            return wire
         if isinstance(part, Media):
             self._lost.add(feature_of(part), "in an assistant's message, told as text")
         return {"type": "text", "text": as_text(part), **(own(part.extras) if isinstance(part, Text) else {})}
@@ -279,7 +279,7 @@ def _shortest(parts: list[Wire]) -> str | list[Wire] | None:
 def _join_turns(messages: list[Message]) -> list[tuple[int, Message]]:
     """The messages, each with its first place, where reasoning, a text and the calls after it have become one."""
     out: list[tuple[int, Message]] = []
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if out and _continues(out[-1][1], message):
             before, last = out[-1]
             extras = dict(own(last.extras))
@@ -289,7 +289,7 @@ def _join_turns(messages: list[Message]) -> list[tuple[int, Message]]:
             joined = Message("assistant", parts, last.id, name, last.metadata, {NAME: extras} if extras else None)
             out[-1] = (before, joined)
         else:
-            out.append((place, message))
+            out.append((index, message))
     return out
 
 

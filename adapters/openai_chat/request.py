@@ -63,9 +63,9 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     need_json(wire, status=415)
     body = Node(read_body(wire.body))
     model = body.need_string("model")
-    places = body.need_array("messages")
-    if not places:
-        wrong("messages", "at least one message", places)
+    nodes = body.need_array("messages")
+    if not nodes:
+        wrong("messages", "at least one message", nodes)
     reader = MessageReader(context.make_id)
     extras = body.rest(KNOWN)
     metadata = body.object("metadata")
@@ -173,7 +173,7 @@ def _tool(node: Node) -> Tool:
     )
 
 
-def _function(node: Node, beside: dict[str, Any]) -> Tool:
+def _function(node: Node, extras: dict[str, Any]) -> Tool:
     parameters = node.object("parameters")
     inner = node.rest({"name", "description", "parameters", "strict"})
     return Tool(
@@ -181,7 +181,7 @@ def _function(node: Node, beside: dict[str, Any]) -> Tool:
         node.string("description"),
         parameters.value if parameters else None,
         node.boolean("strict"),
-        noted({**beside, **({"function": inner} if inner else {})}),
+        noted({**extras, **({"function": inner} if inner else {})}),
     )
 
 

@@ -29,8 +29,8 @@ def wants_usage(context: Context) -> bool:
 
 def model_of(started: RunStarted | Answer, context: Context) -> str:
     """The model a client is shown: never null, the SDK's type says so."""
-    asked = context.request.model if context.request else None
-    return started.model or context.model or asked or ""
+    requested = context.request.model if context.request else None
+    return started.model or context.model or requested or ""
 
 
 def id_of(started: RunStarted | Answer) -> str:

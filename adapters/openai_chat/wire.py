@@ -112,10 +112,10 @@ def merge(total: dict[str, Any], delta: dict[str, Any]) -> None:
 def _merge_entry(entries: list[Any], entry: Any) -> None:
     """An entry with an `index` goes on with the one of that index (`reasoning_details`), any other is a new one."""
     index = entry.get("index") if isinstance(entry, dict) else None
-    for place, known in enumerate(entries if type(index) is int else ()):
+    for position, known in enumerate(entries if type(index) is int else ()):
         if isinstance(known, dict) and known.get("index") == index:
             # The helper of the SDK does not add these two either
-            entries[place] = {**known, **{k: entry[k] for k in ("index", "type") if k in entry}}
-            merge(entries[place], {k: v for k, v in entry.items() if k not in ("index", "type")})
+            entries[position] = {**known, **{k: entry[k] for k in ("index", "type") if k in entry}}
+            merge(entries[position], {k: v for k, v in entry.items() if k not in ("index", "type")})
             return
     entries.append(entry)

@@ -22,9 +22,9 @@ _COUNTED = frozenset(
 
 def count_request(request: Request, context: Context) -> WireRequest:
     """The question to a backend. Raises `Unsupported` for a medium or a tool that the wire cannot carry."""
-    asked = {name: value for name, value in body_of(request, context).items() if name in _COUNTED}
+    counted = {name: value for name, value in body_of(request, context).items() if name in _COUNTED}
     headers = {"content-type": "application/json", "accept": "application/json"}
-    return WireRequest("POST", _PATH, headers, body=dumps(asked))
+    return WireRequest("POST", _PATH, headers, body=dumps(counted))
 
 
 def encode_count(tokens: int, estimated: bool) -> WireResponse:

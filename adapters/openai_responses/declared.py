@@ -29,17 +29,17 @@ _RUN_BY_CLIENTS = frozenset({FUNCTION, "custom", "namespace"})
 
 def free(node: Node) -> Tool:
     """A tool whose input is free text. Other models are told of its grammar in words: nothing holds them to it."""
-    said = [node.string("description") or ""]
+    lines = [node.string("description") or ""]
     form = node.object("format")
     if form is not None and (grammar := form.string("definition")):
-        said.append(f"The input has this grammar ({form.string('syntax') or 'lark'}):\n{grammar}")
+        lines.append(f"The input has this grammar ({form.string('syntax') or 'lark'}):\n{grammar}")
     schema = {
         "type": "object",
         "properties": {INPUT: {"type": "string", "description": "The whole input, as plain text."}},
         "required": [INPUT],
         "additionalProperties": False,
     }
-    description = "\n\n".join(filter(None, said)) or None
+    description = "\n\n".join(filter(None, lines)) or None
     return Tool(node.need_string("name"), description, schema, extras=noted(whole=node.value, free=True))
 
 
@@ -49,8 +49,8 @@ def members(node: Node, tools: list[Tool]) -> list[Tool]:
     One that the provider runs keeps its name and may stay out even where others of its kind may not.
     """
     space = node.need_string("name")
-    for place, tool in enumerate(tools):
-        notes: Wire = {"within": True} if place else {"whole": node.value}
+    for index, tool in enumerate(tools):
+        notes: Wire = {"within": True} if index else {"whole": node.value}
         if tool.kind == FUNCTION:
             notes["named"] = {"name": tool.name, "namespace": space}
             notes["free"] = own(tool.extras).get("free")
@@ -91,5 +91,5 @@ def arguments_of(text: str) -> str:
 def input_of(arguments: str) -> str:
     """The free text in a call's arguments; of a model that keeps to no schema, all it wrote."""
     value = read_json(arguments.encode())
-    said = value.get(INPUT) if isinstance(value, dict) else None
-    return said if isinstance(said, str) else arguments
+    text = value.get(INPUT) if isinstance(value, dict) else None
+    return text if isinstance(text, str) else arguments

@@ -197,12 +197,12 @@ class ResponsesEncoder:
         writing, self._writing = self._writing, None
         assert writing is not None
         if writing.words is REFUSAL:
-            said: Wire = {"refusal": writing.text}
-            part = {"type": "refusal", **said, **more}
+            content: Wire = {"refusal": writing.text}
+            part = {"type": "refusal", **content, **more}
         else:
-            said = {"text": writing.text, "logprobs": writing.logprobs}
+            content = {"text": writing.text, "logprobs": writing.logprobs}
             part = {**text_part(writing.text, writing.logprobs), **more}
-        self._write(writing.words.done, {**writing.place, **said})
+        self._write(writing.words.done, {**writing.place, **content})
         annotations = more.get("annotations")
         for number, annotation in enumerate(annotations if isinstance(annotations, list) else []):
             fields = {**writing.place, "annotation_index": number, "annotation": annotation}

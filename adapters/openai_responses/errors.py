@@ -48,30 +48,30 @@ _INVALID = frozenset(
 
 def stream_error(failure: Failure) -> dict[str, Any]:
     """The `error` of a failed response object."""
-    told = error_object(failure)
-    word = told["code"] or str(failure.code)
+    error = error_object(failure)
+    word = error["code"] or str(failure.code)
     if word in _CODES:
         code = word
     elif failure.code is ErrorCode.RATE_LIMITED:
         code = "rate_limit_exceeded"
     else:
         code = "invalid_prompt" if failure.code in _INVALID else "server_error"
-    param = {"param": told["param"]} if told["param"] else {}
-    return {"code": code, "message": told["message"], "type": word, **param}
+    param = {"param": error["param"]} if error["param"] else {}
+    return {"code": code, "message": error["message"], "type": word, **param}
 
 
 def failure_in(error: Any) -> Failure:
     """Return the failure in the `error` of a failed response, or in an `error` event; it may be nested or a plain
     text.
     """
-    said = dict_of(error) if not isinstance(error, str) else {"message": error}
-    said = {**said, **dict_of(said.get("error"))}
-    code, kind = said.get("code"), said.get("type")
+    fields = dict_of(error) if not isinstance(error, str) else {"message": error}
+    fields = {**fields, **dict_of(fields.get("error"))}
+    code, kind = fields.get("code"), fields.get("type")
     if kind == "error":
         kind = None  # the name of the event
     if code in _COARSE and kind in _OURS:
         code, kind = kind, None
-    failure = failure_of({**said, "code": code, "type": kind})
+    failure = failure_of({**fields, "code": code, "type": kind})
     if failure.code is ErrorCode.BACKEND_ERROR and code == "invalid_prompt":
         failure.code = ErrorCode.INVALID_REQUEST
     return failure

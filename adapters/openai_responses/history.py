@@ -49,21 +49,21 @@ class ItemWriter:
 
     def write(self, messages: list[Message]) -> list[Item]:
         """Raises `Unsupported` for a medium that this wire cannot carry."""
-        return [item for place, message in enumerate(messages) for item in self._message(message, f"messages[{place}]")]
+        return [item for index, message in enumerate(messages) for item in self._message(message, f"messages[{index}]")]
 
     def _message(self, message: Message, path: str) -> list[Item]:
         if message.name and message.role != "tool":
             self._lost.add(Feature.MESSAGE_NAME)
         out: list[Item] = []
-        said: list[tuple[str, Part]] = []
-        for place, part in enumerate(message.parts):
-            item = self._item(part, message.role, f"{path}.content[{place}]")
+        parts: list[tuple[str, Part]] = []
+        for index, part in enumerate(message.parts):
+            item = self._item(part, message.role, f"{path}.content[{index}]")
             if item is None:
-                said.append((f"{path}.content[{place}]", part))
+                parts.append((f"{path}.content[{index}]", part))
                 continue
-            out += [*self._items(message, said), *item]
-            said = []
-        out += self._items(message, said)
+            out += [*self._items(message, parts), *item]
+            parts = []
+        out += self._items(message, parts)
         if not message.parts and message.role in ("user", "assistant"):
             out.append({"type": "message", "role": message.role, "content": ""})
         return out
@@ -186,9 +186,9 @@ class ItemWriter:
         )
 
 
-def _verbatim(said: Message | ToolCall | ToolResult) -> Item:
+def _verbatim(part: Message | ToolCall | ToolResult) -> Item:
     """The id and the fields that a client or backend of this dialect gave this item."""
-    notes = own(said.extras)
+    notes = own(part.extras)
     named = {"id": notes["id"]} if notes.get("id") else {}
     return {**named, **notes.get("item", {})}
 

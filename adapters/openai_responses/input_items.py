@@ -64,9 +64,9 @@ def _spoken(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _place(items: list[dict[str, Any]], after: str) -> int:
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if item["id"] == after:
-            return place
+            return index
     raise RequestError(
         f"after: expected the id of an input item of this response, got {shortened(after)!r}.", param="after"
     )

@@ -213,8 +213,8 @@ def _file(node: Node) -> Part:
 def _audio(node: Node) -> Part:
     inner = node.need_object("input_audio")
     source, mime = bytes_or_url(inner.need_string("data"))
-    if said := inner.string("format"):
-        mime = audio_type(said)
+    if format := inner.string("format"):
+        mime = audio_type(format)
     return Media(MediaKind.AUDIO, source, mime, extras=noted(part=node.rest({"type", "input_audio"})))
 
 

@@ -61,8 +61,8 @@ def reasoning_form(context: Context) -> str:
     wanted = front(context).reasoning
     if wanted != "asked":
         return wanted
-    said = context.request.extra(NAME).get("reasoning") if context.request else None
-    return SUMMARY if isinstance(said, dict) and said.get("summary") else CONTENT
+    reasoning = context.request.extra(NAME).get("reasoning") if context.request else None
+    return SUMMARY if isinstance(reasoning, dict) and reasoning.get("summary") else CONTENT
 
 
 def front(context: Context) -> FrontOptions:

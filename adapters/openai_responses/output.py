@@ -100,10 +100,10 @@ class Writing:
     def of(cls, item: Item, words: Words, number: int = 0) -> Writing:
         """`number`: which part of its item this is, counted from 0 for each kind."""
         named = {words.index: number} if words.index else {}
-        place = dumps({**item.place, **named})[1:-1]
+        position = dumps({**item.place, **named})[1:-1]
         head = b'{"type":"%b","sequence_number":' % words.delta.encode()
         after = b',"logprobs":[]}' if words is TEXT else b"}"
-        return cls(item, words, number, head, b"," + place + b',"delta":', after)
+        return cls(item, words, number, head, b"," + position + b',"delta":', after)
 
     @property
     def place(self) -> Wire:

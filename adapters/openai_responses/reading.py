@@ -120,8 +120,8 @@ class Items:
         item.value = {**item.value, **value}
         match item.kind:
             case "message":
-                for place, part in enumerate(dicts_in(item.value.get("content"))):
-                    self.end_text(item, place, part)
+                for index, part in enumerate(dicts_in(item.value.get("content"))):
+                    self.end_text(item, index, part)
             case "function_call":
                 self._end_call(item)
             case "reasoning":
@@ -145,15 +145,15 @@ class Items:
         write = self._builder.unpaired if self.unpaired else self._builder.delta
         write(key, text, extras)
 
-    def open_text(self, item: Item, place: Any, kind: PartKind) -> Key:
+    def open_text(self, item: Item, index: Any, kind: PartKind) -> Key:
         """The key of a text or refusal, which is open after this."""
-        key = (item.number, kind.value, _number(place))
+        key = (item.number, kind.value, _number(index))
         self._builder.open_part(key, item.number, kind)
         return key
 
-    def text(self, item: Item, place: Any, kind: PartKind, text: str, logprobs: Any = None) -> Key:
+    def text(self, item: Item, index: Any, kind: PartKind, text: str, logprobs: Any = None) -> Key:
         """A piece of a text or refusal; the key of that part."""
-        key = self.open_text(item, place, kind)
+        key = self.open_text(item, index, kind)
         item.said.add(key)
         self._put(key, text, noted(logprobs=dicts_in(logprobs)) if logprobs else None)
         return key
@@ -165,27 +165,27 @@ class Items:
         self._put(key, text)
         return True
 
-    def whole_text(self, item: Item, place: Any, kind: PartKind, text: str, logprobs: Any = None) -> None:
+    def whole_text(self, item: Item, index: Any, kind: PartKind, text: str, logprobs: Any = None) -> None:
         """All of a text: said only where no piece of it came."""
-        if text and (item.number, str(kind), _number(place)) not in item.said:
-            self.text(item, place, kind, text, logprobs)
+        if text and (item.number, str(kind), _number(index)) not in item.said:
+            self.text(item, index, kind, text, logprobs)
 
-    def end_text(self, item: Item, place: Any, part: Wire) -> None:
+    def end_text(self, item: Item, index: Any, part: Wire) -> None:
         """The end of a text or refusal, with all of it; a part of another kind is no text."""
         kind = KINDS.get(text_of(part.get("type")))
-        key = (item.number, str(kind), _number(place))
+        key = (item.number, str(kind), _number(index))
         if kind is None or key in item.ended:
             return
         item.ended.add(key)
-        self.open_text(item, place, kind)
-        self.whole_text(item, place, kind, text_of(part.get("text") or part.get("refusal")), part.get("logprobs"))
+        self.open_text(item, index, kind)
+        self.whole_text(item, index, kind, text_of(part.get("text") or part.get("refusal")), part.get("logprobs"))
         more = {k: v for k, v in rest(part, _PART).items() if v != []}
         if key in item.annotations:
             more.setdefault("annotations", item.annotations[key])
         self._builder.end_part(key, extras=noted(part=more))
 
-    def annotate(self, item: Item, place: Any, annotation: Any) -> None:
-        key = self.open_text(item, place, PartKind.TEXT)
+    def annotate(self, item: Item, index: Any, annotation: Any) -> None:
+        key = self.open_text(item, index, PartKind.TEXT)
         item.annotations.setdefault(key, []).append(annotation)
 
     def whole_arguments(self, item: Item, text: str) -> None:
@@ -202,9 +202,9 @@ class Items:
             self._put(key, text)
         return key
 
-    def thought(self, item: Item, form: str, place: Any, text: str) -> Key:
+    def thought(self, item: Item, form: str, index: Any, text: str) -> Key:
         """A piece of reasoning; the key of it. Parts of an item are one text for other dialects, a paragraph each."""
-        key, spot = self._open_reasoning(item, form), (item.number, form, _number(place))
+        key, spot = self._open_reasoning(item, form), (item.number, form, _number(index))
         if item.spot is not None and item.spot != spot:
             self._builder.delta(key, PARAGRAPH, noted(border=form))
         item.spot = spot
@@ -212,9 +212,9 @@ class Items:
         self._put(key, text)
         return key
 
-    def whole_thought(self, item: Item, form: str, place: Any, text: str) -> None:
-        if text and (item.number, form, _number(place)) not in item.said:
-            self.thought(item, form, place, text)
+    def whole_thought(self, item: Item, form: str, index: Any, text: str) -> None:
+        if text and (item.number, form, _number(index)) not in item.said:
+            self.thought(item, form, index, text)
 
     # ------------------------------------------------------------------ ends
 
@@ -250,8 +250,8 @@ class Items:
 
     def _end_reasoning(self, item: Item) -> None:
         for form in (SUMMARY, CONTENT):
-            for place, part in enumerate(dicts_in(item.value.get(form))):
-                self.whole_thought(item, form, place, text_of(part.get("text")))
+            for index, part in enumerate(dicts_in(item.value.get(form))):
+                self.whole_thought(item, form, index, text_of(part.get("text")))
         form = item.spot[1] if item.spot else SUMMARY
         key = self._open_reasoning(item, form)
         signature, redacted = unseal(text_of(item.value.get("encrypted_content")))
@@ -261,9 +261,9 @@ class Items:
     def _image(self, item: Item) -> None:
         """A picture that a tool of the backend made; its own clients get the item."""
         data = text_of(item.value.get("result"))
-        said = text_of(item.value.get("output_format")) or "png"
+        format = text_of(item.value.get("output_format")) or "png"
         if data:
-            picture = Media(MediaKind.IMAGE, Inline(data), f"image/{said}", extras=noted(whole=item.value))
+            picture = Media(MediaKind.IMAGE, Inline(data), f"image/{format}", extras=noted(whole=item.value))
             self._builder.add(item.number, picture)
         else:
             self._pass_on(item)
@@ -279,8 +279,8 @@ def is_known(value: Wire) -> bool:
     return False
 
 
-def _number(place: Any) -> int:
-    return place if isinstance(place, int) else 0
+def _number(index: Any) -> int:
+    return index if isinstance(index, int) else 0
 
 
 def response_in(event: Wire) -> Wire:

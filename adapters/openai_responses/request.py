@@ -94,8 +94,8 @@ def _tools(body: Node, reader: ItemReader, extras: dict[str, Any], options: Fron
     if not reader.declaring:
         return tools
     declared = [tool for _, node in reader.declaring for tool in read_tools(node, optional=optional) or ()]
-    kept = without_hosted if options.hosted_tools == "drop" else dict
-    extras[ADDITIONAL_TOOLS] = [[after, kept(node.value)] for after, node in reader.declaring]
+    left = without_hosted if options.hosted_tools == "drop" else dict
+    extras[ADDITIONAL_TOOLS] = [[after, left(node.value)] for after, node in reader.declaring]
     return [*(tools or ()), *map(held, declared)]
 
 

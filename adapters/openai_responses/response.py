@@ -36,7 +36,7 @@ def new_response(started: RunStarted, context: Context, status: str = "in_progre
     # Where the response is kept here, its id must be nobody else's; else the backend's, so that its operators find the
     # answer again.
     known = None if context.stored_responses is not None and context.stored_responses.wanted else notes.get("id")
-    asked = context.request.model if context.request else None
+    requested = context.request.model if context.request else None
     return {
         "id": known if isinstance(known, str) and known else f"resp_{started.run_id}",
         "object": "response",
@@ -46,7 +46,7 @@ def new_response(started: RunStarted, context: Context, status: str = "in_progre
         "background": False,
         "error": None,
         "incomplete_details": None,
-        "model": started.model or context.model or asked or "",
+        "model": started.model or context.model or requested or "",
         "output": [],
         **_echo(context.request or Request([])),
         "usage": None,

@@ -35,8 +35,8 @@ def own(extras: Extras | None) -> dict[str, Any]:
 
 def noted(**values: Any) -> Extras | None:
     """`extras` with those of these values that say something; None when none does."""
-    said = {k: v for k, v in values.items() if v}
-    return {NAME: said} if said else None
+    given = {k: v for k, v in values.items() if v}
+    return {NAME: given} if given else None
 
 
 def text_of(value: Any) -> str:
