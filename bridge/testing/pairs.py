@@ -35,7 +35,9 @@ _COMMON: dict[str, Any] = {
     "data": False,
 }  # fmt: skip
 
-# Laws of whole pairs: few examples for each of many pairs find as much as many for a few.
+# There are as many pairs as dialects squared: few examples of each find as much as many of a few, and
+# `DialectConformance` tries more of each dialect by itself.
+few = settings(quick, max_examples=15)
 brief = settings(quick, max_examples=8)
 
 
@@ -96,7 +98,7 @@ class PairConformance:
         if {"back", "front"} <= set(metafunc.fixturenames):
             metafunc.parametrize(("back", "front"), pairs.values(), ids=[f"{b}-{f}" for b, f in pairs])
 
-    @quick
+    @few
     @given(data=st.data())
     def test_a_stream_arrives_as_the_cards_say(self, back: Dialect, front: Dialect, data: st.DataObject) -> None:
         wire = encode(back, data.draw(answers(**_COMMON)))
@@ -246,7 +248,7 @@ class PairConformance:
                 named = not self.names_losses or arrived or as_text or str(feature) in translator.lost
                 assert named, f"{feature} was lost in silence"
 
-    @quick
+    @few
     @given(data=st.data())
     def test_an_answer_in_one_piece_arrives_too(self, back: Dialect, front: Dialect, data: st.DataObject) -> None:
         wire = _whole(back, data.draw(answers(**_COMMON)))
@@ -268,7 +270,7 @@ class PairConformance:
             answer["calls"] = [(i, name, _value(arguments)) for i, name, arguments in answer["calls"]]
         assert came == meant
 
-    @quick
+    @few
     @given(data=st.data())
     def test_a_request_arrives_or_is_refused(self, back: Dialect, front: Dialect, data: st.DataObject) -> None:
         text = data.draw(texts(empty=False, awkward=False))
