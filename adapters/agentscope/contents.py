@@ -48,8 +48,7 @@ def content_of(part: Part, *, request: bool = False) -> tuple[str, dict[str, Any
 
 def _media(media: Media, request: bool) -> dict[str, Any]:
     reference = {"file_id": media.source.file_id} if isinstance(media.source, FileRef) else {}
-    detail = ((media.extras or {}).get("openai-chat") or {}).get("detail")
-    extra = {"detail": detail} if detail is not None else {}
+    extra = {"detail": media.detail} if media.detail is not None else {}
     match media.kind:
         case MediaKind.IMAGE:
             return {"image_url": url_of(media), **reference, **extra}
@@ -95,9 +94,10 @@ def _read_data(content: dict[str, Any]) -> Part | None:
 
 
 def _read_image(content: dict[str, Any]) -> Part | None:
-    detail = content.get("detail")
-    extras = {"openai-chat": {"detail": detail}} if isinstance(detail, str) else None
-    return _medium(MediaKind.IMAGE, content.get("image_url"), content, extras)
+    media = _medium(MediaKind.IMAGE, content.get("image_url"), content)
+    if media is not None:
+        media.detail = text_of(content.get("detail")) or None
+    return media
 
 
 def _read_video(content: dict[str, Any]) -> Part | None:
@@ -121,9 +121,7 @@ def _read_file(content: dict[str, Any]) -> Part | None:
     return _medium(MediaKind.FILE, data or content.get("file_url"), content)
 
 
-def _medium(
-    kind: MediaKind, url: object, content: dict[str, Any], extras: dict[str, dict[str, Any]] | None = None
-) -> Media | None:
+def _medium(kind: MediaKind, url: object, content: dict[str, Any]) -> Media | None:
     text, file_id = text_of(url), text_of(content.get("file_id"))
     source: Source
     if text:
@@ -132,7 +130,7 @@ def _medium(
         source, mime = FileRef(file_id), None
     else:
         return None
-    return Media(kind, source, mime, _filename(content), extras)
+    return Media(kind, source, mime, _filename(content))
 
 
 def _is_url(data: str) -> bool:

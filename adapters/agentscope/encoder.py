@@ -22,7 +22,7 @@ from bridge.dialects.agentscope.objects import WireMessage, usage_object
 from bridge.dialects.agentscope.options import FrontOptions, front
 from bridge.dialects.agentscope.output import Output
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Extras, FinishReason, MessageStatus, PartKind
+from bridge.model import SHARED, Extras, FinishReason, MessageStatus, PartKind
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -92,7 +92,7 @@ class Encoder:
         context, request = self._context, self._context.request
         chosen = (request.run_id if request else None) or own(event.extras).get("id") or f"response_{event.run_id}"
         session = context.thread_id or event.thread_id or event.run_id
-        beside = (event.extras or {}).get("openai-chat") or {}
+        beside = (event.extras or {}).get(SHARED) or {}
         self._beside = {name: beside[name] for name in _BESIDE if name in beside}
         self._created_at = event.created_at
         if event.model:
@@ -190,7 +190,7 @@ class Encoder:
 
     def _logprobs(self, extras: Extras) -> None:
         """OpenAI's log probabilities have no field here and stand in the message's metadata."""
-        said = (extras.get("openai-chat") or {}).get("logprobs")
+        said = (extras.get(SHARED) or {}).get("logprobs")
         if not isinstance(said, dict):
             return
         assert self._wire.message is not None

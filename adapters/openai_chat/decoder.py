@@ -22,7 +22,9 @@ from bridge.dialects.openai_chat.wire import (
     NAME,
     REASONING_FIELDS,
     noted,
+    own,
     read_usage,
+    shared,
     without_empty,
 )
 from bridge.errors import ErrorCode, Failure
@@ -33,6 +35,8 @@ _TOLD_KEYS = _CHUNK_KEYS | {"error"}
 # The same on every chunk of OpenAI: read once, at the head.
 _USUAL_KEYS = _CHUNK_KEYS | {"system_fingerprint", "service_tier"}
 _CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason"})
+_SHARED_OF_TEXT = frozenset({"logprobs"})
+_SHARED_OF_RUN = frozenset({"service_tier", "system_fingerprint"})
 _USUAL_CHOICE_KEYS = _CHOICE_KEYS | {"logprobs"}
 _TEXT = PartKind.TEXT  # reading a member off its enumeration costs as much as making half an event
 _PLAIN = frozenset({"content", "role"})
@@ -139,7 +143,9 @@ class ChatDecoder(JsonDecoder):
         """The first real fact: what is known of the run goes out with it."""
         self._started = True
         extras = {"id": self._known["id"], **self._run_fields} if "id" in self._known else dict(self._run_fields)
-        self.builder.begin(model=self._known.get("model"), created_at=self._known.get("created"), extras=noted(extras))
+        self.builder.begin(
+            model=self._known.get("model"), created_at=self._known.get("created"), extras=shared(extras, _SHARED_OF_RUN)
+        )
 
     def _usage(self, usage: dict[str, Any]) -> None:
         """Running totals on every chunk are seen (capture vllm-usage-every-chunk): the last one counts."""
@@ -189,7 +195,7 @@ class ChatDecoder(JsonDecoder):
                 extras = self._delta(index, delta, extras)
         if extras is not None:
             self._open(index)
-            self.builder.emit(Raw(NAME, {"index": index, "choice": extras[NAME]}))
+            self.builder.emit(Raw(NAME, {"index": index, "choice": own(extras)}))
         finish = choice.get("finish_reason")
         if finish and type(finish) is str:
             self._end_choice(index, finish, choice)
@@ -354,4 +360,5 @@ def _unknown(chunk: dict[str, Any]) -> dict[str, Any]:
 
 def _choice_extras(choice: dict[str, Any]) -> Extras | None:
     """Fields beside the delta (logprobs, vLLM's stop_reason): they travel on the text they came with."""
-    return noted(without_empty({k: v for k, v in choice.items() if k not in _CHOICE_KEYS and k != "error"}))
+    more = without_empty({k: v for k, v in choice.items() if k not in _CHOICE_KEYS and k != "error"})
+    return shared(more, _SHARED_OF_TEXT) if isinstance(more.get("logprobs"), dict) else noted(more)

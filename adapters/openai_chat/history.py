@@ -225,9 +225,11 @@ def _media(media: Media) -> Wire | None:
     extras.pop("odd_place", None)
     marked = extras.pop("type", None)
     if media.kind is MediaKind.IMAGE and not isinstance(media.source, FileRef):
-        return _wire_part("image_url", {"url": picture_url(media)}, extras)
+        detail = {"detail": media.detail} if media.detail is not None else {}
+        return _wire_part("image_url", {"url": picture_url(media), **detail}, extras)
     if marked in ("audio_url", "video_url"):
-        return _wire_part(marked, {"url": url_of(media)}, extras)
+        detail = {"detail": media.detail} if media.detail is not None else {}
+        return _wire_part(marked, {"url": url_of(media), **detail}, extras)
     if media.kind is MediaKind.AUDIO and (isinstance(media.source, Inline) or marked == "input_audio"):
         data = media.source.base64 if isinstance(media.source, Inline) else url_of(media)
         return _wire_part("input_audio", {"data": data, "format": audio_format(media.mime)}, extras)

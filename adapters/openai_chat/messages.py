@@ -162,15 +162,19 @@ def _video_url(node: Node) -> Part:
 def _by_url(node: Node, field: str, kind: MediaKind) -> Media:
     """`{"image_url": {"url": ...}}`; the bare string is seen too."""
     extras = node.rest({"type", field})
+    detail = None
     if isinstance(node.get(field), str):
         url = node.need_string(field)
     else:
         inner = node.need_object(field)
         url = inner.need_string("url")
-        if more := inner.rest({"url"}):
+        more = inner.rest({"url"})
+        if isinstance(more.get("detail"), str):
+            detail = more.pop("detail")
+        if more:
             extras[field] = more
     source, mime = source_of(url)
-    return Media(kind, source, mime, extras=noted(extras))
+    return Media(kind, source, mime, extras=noted(extras), detail=detail)
 
 
 def _marked_odd(parts: list[Part]) -> list[Part]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from bridge.codec.jsontext import whole
-from bridge.model import Extras, FinishReason, UsageReported
+from bridge.model import SHARED, Extras, FinishReason, UsageReported
 
 NAME = "openai-chat"
 
@@ -25,12 +26,24 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 def own(extras: Extras | None) -> dict[str, Any]:
     """Return this dialect's extras of a part or an event; an empty dict if there are none."""
-    return extras.get(NAME) or {} if extras else {}
+    if not extras:
+        return {}
+    values = extras.get(NAME) or {}
+    return {**values, **extras[SHARED]} if SHARED in extras else values
 
 
 def noted(values: dict[str, Any]) -> Extras | None:
     """`extras` that hold these values for this dialect, None when there are none."""
     return {NAME: values} if values else None
+
+
+def shared(values: dict[str, Any], names: Set[str]) -> Extras | None:
+    """`extras` that hold the values of these names for all dialects, and the others for this one."""
+    extras = {
+        SHARED: {k: v for k, v in values.items() if k in names},
+        NAME: {k: v for k, v in values.items() if k not in names},
+    }
+    return {key: found for key, found in extras.items() if found} or None
 
 
 def without_empty(values: dict[str, Any]) -> dict[str, Any]:

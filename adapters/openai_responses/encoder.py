@@ -38,7 +38,7 @@ from bridge.dialects.openai_responses.output import (
 from bridge.dialects.openai_responses.raw import RawItems
 from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response
 from bridge.dialects.openai_responses.stored import facts, keep
-from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, own, write_usage
+from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, logprobs_in, own, write_usage
 from bridge.errors import Failure
 from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text, seal
 from bridge.model import events as ev
@@ -117,7 +117,7 @@ class ResponsesEncoder:
             self._end_thought()
             self._begin_thought(str(border))
             return True
-        logprobs = notes.get("logprobs")
+        logprobs = logprobs_in(event.extras)
         if not logprobs or writing is None or not event.text:
             return False
         writing.pieces.append(event.text)

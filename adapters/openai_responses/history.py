@@ -197,9 +197,9 @@ def _media(media: Media) -> Item | None:
     """The part of the wire for a medium, None when there is no such part."""
     match media.kind, media.source:
         case MediaKind.IMAGE, FileRef(file_id=file_id):
-            return {"type": "input_image", "detail": "auto", "file_id": file_id}
+            return {"type": "input_image", "detail": media.detail or "auto", "file_id": file_id}
         case MediaKind.IMAGE, _:
-            return {"type": "input_image", "detail": "auto", "image_url": picture_url(media)}
+            return {"type": "input_image", "detail": media.detail or "auto", "image_url": picture_url(media)}
         case MediaKind.AUDIO, Inline(base64=data):
             return {"type": "input_audio", "input_audio": {"data": data, "format": audio_format(media.mime)}}
         case MediaKind.FILE, FileRef(file_id=file_id):

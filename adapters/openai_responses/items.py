@@ -187,13 +187,16 @@ def _refusal(node: Node) -> Part:
 
 def _image(node: Node) -> Part:
     more = noted(part=node.rest({"type", "image_url", "file_id"}))
+    detail = node.string("detail")
+    if detail == "auto":
+        detail = None  # the API demands the field; this is its word for none
     url = node.string("image_url")
     if url is None:
         if (file_id := node.string("file_id")) is None:
             wrong(node.at("image_url"), "image_url or file_id", None, missing=True)
-        return Media(MediaKind.IMAGE, FileRef(file_id), extras=more)
+        return Media(MediaKind.IMAGE, FileRef(file_id), extras=more, detail=detail)
     source, mime = source_of(url)
-    return Media(MediaKind.IMAGE, source, mime, extras=more)
+    return Media(MediaKind.IMAGE, source, mime, extras=more, detail=detail)
 
 
 def _file(node: Node) -> Part:

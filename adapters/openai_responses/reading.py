@@ -18,6 +18,7 @@ from bridge.dialects.openai_responses.wire import (
     dicts_in,
     noted,
     rest,
+    shared_logprobs,
     text_of,
 )
 from bridge.model import (
@@ -155,7 +156,7 @@ class Items:
         """A piece of a text or refusal; the key of that part."""
         key = self.open_text(item, index, kind)
         item.said.add(key)
-        self._put(key, text, noted(logprobs=dicts_in(logprobs)) if logprobs else None)
+        self._put(key, text, shared_logprobs(dicts_in(logprobs)))
         return key
 
     def go_on(self, key: Key, text: str) -> bool:

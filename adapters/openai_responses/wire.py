@@ -2,9 +2,8 @@
 
 What this dialect notes in `extras`, under its name: `id` (of the item that a part came in), `item` (fields of the item
 that have no place in the model), `part` (likewise of a content part: annotations, logprobs), `form` (of reasoning:
-`summary` or `content`), `border` (on a piece of reasoning: the next part of the item begins, of this form), `logprobs`
-(on a piece of text), `listed` (of a result: its parts came one by one), `response` (fields of the backend's response
-object).
+`summary` or `content`), `border` (on a piece of reasoning: the next part of the item begins, of this form), `listed`
+(of a result: its parts came one by one), `response` (fields of the backend's response object).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 from bridge.codec.jsontext import whole
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Extras, UsageReported
+from bridge.model import SHARED, Extras, UsageReported
 
 NAME = "openai-responses"
 
@@ -37,6 +36,16 @@ def noted(**values: Any) -> Extras | None:
     """`extras` with those of these values that say something; None when none does."""
     given = {k: v for k, v in values.items() if v}
     return {NAME: given} if given else None
+
+
+def shared_logprobs(values: list[dict[str, Any]]) -> Extras | None:
+    """`extras` of a piece of text that hold its log probabilities, for all dialects."""
+    return {SHARED: {"logprobs": {"content": values}}} if values else None
+
+
+def logprobs_in(extras: Extras | None) -> list[dict[str, Any]]:
+    """The log probabilities of a piece of text."""
+    return dicts_in(dict_of((extras or {}).get(SHARED, {}).get("logprobs")).get("content"))
 
 
 def text_of(value: Any) -> str:

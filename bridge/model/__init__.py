@@ -32,6 +32,7 @@ from bridge.model.events import (
 from bridge.model.fold import Answer, Ending, Folder, fold, unfold
 from bridge.model.grammar import GrammarError, Verifier, verify
 from bridge.model.parts import (
+    SHARED,
     Data,
     Extras,
     FileRef,
@@ -68,6 +69,7 @@ from bridge.model.request import (
 from bridge.model.text import as_text, interrupt_text, json_text, result_text
 
 __all__ = [
+    "SHARED",
     "Answer",
     "ArgsDelta",
     "Builder",

@@ -10,7 +10,13 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 Extras: TypeAlias = dict[str, dict[str, Any]]
-"""Dialect name -> what only that dialect understands."""
+"""Dialect name -> what only that dialect understands; and under `SHARED`, what several dialects do."""
+
+SHARED = "shared"
+"""The key of extras in OpenAI's form that several dialects read.
+
+Of a piece of text: `logprobs`, ``{"content": [...]}``. Of a run: `service_tier` and `system_fingerprint`.
+"""
 
 
 class Origin(StrEnum):
@@ -118,13 +124,18 @@ class ToolResult:
 
 @dataclass(slots=True)
 class Media:
-    """`mime` is a media type such as `image/png`, or None when the wire did not say."""
+    """A picture, a sound, a film or a file.
+
+    `mime` is a media type such as `image/png`, or None when the wire did not say. `detail` says how closely a model
+    looks at an image: `low`, `high`, `auto`, or another word that the backend knows.
+    """
 
     kind: MediaKind
     source: Source
     mime: str | None = None
     filename: str | None = None
     extras: Extras | None = None
+    detail: str | None = None
 
 
 @dataclass(slots=True)

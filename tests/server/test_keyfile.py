@@ -225,7 +225,7 @@ class Watched(KeyFile):
         self.parsed.append(text)
         return [Key(name, Keys.digest(name), frozenset("*")) for name in text.split()]
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self.looks += 1
         assert self.may_look.wait(30)
         super()._check()

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import bridge.dialects
 from bridge.codec import registry
-from bridge.model import Message, Request, Text
-from bridge.testing.wires import context
+from bridge.codec.jsontext import dumps
+from bridge.model import FinishReason, Media, MediaKind, Message, PartKind, Request, Text, TextDelta, Url
+from bridge.testing.wires import context, decode, encode
 
 ADAPTERS = Path(bridge.dialects.__file__).parent
 BUILT_ON = {("agent_runs", "ag-ui"), ("ag_kit", "ag-ui")}
 """Dialects whose wire is that of another one: what they note is noted for that."""
-LEFT = {("agentscope/contents.py", "openai-chat"), ("agentscope/encoder.py", "openai-chat")}
-"""The detail of an image, and the log probabilities of a text."""
 
 
 def test_no_adapter_names_another_dialect() -> None:
@@ -29,7 +28,7 @@ def test_no_adapter_names_another_dialect() -> None:
                 continue
             if (place.parts[0], value) not in BUILT_ON:
                 found.add((str(place), value))
-    assert found == LEFT
+    assert found == set()
 
 
 def test_fields_that_apis_share_pass_between_their_dialects() -> None:
@@ -39,3 +38,32 @@ def test_fields_that_apis_share_pass_between_their_dialects() -> None:
         body = dialect.encode_request(asked, context(dialect.back_options())).body
         assert b'"service_tier":"flex"' in body
         assert b"unheard_of" not in body
+
+
+LOGPROB = {"token": "Hi", "logprob": -0.1, "bytes": [72, 105], "top_logprobs": []}
+
+
+def test_log_probabilities_reach_every_dialect_that_has_them() -> None:
+    builder = context(None).builder()
+    builder.flow(0, PartKind.TEXT, "Hi", {"shared": {"logprobs": {"content": [LOGPROB]}}})
+    builder.finish(FinishReason.STOP)
+    builder.end()
+    events = builder.take()
+    for name in ("openai-chat", "openai-responses", "agentscope"):
+        assert dumps(LOGPROB) in encode(registry.get(name), events), name
+    for name in ("openai-chat", "openai-responses"):
+        dialect = registry.get(name)
+        delta = next(e for e in decode(dialect, [encode(dialect, events)]) if isinstance(e, TextDelta))
+        assert (delta.extras or {})["shared"] == {"logprobs": {"content": [LOGPROB]}}, name
+
+
+def test_the_detail_of_an_image_reaches_every_dialect_that_has_it() -> None:
+    image = Media(MediaKind.IMAGE, Url("https://x.example/a.png"), detail="low")
+    request = Request([Message("user", [image])], model="m", thread_id="t")
+    for name in ("openai-chat", "openai-responses", "agentscope"):
+        dialect = registry.get(name)
+        wire = dialect.encode_request(request, context(dialect.back_options(), request))
+        assert b'"detail":"low"' in wire.body, name
+        (message,) = dialect.decode_request(wire, context(dialect.front_options())).messages
+        assert isinstance(message.parts[0], Media)
+        assert message.parts[0].detail == "low", name

@@ -355,10 +355,10 @@ def test_roles_and_metadata_survive_the_same_dialect() -> None:
 
 def test_what_openai_says_beside_the_answer_stands_in_the_metadata() -> None:
     def tell(builder: Builder) -> None:
-        builder.begin(extras={"openai-chat": {"id": "x", "system_fingerprint": "fp", "service_tier": "default"}})
+        builder.begin(extras={"shared": {"system_fingerprint": "fp", "service_tier": "default"}})
         for token in ("a", "b"):
             logprobs = {"content": [{"token": token}], "refusal": None}
-            builder.flow("m", PartKind.TEXT, token, {"openai-chat": {"logprobs": logprobs}})
+            builder.flow("m", PartKind.TEXT, token, {"shared": {"logprobs": logprobs}})
 
     final = payloads(encode(run(tell)))[-1]
     assert final["output"][0]["metadata"] == {

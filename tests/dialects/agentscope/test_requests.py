@@ -286,7 +286,7 @@ def test_n_beyond_the_limit_is_refused(n: int) -> None:
 
 def test_media_for_the_agent() -> None:
     parts = [
-        Media(MediaKind.IMAGE, Url("https://x.example/a.png"), extras={"openai-chat": {"detail": "low"}}),
+        Media(MediaKind.IMAGE, Url("https://x.example/a.png"), detail="low"),
         Media(MediaKind.AUDIO, Inline("aGk="), "audio/wav"),
         Media(MediaKind.VIDEO, Url("https://x.example/a.mp4")),
         Media(MediaKind.FILE, Inline("aGk="), "text/plain", "a.txt"),

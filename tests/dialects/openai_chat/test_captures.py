@@ -144,7 +144,7 @@ def test_logprobs_travel_with_their_text() -> None:
     tokens = []
     for event in decode([encode(decode([read(entry)]))]):
         if isinstance(event, TextDelta) and event.extras:
-            tokens += [t["token"] for t in event.extras["openai-chat"]["logprobs"]["content"]]
+            tokens += [t["token"] for t in event.extras["shared"]["logprobs"]["content"]]
     assert tokens == entry["expect"]["logprobs"]
 
 
@@ -177,7 +177,7 @@ def test_thought_signature_goes_around() -> None:
 def test_head_of_the_run() -> None:
     got = answer(capture("openai-text-usage"))
     assert (got.model, got.created_at) == ("gpt-4o-2024-08-06", 1763712000.0)
-    assert (got.extras or {})["openai-chat"]["system_fingerprint"] == "fp_cbf1785567"
+    assert (got.extras or {})["shared"]["system_fingerprint"] == "fp_cbf1785567"
     azure = answer(capture("azure-empty-first"))
     assert azure.model
     assert (azure.extras or {})["openai-chat"]["id"]

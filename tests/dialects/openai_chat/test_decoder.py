@@ -462,7 +462,7 @@ def test_fields_beside_the_delta_travel_with_the_text_or_alone() -> None:
     last["choices"][0]["stop_reason"] = 7
     events = decode_chunks(odd, last)
     texts = [e.extras for e in events if isinstance(e, TextDelta)]
-    assert texts == [{"openai-chat": {"logprobs": {"content": [{"token": "x"}]}}}]
+    assert texts == [{"shared": {"logprobs": {"content": [{"token": "x"}]}}}]
     assert [e.value for e in events if isinstance(e, Raw)] == [{"index": 0, "choice": {"stop_reason": 7}}]
 
 

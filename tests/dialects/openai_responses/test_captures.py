@@ -206,7 +206,7 @@ def steady(event: dict[str, Any]) -> str:
 def test_log_probabilities_travel_with_their_text() -> None:
     entry = next(e for e in STREAMS if e["name"] == "logprobs")
     deltas = [e for e in decode([read(entry)]) if isinstance(e, TextDelta) and e.extras]
-    tokens = [t["token"] for e in deltas for t in (e.extras or {})["openai-responses"]["logprobs"]]
+    tokens = [t["token"] for e in deltas for t in (e.extras or {})["shared"]["logprobs"]["content"]]
     assert tokens == entry["expect"]["logprobs"]
 
 

@@ -440,7 +440,7 @@ def test_a_request_for_chat() -> None:
             "role": "user",
             "content": [
                 {"type": "text", "text": "Look"},
-                {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}},
+                {"type": "image_url", "image_url": {"url": "https://x.test/a.png", "detail": "high"}},
             ],
         },
         {
