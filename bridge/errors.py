@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 
@@ -254,6 +256,10 @@ class ConfigError(BridgeError):
     """The configuration is wrong; the message names file, line, key and what was expected."""
 
     default = ErrorCode.INVALID_REQUEST
+
+
+LOG_FACTS: ContextVar[Mapping[str, object]] = ContextVar("log_facts", default=MappingProxyType({}))
+"""Facts that every log record of this task carries, such as the run that it drives."""
 
 
 def log_unexpected(log: logging.Logger, what: str, error: BaseException) -> None:

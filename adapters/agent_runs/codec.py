@@ -1,4 +1,4 @@
-"""The dialect `agent-runs`: AG-UI's events behind a queue. "Section N" is a row of README.md."""
+"""The dialect `agent-runs`: AG-UI's events behind a queue."""
 
 from __future__ import annotations
 
@@ -37,12 +37,18 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
     name = NAME
     capabilities = CAPABILITIES
     surface = (
-        Endpoint("POST", "/runs", Operation.START),
-        Endpoint("GET", "/runs/{thread_id}/events", Operation.SUBSCRIBE, query_token="access_token"),
-        Endpoint("POST", "/runs/{thread_id}/cancel", Operation.CANCEL),
-        Endpoint("GET", "/history", Operation.HISTORY),
+        Endpoint("POST", "/runs", Operation.START, success=202),
+        Endpoint(
+            "GET",
+            "/runs/{thread_id}/events",
+            Operation.SUBSCRIBE,
+            query_token="access_token",
+            query=(request.RUN_ID, request.IDLE_LIMIT),
+        ),
+        Endpoint("POST", "/runs/{thread_id}/cancel", Operation.CANCEL, query=(request.RUN_ID,), success=202),
+        Endpoint("GET", "/history", Operation.HISTORY, query=request.HISTORY),
         Endpoint("POST", "/attachments", Operation.ATTACH),
-        Endpoint("GET", "/attachments/signed-url", Operation.SIGN),
+        Endpoint("GET", "/attachments/signed-url", Operation.SIGN, query=request.FILE),
         Endpoint("GET", "/attachments/content/{bucket}/{path:.+}", Operation.FETCH, public=True),
         Endpoint("POST", "/transcribe", Operation.TRANSCRIBE),
     )

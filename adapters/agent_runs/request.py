@@ -11,7 +11,7 @@ from datetime import date
 from hashlib import sha256
 from typing import Any
 
-from bridge.codec import Context, HistoryQuery, RunRef, SubscribeRequest, WireRequest
+from bridge.codec import Context, HistoryQuery, QueryParameter, RunRef, SubscribeRequest, WireRequest
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.agent_runs.base import AGUI, BASE, MODES, inner, outer
 from bridge.dialects.agent_runs.options import back
@@ -23,6 +23,24 @@ _DIGITS = re.compile(r"\d{1,4}", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _IDLE_LIMIT = 300
 _MOST_POLLS = 3600
+
+RUN_ID = QueryParameter("runId", "The run; 1 to 128 of the characters A-Z a-z 0-9 . _ : -", required=True)
+IDLE_LIMIT = QueryParameter(
+    "idle_limit",
+    "Polls without an event after which the stream closes",
+    type="integer",
+    minimum=1,
+    maximum=_MOST_POLLS,
+    default=_IDLE_LIMIT,
+)
+HISTORY = (
+    QueryParameter("threadId", "The thread; without it the one in which the user said something last"),
+    QueryParameter("before", "The page is the last day before this one; without it the latest day", format="date"),
+)
+FILE = (
+    QueryParameter("bucket", "The bucket of the attachment", required=True),
+    QueryParameter("path", "The path of the attachment", required=True),
+)
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
@@ -84,7 +102,8 @@ def _day(text: str) -> date:
 def decode_attach(fields: Mapping[str, str], has_file: bool) -> str:
     thread = checked_id(fields.get("threadId"), "threadId")
     if not has_file:
-        raise RequestError("file: required, expected the image.", param="file")
+        came = ", ".join(shortened(name) for name in fields) or "none"
+        raise RequestError(f"file: required, expected the image; fields that came: {came}.", param="file")
     return thread
 
 

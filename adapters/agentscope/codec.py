@@ -48,8 +48,8 @@ class AgentScope(SingleRunDialect, TaskDialect):
         Endpoint("POST", "/process", Operation.RUN),
         Endpoint("POST", "/process/task", Operation.START, durable=True),
         Endpoint("GET", "/process/task/{task_id}", Operation.STATUS, durable=True),
-        Endpoint("POST", "/stop", Operation.STOP),
-        Endpoint("POST", "/process/stop", Operation.STOP),
+        Endpoint("POST", "/stop", Operation.STOP, query=services.SESSION_IN_QUERY),
+        Endpoint("POST", "/process/stop", Operation.STOP, query=services.SESSION_IN_QUERY),
         Endpoint("GET", "/health", Operation.HEALTH),
     )
     front_options = FrontOptions

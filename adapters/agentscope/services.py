@@ -7,6 +7,7 @@ from typing import Any
 from bridge.codec import (
     Context,
     Dialect,
+    QueryParameter,
     SessionRef,
     TaskRequest,
     TaskState,
@@ -78,6 +79,12 @@ def busy(session: SessionRef) -> str:
     """The real server's own words. It says them in a stream with status 200, which its own client drops unread."""
     user = str(session.user_id)[:_LONGEST]
     return f"Task {user}:{session.session_id[:_LONGEST]} is already in RUNNING state."
+
+
+SESSION_IN_QUERY = (
+    QueryParameter("chat_id", "The session to stop; without it the body names it as `session_id`"),
+    QueryParameter("user_id", "The user of the session"),
+)
 
 
 def decode_stop(wire: WireRequest) -> SessionRef:

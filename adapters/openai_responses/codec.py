@@ -38,10 +38,10 @@ class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
     surface = (
         Endpoint("POST", "/responses", Operation.RUN),
         Endpoint("POST", "/responses/input_tokens", Operation.COUNT),
-        Endpoint("GET", "/responses/{id}", Operation.RETRIEVE),
+        Endpoint("GET", "/responses/{id}", Operation.RETRIEVE, query=stored.REREAD),
         Endpoint("DELETE", "/responses/{id}", Operation.DELETE),
         Endpoint("POST", "/responses/{id}/cancel", Operation.CANCEL),
-        Endpoint("GET", "/responses/{id}/input_items", Operation.ITEMS),
+        Endpoint("GET", "/responses/{id}/input_items", Operation.ITEMS, query=input_items.PAGING),
         *MODELS,
     )
     front_options = FrontOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context, StoredAnswer, WireRequest, WireResponse, json_response
+from bridge.codec import Context, QueryParameter, StoredAnswer, WireRequest, WireResponse, json_response
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps
 from bridge.dialects.openai_responses.history import ItemWriter
@@ -13,6 +13,13 @@ from bridge.dialects.openai_responses.wire import dicts_in
 from bridge.errors import RequestError, shortened
 
 _PAGE, _MOST = 20, 100
+
+
+PAGING = (
+    QueryParameter("limit", "Items of one page", type="integer", minimum=1, maximum=_MOST, default=_PAGE),
+    QueryParameter("order", "The order of the items", choices=("asc", "desc"), default="desc"),
+    QueryParameter("after", "The id of the item before the page"),
+)
 
 
 def encode_items(answer: StoredAnswer, wire: WireRequest) -> WireResponse:

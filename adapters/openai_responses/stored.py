@@ -9,7 +9,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridge.codec import Context, StoredAnswer, StoredResponses, WireRequest, WireResponse, json_response
+from bridge.codec import (
+    Context,
+    QueryParameter,
+    StoredAnswer,
+    StoredResponses,
+    WireRequest,
+    WireResponse,
+    json_response,
+)
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, read_json
 from bridge.dialects.openai_responses.items import ItemReader
@@ -77,6 +85,12 @@ def said_before(context: Context) -> list[Message]:
 
 def encode_stored(answer: StoredAnswer) -> WireResponse:
     return json_response(dumps(answer.body))
+
+
+REREAD = (
+    QueryParameter("stream", "Stream a response that was created in the background", type="boolean", default="false"),
+    QueryParameter("starting_after", "The number of the last event that the client has", type="integer", minimum=0),
+)
 
 
 def decode_reread(answer: StoredAnswer, wire: WireRequest) -> int | None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from bridge.errors import LOG_FACTS
+
 _NOBODY = dict.fromkeys(("thread", "threadName", "process", "processName"))
 _BLANK = {**vars(logging.makeLogRecord({})), **_NOBODY}
 _BEGAN = time.time()
@@ -89,7 +91,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{self._stamp.of(record.created)} {record.levelname} {record.getMessage()}"
-        facts: dict[str, object] = record.__dict__.get("facts") or {}
+        facts = _facts(record)
         if facts:
             line = f"{line} {_locations(tuple(facts)) % tuple(facts.values())}"
         if record.exc_info and not self._tracebacks:
@@ -117,12 +119,19 @@ class JsonFormatter(logging.Formatter):
             "time": self._stamp.of(record.created),
             "level": record.levelname.lower(),
             "message": record.getMessage(),
-            **(record.__dict__.get("facts") or {}),
+            **_facts(record),
         }
         if record.exc_info:
             trace = self.formatException if self._tracebacks else _brief
             entry["exception"] = trace(record.exc_info)
         return json.dumps(entry, ensure_ascii=False, default=str)
+
+
+def _facts(record: logging.LogRecord) -> Mapping[str, object]:
+    """The facts of a record, and before them those of the task that logs it."""
+    facts: Mapping[str, object] = record.__dict__.get("facts") or {}
+    shared = LOG_FACTS.get()
+    return {**shared, **facts} if shared else facts
 
 
 def _brief(exc_info: Any) -> str:

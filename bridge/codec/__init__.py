@@ -36,7 +36,7 @@ from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SessionRef, SingleRunDialect, SingleRunOptions
 from bridge.codec.stored_responses import StoredAnswersDialect
-from bridge.codec.surface import Endpoint, Operation, Surface, offers, served
+from bridge.codec.surface import Endpoint, Operation, QueryParameter, Surface, offers, served
 from bridge.codec.tasks import TaskDialect, TaskRequest, TaskState, TaskStatus
 from bridge.codec.tools import OfferedTool, ToolHostDialect
 from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_request, json_response
@@ -73,6 +73,7 @@ __all__ = [
     "Operation",
     "Options",
     "Outline",
+    "QueryParameter",
     "QueuedRun",
     "QueuedRunsDialect",
     "QueuedRunsOptions",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -27,6 +27,11 @@ class QueuedRunsOptions(Options):
     """The route options that the server reads; dialects add their own."""
 
     one_run_per_thread: bool = Field(False, description="A thread's runs wait for each other instead of going at once.")
+    interrupt_message: Literal["repeat", "answer", "cancel"] = Field(
+        "repeat",
+        description="What a message without `resume` means while an interrupt waits: the question is repeated, the "
+        "message answers it, or the message cancels it and begins a new turn.",
+    )
     poll_interval: float = Field(1.0, gt=0, le=60, description="Seconds of one poll; idle limits count polls.")
     connection_limit: int = Field(5, ge=1, description="Open event streams of one user, over all processes.")
     max_attachment: int = Field(10 * 2**20, ge=1, description="Bytes of the largest image.")
@@ -81,12 +86,16 @@ class HistoryMessage:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """One day of a thread; all empty when there is no such day. `more`: there is an earlier one."""
+    """One day of a thread; all empty when there is no such day. `more`: there is an earlier one.
+
+    `removed` is the number of the thread's first messages that are not stored any more.
+    """
 
     thread_id: str | None = None
     day: date | None = None
     more: bool = False
     messages: tuple[HistoryMessage, ...] = ()
+    removed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

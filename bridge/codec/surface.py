@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 
 class Operation(StrEnum):
@@ -36,6 +37,21 @@ class Operation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class QueryParameter:
+    """A parameter in the query of an endpoint, for the description of the surface. `format` is JSON Schema's."""
+
+    name: str
+    description: str
+    required: bool = False
+    type: Literal["string", "integer", "boolean"] = "string"
+    minimum: int | None = None
+    maximum: int | None = None
+    default: int | str | None = None
+    choices: tuple[str, ...] = ()
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One endpoint. `path` is relative to the mount path and may hold `{name}` or `{name:.+}` pieces.
 
@@ -44,7 +60,8 @@ class Endpoint:
     it alike, so that their routes may have the same path, and the answer covers all of them. `public`: no identity is
     needed, since something else in the request grants access (a signed URL). `query_token` names the route option that,
     when true, lets this endpoint take a key from the query parameter `access_token`. `durable`: the endpoint needs the
-    run store and exists on durable routes only.
+    run store and exists on durable routes only. `query` and `success`, the status of an accepted request, describe the
+    endpoint; no code depends on them.
     """
 
     method: str
@@ -55,6 +72,8 @@ class Endpoint:
     public: bool = False
     query_token: str | None = None
     durable: bool = False
+    query: tuple[QueryParameter, ...] = ()
+    success: int = 200
 
 
 Surface = tuple[Endpoint, ...]

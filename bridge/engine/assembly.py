@@ -18,7 +18,7 @@ from bridge.pipeline.stages import load as load_stage
 from bridge.pipeline.stages import load_object
 from bridge.pipeline.tools import Tools
 from bridge.speech import Speech
-from bridge.stores import Attachments, open_attachments
+from bridge.stores import Attachments, Bounds, open_attachments
 
 if TYPE_CHECKING:
     from bridge.stores import RunStore
@@ -170,7 +170,13 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
         return None
     from bridge.stores import open_history
 
-    return Memory(open_history(config.stores.history, lease=config.stores.lease))
+    return Memory(
+        open_history(
+            config.stores.history,
+            bounds=Bounds(config.stores.max_messages, config.stores.max_conversation),
+            lease=config.stores.lease,
+        )
+    )
 
 
 def fetchers_for(config: cfg.Config) -> dict[str, Fetches]:

@@ -276,9 +276,9 @@ class Bridge:
             return None
         history, owner = self._memory.history, order.caller.owner
         if route.serves(Operation.HISTORY):
-            alone = isinstance(route.options, QueuedRunsOptions) and route.options.one_run_per_thread
+            options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
             return await queued_runs.begin(
-                history, owner, route.path, request, order.capabilities, backend.capabilities, run_id, alone=alone
+                history, owner, route.path, request, order.capabilities, backend.capabilities, run_id, options=options
             )
         keeper = backend.name if group.shares_conversations else None
         return await self._memory.begin(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridge.codec import Capabilities
+from bridge.codec import Capabilities, QueuedRunsOptions
 from bridge.model import (
     Answer,
     ContentAdded,
@@ -24,10 +24,13 @@ from bridge.model import (
     MessageStarted,
     PartStarted,
     Request,
+    Resume,
     ToolResult,
     ToolResulted,
 )
+from bridge.model.parts import LINKED
 from bridge.pipeline.conversation import behind, messages_of, no_results, only_results, open_calls, unknown
+from bridge.pipeline.interrupts import Settled, settle
 from bridge.pipeline.memory import Expand
 from bridge.stores.base import Conversation, ConversationStore, StoreConflict
 
@@ -35,10 +38,15 @@ SHOWN = "ui.history"
 """The view in which people read a conversation back; a message lists the views that show it."""
 MODEL = "model.context"
 METADATA = "message.metadata"
-"""The custom event by which a backend says more of one of its messages: `{"messageId": ..., ...}`."""
+"""The custom event by which a backend says more of one of its messages: `{"messageId": ..., ...}`.
+
+`visibility` lists the views that may show the message: `["model.context"]` hides it from people, `["ui.history"]` from
+the model.
+"""
 
 _Named = MessageStarted | PartStarted | ContentAdded | MessageEnded | ToolResulted
 _NAMING: frozenset[type] = frozenset(_Named.__args__)
+VISIBILITY = "visibility"
 _OURS = "bridge"
 _HIDDEN_ROLES = ("system", "developer")
 
@@ -66,14 +74,25 @@ def own_metadata(message: Message) -> dict[str, Any]:
 
 
 def _stamped(message: Message, run: str, name: str, *, visible: bool = True) -> Message:
-    keys = [SHOWN, MODEL] if visible and message.role not in _HIDDEN_ROLES else [MODEL]
-    note = {"run": run, "at": time.time(), "places": keys}
-    return replace(message, id=message.id or name, metadata={**message.metadata, _OURS: note})
+    views = [SHOWN, MODEL] if visible and message.role not in _HIDDEN_ROLES else [MODEL]
+    metadata = dict(message.metadata)
+    wanted = metadata.pop(VISIBILITY, None)
+    if isinstance(wanted, list):
+        # A view that a message would not be shown in by itself is not opened by what a client or agent says of it.
+        views = [view for view in views if view in wanted]
+    metadata[_OURS] = {"run": run, "at": time.time(), "places": views}
+    return replace(message, id=message.id or name, metadata=metadata)
 
 
 def _plain(message: Message) -> Message:
     """As backends are given it."""
     return replace(message, metadata=own_metadata(message))
+
+
+def _for_model(message: Message) -> bool:
+    """Return whether backends are sent this message. A call and its result stay together."""
+    kept = _OURS not in message.metadata or MODEL in Kept.of(message).places
+    return kept or not LINKED.isdisjoint(map(type, message.parts))
 
 
 class Conversations:
@@ -88,6 +107,10 @@ class Conversations:
     async def latest(self, owner: str, scope: str) -> str | None:
         """The thread of this owner in which something was said last."""
         return await self._history.latest(owner, scope)
+
+    async def owner(self, scope: str, thread: str) -> str | None:
+        """Return the owner of this thread if something was said in it."""
+        return await self._history.owner(scope, thread)
 
     async def say(
         self, owner: str, scope: str, request: Request, run: str, conversation: Conversation | None = None
@@ -140,9 +163,7 @@ def _new_messages(stored: list[Message], messages: list[Message]) -> list[Messag
 
 
 class QueuedRunTurn(Expand):
-    """One run of a stored conversation. If `remembers`, its backend has the conversation itself; if `alone`, the run
-    waits for earlier runs.
-    """
+    """One run of a stored conversation. If `remembers`, its backend has the conversation itself."""
 
     def __init__(
         self,
@@ -153,12 +174,12 @@ class QueuedRunTurn(Expand):
         front: Capabilities,
         *,
         remembers: bool,
-        alone: bool,
+        options: QueuedRunsOptions,
     ) -> None:
         super().__init__(history, owner, scope, request, front)
         self._conversations = Conversations(history)
         self._remembers = remembers
-        self._alone = alone
+        self._options = options
         self._run = ""
         self._taken: frozenset[str | None] = frozenset()
 
@@ -170,12 +191,20 @@ class QueuedRunTurn(Expand):
     async def _find(self, run_id: str) -> tuple[list[Message], list[Message]]:
         self._run = self.request.run_id or run_id
         thread = self.request.thread_id or self._run
-        await (self._enter(thread) if self._alone else self._load(thread))
+        await (self._enter(thread) if self._options.one_run_per_thread else self._load(thread))
         self._conversation = await self._conversations.say(
             self._owner, self._scope, self.request, self._run, self._conversation
         )
         self._taken = frozenset(message.id for message in self._conversation.messages)
         return _by_run(self._conversation.messages, self._run, self.request)
+
+    def _settle(self, new: list[Message]) -> Settled:
+        waiting, mode = self._conversation.open_interrupts, self._options.interrupt_message
+        if self.request.resume or not waiting or mode == "repeat":
+            return super()._settle(new)
+        if mode == "answer":
+            return settle(waiting, self.request, new, native=False)
+        return Settled([Resume(i.interrupt_id, "cancelled") for i in waiting], new)
 
     def amend(self, events: list[Event], answer: Answer) -> list[Event]:
         """Some agents give the same ids in every run; in a thread that is read back each names one message."""
@@ -211,13 +240,17 @@ class QueuedRunTurn(Expand):
 
 def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list[Message], list[Message]]:
     """Return the conversation before this run, and the messages of this run. An answer that is regenerated is left
-    out.
+    out, and so are runs that were requested after this one.
     """
     runs: dict[str, list[Message]] = {}
     for message in stored:
-        runs.setdefault(Kept.of(message).run, []).append(_plain(message))
+        if _for_model(message):
+            runs.setdefault(Kept.of(message).run, []).append(_plain(message))
+    earlier = list(runs)
+    if run in runs:
+        del earlier[earlier.index(run) :]
     own = runs.pop(run, [])
-    before = [message for messages in runs.values() for message in messages]
+    before = [message for name in earlier for message in runs[name]]
     if not own and not request.resume:
         last = request.messages[-1].id if request.messages else None
         position = next((n for n, m in enumerate(before) if m.id == last and last), None)
@@ -251,10 +284,10 @@ async def begin(
     back: Capabilities,
     run_id: str,
     *,
-    alone: bool,
+    options: QueuedRunsOptions,
 ) -> QueuedRunTurn:
     """The turn of this request, begun. Raises `BridgeError`."""
-    turn = QueuedRunTurn(history, owner, scope, request, front, remembers=back.takes_news, alone=alone)
+    turn = QueuedRunTurn(history, owner, scope, request, front, remembers=back.takes_news, options=options)
     try:
         await turn.begin(run_id)
     except BaseException:

@@ -17,7 +17,9 @@ from typing import Any, Protocol
 import orjson
 
 from bridge.codec import CONNECTIONS, Dialect
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.codec.redact import masked
+from bridge.errors import LOG_FACTS, BackendError, BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.model import RunFailed
 from bridge.pipeline import Run
 from bridge.runs.log import LogReader
 from bridge.runs.plan import RunPlan
@@ -327,6 +329,8 @@ class Runs:
 
     def _end_lost(self, record: RunRecord, failure: Failure) -> None:
         async def end() -> None:
+            LOG_FACTS.set(record.key.facts)
+            log.warning("the run failed: %s", failure.message, extra={"facts": {"status": str(failure.code)}})
             await write_failure(self._store, record, self._token, failure, patience=self._patience)
             with suppress(ValueError):  # the plan is of another version of the bridge
                 await self._call_ended(record.key, RunPlan.load(record.plan))
@@ -338,12 +342,14 @@ class Runs:
             await self._ended(key, plan)
 
     async def _work(self, worker: RunWorker, release: Callable[[], None]) -> None:
+        LOG_FACTS.set(worker.key.facts)
         try:
             # The run may have been canceled while it waited.
             with suppress(BridgeError):
                 for reason in (await self._store.canceled([worker.key])).values():
                     worker.cancel(reason)
             await worker.work()
+            _log_end(worker)
             if self._drove is not None and worker.run is not None:
                 self._drove(worker.plan, worker.run)
             await self._call_ended(worker.key, worker.plan)
@@ -420,8 +426,23 @@ class Runs:
                 record = await self._store.acquire(key, self._token, self._lease)
                 if record is not None:
                     busy = True
-                    log.warning("run %s is lost: the process that drove it is gone", key.run_id)
                     self._end_lost(record, LOST)
+
+
+def _log_end(worker: RunWorker) -> None:
+    """Nobody may read the run, so that its end is logged where it happens."""
+    outcome, run, plan = worker.outcome, worker.run, worker.plan
+    if outcome is None:
+        return  # another process has it
+    facts: dict[str, object] = {"run_id": plan.run_id, "route": plan.route, "front": plan.front}
+    if run is not None:
+        facts["back"] = run.backend.name
+    if isinstance(outcome, RunFailed):
+        facts["status"] = str(outcome.error.code)
+        log.warning("the run failed: %s", masked(outcome.error.message), extra={"facts": facts})
+    else:
+        facts["status"] = str(outcome.reason)
+        log.info("the run ended", extra={"facts": facts})
 
 
 async def _stop(task: asyncio.Task[None] | None) -> None:

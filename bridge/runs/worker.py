@@ -53,6 +53,8 @@ class RunWorker:
         self._run: Run | None = None
         self._driving: asyncio.Task[None] | None = None
         self._end: Callable[[], list[Event]] | None = None
+        self.outcome: RunFinished | RunFailed | None = None
+        """The last event of the run, when this process has written it."""
 
     @property
     def run(self) -> Run | None:
@@ -130,6 +132,8 @@ class RunWorker:
 
     def _put(self, events: list[Event]) -> None:
         self._recorder.put(events, self._lost.names)
+        if events and isinstance(events[-1], RunFinished | RunFailed) and self.outcome is None:
+            self.outcome = events[-1]
         if self._limit is not None and self._recorder.size > self._limit:
             self.cut(_too_long(self._limit))
 

@@ -23,7 +23,10 @@ _IN_MEMORY = 2**20
 
 @dataclass(slots=True)
 class Form:
-    """The text fields, and the file as a stream; None when there is none. `content_type` is what its part declared."""
+    """The text fields, and the file as a stream; None when there is none. `content_type` is what its part declared.
+
+    A file in another field is an empty field.
+    """
 
     fields: dict[str, str] = field(default_factory=dict)
     file: AsyncIterator[bytes] | None = None
@@ -61,7 +64,7 @@ async def _read(http: web.Request, file: str, limit: int, needs: tuple[str, ...]
             if not isinstance(part, BodyPartReader) or part.name is None:
                 raise ValueError("a part without a name")
             if part.name != file:
-                form.fields[part.name] = await _text(part)
+                form.fields[part.name] = await (_skip(part, limit) if part.filename is not None else _text(part))
                 if len(form.fields) > _MOST_FIELDS:
                     raise RequestError(f"Expected a form of at most {_MOST_FIELDS} fields.")
             elif form.file is None:
@@ -84,6 +87,16 @@ async def _text(part: BodyPartReader) -> str:
         if len(raw) > _LONGEST_FIELD:
             raise RequestError(f"Expected a field of at most {_LONGEST_FIELD} bytes.", param=(part.name or "")[:80])
     return raw.decode()
+
+
+async def _skip(part: BodyPartReader, limit: int) -> str:
+    """Read a file in a field where none is expected; the field counts as empty."""
+    size = 0
+    async for piece in _pieces(part):
+        size += len(piece)
+        if size > limit:
+            raise _too_large(limit)
+    return ""
 
 
 async def _pieces(part: BodyPartReader) -> AsyncIterator[bytes]:

@@ -11,9 +11,10 @@ from typing import Any
 
 import orjson
 
-from bridge.codec import Endpoint, Operation
+from bridge.codec import Endpoint, Operation, QueryParameter, QueuedRunsDialect
 from bridge.engine import Bridge, Route
-from bridge.errors import Unsupported
+from bridge.errors import ErrorCode, Failure, Unsupported
+from bridge.server.identity import QUERY_TOKEN
 
 Json = dict[str, Any]
 
@@ -37,7 +38,21 @@ _WORDS: dict[Operation, str] = {
     Operation.MODELS: "The models of this route",
     Operation.HEALTH: "Whether the service is alive",
 }
+_BODIES = frozenset({Operation.RUN, Operation.START, Operation.COUNT, Operation.STOP})
 _FILES = frozenset({Operation.ATTACH, Operation.TRANSCRIBE})
+_MISSING = {
+    Operation.SUBSCRIBE: "thread",
+    Operation.CANCEL: "run",
+    Operation.HISTORY: "thread",
+    Operation.STATUS: "task",
+    Operation.RETRIEVE: "answer",
+    Operation.DELETE: "answer",
+    Operation.ITEMS: "answer",
+    Operation.SIGN: "attachment",
+    Operation.FETCH: "attachment",
+}
+_OWNED = frozenset({Operation.START, Operation.SUBSCRIBE, Operation.CANCEL, Operation.HISTORY, Operation.ATTACH})
+_STORED = frozenset({*_OWNED, *_MISSING})
 _KEYS = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
@@ -94,10 +109,7 @@ def _operation(route: Route, endpoint: Endpoint, name: str, *, keyed: bool) -> J
         "operationId": name,
         "tags": [route.dialect.name],
         "summary": _WORDS.get(operation, str(operation)),
-        "responses": {
-            "2XX": {"description": "what was asked for"},
-            "4XX": {"description": "an error in the dialect's own shape"},
-        },
+        "responses": _responses(route, endpoint, keyed=keyed),
     }
     parameters = [
         {"name": piece, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
@@ -107,19 +119,77 @@ def _operation(route: Route, endpoint: Endpoint, name: str, *, keyed: bool) -> J
         parameters.append({"name": endpoint.header, "in": "header", "required": True, "schema": {"type": "string"}})
     if operation is Operation.SUBSCRIBE:
         parameters.append({"name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"}})
+    parameters += [_query(parameter) for parameter in endpoint.query]
+    if endpoint.query_token is not None and getattr(route.options, endpoint.query_token, False):
+        parameters.append({"name": QUERY_TOKEN, "in": "query", "required": False, "schema": {"type": "string"}})
     if parameters:
         out["parameters"] = parameters
-    if endpoint.method in ("POST", "PUT", "PATCH"):
+    if operation in _BODIES | _FILES:
         out["requestBody"] = _body(route, operation)
     if keyed and endpoint.public:
         out["security"] = []
     return out
 
 
+def _query(parameter: QueryParameter) -> Json:
+    schema: Json = {"type": parameter.type}
+    for word in ("minimum", "maximum", "default", "format"):
+        if (value := getattr(parameter, word)) is not None:
+            schema[word] = value
+    if parameter.choices:
+        schema["enum"] = list(parameter.choices)
+    description = parameter.description
+    return {
+        "name": parameter.name, "in": "query", "required": parameter.required, "description": description,
+        "schema": schema,
+    }  # fmt: skip
+
+
+def _responses(route: Route, endpoint: Endpoint, *, keyed: bool) -> Json:
+    """The statuses of an endpoint: its success, and the failures that it may have by the statuses of its dialect."""
+    operation = endpoint.operation
+    out: Json = {str(endpoint.success): {"description": _WORDS.get(operation, str(operation))}}
+    if operation is Operation.SUBSCRIBE:
+        out["204"] = {"description": "The client has read the end of the run"}
+    words: dict[ErrorCode, str] = {}
+    if endpoint.method != "GET" or endpoint.query or "{" in endpoint.path:
+        words[ErrorCode.INVALID_REQUEST] = "The request is wrong"
+    if keyed and not endpoint.public:
+        words[ErrorCode.UNAUTHORIZED] = "No key, or an unknown one"
+        words[ErrorCode.FORBIDDEN] = "The key is not for this route"
+    if operation in _OWNED or operation is Operation.FETCH:
+        words[ErrorCode.FORBIDDEN] = "It belongs to somebody else, or the URL has expired"
+    if operation in _MISSING:
+        words[ErrorCode.NOT_FOUND] = f"There is no such {_MISSING[operation]}"
+    if operation is Operation.START:
+        words[ErrorCode.CONFLICT] = "The id belongs to another run"
+    if operation in _BODIES | _FILES:
+        words[ErrorCode.TOO_LARGE] = "The body is larger than its limit"
+    if not endpoint.public and operation is not Operation.HEALTH:
+        words[ErrorCode.RATE_LIMITED] = "Over a limit of this caller"
+        words[ErrorCode.OVERLOADED] = "No slot is free, or the server stops"
+    if operation in _STORED:
+        words[ErrorCode.STORE_UNAVAILABLE] = "A store does not answer"
+    for code, description in words.items():
+        wire = route.dialect.encode_error(Failure(code, description))
+        kind = wire.headers.get("content-type", "application/json").partition(";")[0]
+        out.setdefault(str(wire.status), {"description": description, "content": {kind: {}}})
+    if operation is Operation.SUBSCRIBE:
+        out["410"] = {"description": "The events after this id are not stored any more"}
+    out["default"] = {"description": "An error in the shape of the dialect"}
+    return out
+
+
 def _body(route: Route, operation: Operation) -> Json:
     if operation in _FILES:
+        assert isinstance(route.dialect, QueuedRunsDialect)
+        needed = {
+            Operation.ATTACH: [route.dialect.thread_field, route.dialect.file_field],
+            Operation.TRANSCRIBE: [route.dialect.audio_field],
+        }[operation]
         file = {"type": "string", "contentMediaType": "application/octet-stream"}
-        schema: Json = {"type": "object", "properties": {"file": file}, "required": ["file"]}
+        fields = {name: {"type": "string"} if name == route.dialect.thread_field else file for name in needed}
+        schema: Json = {"type": "object", "properties": fields, "required": needed}
         return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
     content: Json = {"schema": {"type": "object"}}
     if operation in (Operation.RUN, Operation.START, Operation.COUNT):
@@ -129,7 +199,7 @@ def _body(route: Route, operation: Operation) -> Json:
             pass
         else:
             content = {"schema": loosely(example), "example": example}
-    return {"required": True, "content": {"application/json": content}}
+    return {"required": operation is not Operation.STOP, "content": {"application/json": content}}
 
 
 def loosely(value: Any) -> Json:

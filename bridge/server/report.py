@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ class Report:
     metrics: Metrics | None = None
     streaming: bool = False
     pace: Pace | None = None
+    about: Mapping[str, object] = field(default_factory=dict)
+    """More facts for the line, such as those of a queued run."""
 
     def streams(self) -> None:
         """The head of a stream was sent."""
@@ -71,6 +73,7 @@ class Report:
         facts: dict[str, Any] = {
             "request_id": self.request_id,
             "run_id": self.run_id,
+            **self.about,
             "route": self.route,
             "front": self.front,
             "back": self.back,

@@ -57,9 +57,12 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is stored. `messages` and `size` (bytes of stored JSON) are for each conversation."""
+    """How much is stored. `messages` and `size` (bytes of stored JSON) are for each conversation.
 
-    messages: int = 1000
+    All messages of a conversation are read at each turn: their number bounds how long that takes.
+    """
+
+    messages: int = 10_000
     size: int = 16 * 2**20
     conversations: int = 10_000
     """Of one owner; beyond it the ones that were silent for longest go, up to a hundredth late."""
@@ -146,6 +149,9 @@ class ConversationStore(Protocol):
     async def latest(self, owner: str, scope: str) -> str | None:
         """The thread id of the conversation that was committed last; None when there is none."""
 
+    async def owner(self, scope: str, thread_id: str) -> str | None:
+        """The owner of the conversation with this id; of several, the first. None when there is none."""
+
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
         """Forgets a conversation; False when there was none."""
 
@@ -170,7 +176,8 @@ class ConversationStore(Protocol):
 
 def unavailable(engine: str, reason: str, store: str = "history") -> BridgeError:
     """The one error for whatever goes wrong in an engine. `reason` is a code or a class name, never its text."""
-    return BridgeError(f"the {store} store is not available ({engine}: {reason})", code=ErrorCode.STORE_UNAVAILABLE)
+    message = f"the {store} store is not available ({engine}: {reason})"
+    return BridgeError(message, code=ErrorCode.STORE_UNAVAILABLE, headers={"retry-after": "1"})
 
 
 def conflict() -> StoreConflict:

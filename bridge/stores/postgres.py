@@ -54,6 +54,7 @@ _FIND = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scop
     ORDER BY updated_at DESC, id DESC LIMIT 1"""
 _LATEST = """SELECT thread_id FROM history_conversations WHERE owner = $1 AND scope = $2
     ORDER BY updated_at DESC, id DESC LIMIT 1"""
+_OWNER = "SELECT owner FROM history_conversations WHERE scope = $1 AND thread_id = $2 ORDER BY id LIMIT 1"
 _DELETE = f"DELETE FROM history_conversations WHERE {_KEY}"
 _PRUNE_TURNS = f"""DELETE FROM history_turns WHERE ticket IN (SELECT ticket FROM history_turns
     WHERE expires <= {_NOW} - $1::double precision ORDER BY ticket FOR UPDATE SKIP LOCKED)"""
@@ -165,6 +166,11 @@ class PostgresHistory:
     async def latest(self, owner: str, scope: str) -> str | None:
         where = (stored_id(owner, "owner"), stored_id(scope, "scope"))
         found = await self._run(lambda db: db.fetchval(_LATEST, *where))
+        return None if found is None else plain_id(found)
+
+    async def owner(self, scope: str, thread_id: str) -> str | None:
+        where = (stored_id(scope, "scope"), stored_id(thread_id, "conversation id"))
+        found = await self._run(lambda db: db.fetchval(_OWNER, *where))
         return None if found is None else plain_id(found)
 
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:

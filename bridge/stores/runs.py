@@ -32,6 +32,11 @@ class RunKey:
     thread_id: str
     run_id: str
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """The run as facts of a log line."""
+        return {"run": self.run_id, "thread": self.thread_id, "user": self.owner}
+
 
 class RunState(StrEnum):
     QUEUED = "queued"

@@ -85,6 +85,7 @@ _HISTORY: tuple[tuple[str, ...], ...] = (
         )""",
         "CREATE INDEX history_by_line ON history_turns (owner, scope, thread_id, ticket)",
     ),
+    ("CREATE INDEX history_by_thread ON history_conversations (scope, thread_id)",),
 )
 
 # `plan` is what the runs need to know of a run, JSON; it goes with the events. `whole`: none of its entries is gone.

@@ -109,6 +109,17 @@ class SQLiteHistory:
 
         return await self._file.read(work)
 
+    async def owner(self, scope: str, thread_id: str) -> str | None:
+        where = (stored_id(scope, "scope"), stored_id(thread_id, "conversation id"))
+
+        def work(db: sqlite3.Connection) -> str | None:
+            found = db.execute(
+                "SELECT owner FROM history_conversations WHERE scope = ? AND thread_id = ? ORDER BY id LIMIT 1", where
+            ).fetchone()
+            return plain_id(found[0]) if found else None
+
+        return await self._file.read(work)
+
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
         where = key(owner, scope, thread_id)
         return await self._file.write(

@@ -413,7 +413,7 @@ async def test_fifty_conversations_at_once_stay_apart(history: ConversationStore
 
 
 async def test_a_long_talk(engine: Engine) -> None:
-    history = engine.history()
+    history = engine.history(bounds=Bounds(messages=1000))
     conversation = Conversation("t")
     messages = [says(f"{n}", "assistant" if n % 2 else "user") for n in range(998)]
     await history.commit("o", "s", conversation, messages)

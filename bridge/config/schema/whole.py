@@ -58,6 +58,12 @@ class Stores(Section):
         description="bytes of the log of one run, at which it fails",
         json_schema_extra=or_off_word,
     )
+    max_messages: Annotated[int, Field(ge=1)] = Field(
+        default=10_000, description="messages of one conversation; its oldest turns are deleted beyond that"
+    )
+    max_conversation: Size = Field(
+        default=16 * 2**20, description="bytes of one conversation; its oldest turns are deleted beyond that"
+    )
     retention: Retention = Field(default_factory=Retention, description="how long things are kept")
 
 

@@ -47,7 +47,9 @@ class HistoryHandler:
         day, rows, more = self._day(conversation, query.before)
         base = self._files.base(http)
         entries = [await self._entry(message, seq, owner, base) for seq, message in rows]
-        return response_of(self._dialect.encode_history(HistoryPage(thread, day, more, tuple(entries))))
+        return response_of(
+            self._dialect.encode_history(HistoryPage(thread, day, more, tuple(entries), conversation.dropped))
+        )
 
     def _day(
         self, conversation: Conversation, before: date | None

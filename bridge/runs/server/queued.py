@@ -34,7 +34,12 @@ def queue_options(route: Route) -> QueuedRunsOptions:
 
 async def check_owner(bridge: Bridge, route: Route, owner: str, thread: str, *, make: bool = False) -> None:
     """Raise `RequestError`: forbidden for a thread of another owner, not_found for none unless `make`."""
-    ownership = await bridge.runs.thread(owner, route.path, thread, make=make)
+    holder = await bridge.conversations.owner(route.path, thread)
+    if holder is not None:
+        # Conversations outlive the run store, which may be lost or emptied.
+        ownership = Ownership.OWN if holder == owner else Ownership.FOREIGN
+    else:
+        ownership = await bridge.runs.thread(owner, route.path, thread, make=make)
     if ownership is Ownership.FOREIGN:
         raise RequestError("This thread belongs to somebody else.", code=ErrorCode.FORBIDDEN)
     if ownership is Ownership.NONE and not make:
@@ -49,7 +54,9 @@ def _dialect(scope: RequestScope) -> QueuedRunsDialect:
 
 
 def _key(scope: RequestScope, run: RunRef) -> RunKey:
-    return RunKey(scope.user, scope.route.path, run.thread_id, run.run_id)
+    key = RunKey(scope.user, scope.route.path, run.thread_id, run.run_id)
+    scope.report.about = key.facts
+    return key
 
 
 async def serve_start(scope: RequestScope) -> web.StreamResponse:
@@ -57,22 +64,25 @@ async def serve_start(scope: RequestScope) -> web.StreamResponse:
     dialect, bridge, route, report = _dialect(scope), scope.bridge, scope.route, scope.report
     request, caller = await scope.decode()
     key, plan = bridge.plan(route, request, caller, run_id=report.run_id, created_at=scope.context.created_at)
+    report.about = key.facts
     report.back = route.group_for(request).names
     await check_owner(bridge, route, key.owner, key.thread_id, make=True)
+    first = True
     if await bridge.runs.status(key) is None:
-        await bridge.conversations.say(key.owner, key.scope, request, key.run_id)
+        first = (await bridge.conversations.say(key.owner, key.scope, request, key.run_id)).version == 1
     made = await bridge.runs.start(key, plan, fingerprint(caller.raw_body or b""))
     report.status = "queued"
     run = RunRef(key.thread_id, key.run_id)
-    return response_of(dialect.encode_started(run, made.record.task_id, made.new and made.first))
+    return response_of(dialect.encode_started(run, made.record.task_id, first and made.new and made.first))
 
 
 async def serve_cancel(scope: RequestScope) -> web.StreamResponse:
     """Note that a run shall end, in whatever state it is."""
     dialect = _dialect(scope)
     run = dialect.decode_cancel(await scope.read())
+    key = _key(scope, run)
     await check_owner(scope.bridge, scope.route, scope.user, run.thread_id)
-    await scope.bridge.runs.cancel(_key(scope, run))
+    await scope.bridge.runs.cancel(key)
     scope.report.status = "noted"
     return response_of(dialect.encode_canceled(run))
 
@@ -81,10 +91,11 @@ async def serve_subscribe(scope: RequestScope) -> web.StreamResponse:
     """Stream the log of a run, then what follows."""
     dialect = _dialect(scope)
     requested, cursor = dialect.decode_subscribe(await scope.read()), cursor_of(scope.http)
+    key = _key(scope, requested)
     await check_owner(scope.bridge, scope.route, scope.user, requested.thread_id)
     options, report, runs = queue_options(scope.route), scope.report, scope.bridge.runs
     async with runs.reader_slot(scope.user, options.connection_limit):
-        subscription = runs.subscribe(_key(scope, requested), dialect, options, cursor)
+        subscription = runs.subscribe(key, dialect, options, cursor)
         try:
             if not await subscription.open():
                 return web.Response(status=204)

@@ -98,7 +98,7 @@ def sent(request: Request, ctx: Context | None = None) -> dict[str, Any]:
 
 @dataclass
 class Client:
-    """Reads as the page says of the one JavaScript client that could be had (section 4), and shares no code with us.
+    """Reads as the page says of the one JavaScript client that could be had, and shares no code with us.
 
     An event counts with the empty line behind it; reading stops at exactly `[DONE]`; the text is the field `content` of
     every event, whatever its type. On top of that it keeps the calls as the page describes them.

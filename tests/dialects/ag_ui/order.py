@@ -1,4 +1,4 @@
-"""The order rules of section 4, as the official client's verifier holds them, and those of old clients (section 5)."""
+"""The order rules as the official client's verifier holds them, and those of old clients."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from .helpers import (
 )
 
 STREAMS = [n for n in INDEX if response_of(n).content_type == "text/event-stream"]
-# The official client refuses these; here they are mended (section 5).
+# The official client refuses these; here they are mended.
 REFUSED = {"wrong-order": "orphan", "nostart": "no RUN_STARTED before me"}
 FAILED = {
     "error": ErrorCode.OVERLOADED,

@@ -33,13 +33,13 @@ def problem(reply: Reply, status: int, code: str) -> dict[str, Any]:
     return reply.json
 
 
-def image(thread: str | None = "thread-r1", data: bytes | None = PNG) -> aiohttp.FormData:
+def image(thread: str | None = "thread-r1", data: bytes | None = PNG, name: str = "file") -> aiohttp.FormData:
     form = aiohttp.FormData()
     form.add_field("other", "x")
     if thread is not None:
         form.add_field("threadId", thread)
     if data is not None:
-        form.add_field("file", data, filename="a.png", content_type="image/png")
+        form.add_field(name, data, filename="a.png", content_type="image/png")
     return form
 
 
@@ -230,6 +230,16 @@ async def test_recordings_that_are_not_taken(tmp_path: Path) -> None:
         problem(await alice.send("/transcribe", sound(WAV + b"x" * 10 * 2**20)), 413, "AGENT_AUDIO_TOO_LARGE")
 
 
+async def test_a_large_file_in_another_field(tmp_path: Path) -> None:
+    """What is wrong is the name of the field, not the size of what it holds."""
+    large = PNG + b"x" * 200_000
+    async with served(tmp_path) as url:
+        reply = await Client(url).send("/attachments", image(large, name="picture"))
+        problem(reply, 422, "AGENT_RUN_INPUT_INVALID")
+        assert reply.json["detail"] == "file: required, expected the image; fields that came: other, threadId, picture."
+        problem(await Client(url).send("/transcribe", sound(large, name="speech")), 422, "AGENT_AUDIO_EMPTY")
+
+
 async def test_a_service_of_speech_that_fails(tmp_path: Path) -> None:
     async with fake_backend() as backend:
         backend.answers(500, b"{}")
@@ -241,7 +251,9 @@ async def test_stores_that_are_gone(tmp_path: Path) -> None:
     nowhere = {"runs": "redis://127.0.0.1:1/0"}
     async with served(tmp_path, stores=nowhere) as url:
         alice = Client(url)
-        problem(await alice.start(run_input()), 503, "AGENT_QUEUE_UNAVAILABLE")
+        away = await alice.start(run_input())
+        problem(away, 503, "AGENT_QUEUE_UNAVAILABLE")
+        assert away.headers["retry-after"] == "1"
         problem(await alice.events(), 503, "AGENT_QUEUE_UNAVAILABLE")
         problem(await alice.send("/attachments", image()), 503, "AGENT_STORAGE_UNAVAILABLE")
 
