@@ -11,6 +11,8 @@ from bridge.errors import RequestError
 from bridge.model import HistoryMode, Message, Part, Request, Resume, Text, Tool, ToolCall, ToolResult
 
 _FIELDS = frozenset({"conversationId", "messages", "tools", "resume"})
+_JSON = frozenset('"{[tfn-0123456789')
+"""The first characters of JSON texts."""
 _ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -24,9 +26,21 @@ def decode_request(value: dict[str, Any]) -> Request:
         thread_id=body.need_string("conversationId"),
         stream=True,
         history=HistoryMode.DELTA,
-        resume=[] if resume is None else [Resume(resume.need_string("interruptId"), "resolved", resume.get("payload"))],
+        resume=[] if resume is None else [resume_of(resume.need_string("interruptId"), resume.get("payload"))],
         extras={NAME: {"generation": 1, "fields": body.rest(_FIELDS)}},
     )
+
+
+def resume_of(interrupt_id: str, payload: Any) -> Resume:
+    """The answer to an interrupt. AG-Kit's web client sends `JSON.stringify(answer)`: other dialects get the answer,
+    AG-Kit servers the string.
+    """
+    if isinstance(payload, str) and payload[:1] in _JSON and not may_nest(payload.encode("utf-8", "surrogatepass")):
+        try:
+            return Resume(interrupt_id, "resolved", loads(payload), {NAME: {"payload": payload}})
+        except ValueError:
+            pass
+    return Resume(interrupt_id, "resolved", payload)
 
 
 def _message(node: Node) -> Message:

@@ -104,4 +104,6 @@ def _resume(answer: Resume) -> dict[str, Any]:
 
 def payload_of(answer: Resume) -> Any:
     """The payload, any JSON. A cancelled interrupt without one must not look like a consent."""
+    if (sent := own(answer.extras).get("payload")) is not None:
+        return sent
     return "cancelled" if answer.payload is None and answer.decision == "cancelled" else answer.payload

@@ -97,6 +97,7 @@ class Resume:
     interrupt_id: str
     decision: str
     payload: Any = None
+    extras: Extras | None = None
 
     @property
     def agrees(self) -> bool:

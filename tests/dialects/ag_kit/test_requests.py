@@ -34,6 +34,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
+from bridge.model.dump import dump_request, load_request
 
 from .helpers import CASES, asked, context, sent
 
@@ -156,6 +157,35 @@ def test_parameters(parameters: Any, schema: Any) -> None:
 def test_resume(payload: Any) -> None:
     request = asked({"conversationId": "c", "resume": {"interruptId": "i", "payload": payload}})
     assert request.resume == [Resume("i", "resolved", payload)]
+
+
+@pytest.mark.parametrize(
+    ("sent", "said", "agrees"),
+    [
+        ('"yes"', "yes", True),
+        ('{"approved":true}', {"approved": True}, True),
+        ('{"approved":false}', {"approved": False}, False),
+        ("true", True, True),
+        ("null", None, True),
+        ('"make it blue"', "make it blue", False),
+        ("[1]", [1], False),
+        ("7", 7, False),
+    ],
+)
+def test_an_answer_that_is_json_in_a_string(sent: str, said: Any, agrees: bool) -> None:
+    """AG-Kit's web client sends `JSON.stringify(answer)`; an AG-Kit server gets it as it came."""
+    request = asked({"conversationId": "c", "resume": {"interruptId": "i", "payload": sent}})
+    (answer,) = request.resume
+    assert (answer.payload, answer.agrees) == (said, agrees)
+    written, _ = ask(resume=request.resume)
+    assert written["resume"]["payload"] == sent
+    assert load_request(dump_request(request)).resume == request.resume
+
+
+@pytest.mark.parametrize("text", ["no", "{broken", "12 apples", '"open', "", "[" * 100_000])
+def test_an_answer_that_is_no_json_stays_a_text(text: str) -> None:
+    request = asked({"conversationId": "c", "resume": {"interruptId": "i", "payload": text}})
+    assert request.resume == [Resume("i", "resolved", text)]
 
 
 def test_unknown_fields_are_ignored_and_reach_the_same_dialect() -> None:
