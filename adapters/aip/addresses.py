@@ -19,6 +19,7 @@ from bridge.codec.sessions import Dial, Refuse, Visitor
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})")
 _TARGET = re.compile(r"(?:unix|unix-abstract|vsock|dns|ipv4|ipv6|xds|google-c2p|passthrough):", re.IGNORECASE)
 """Schemes that gRPC takes for a resolver and not for a host."""
+_SCHEMES = ("http://", "grpc://")
 _PATTERN = re.compile(r"[a-z0-9._*-]{1,253}", re.IGNORECASE)
 _NUMBERS = re.compile(r"\**[0-9.][0-9.*]*")
 _EXPECTED = (
@@ -28,8 +29,8 @@ _EXPECTED = (
 
 
 def plain_address(written: str) -> str:
-    """`host:port` without the `http://` that reference programs may write, the host in lower case."""
-    bare = written[7:].removesuffix("/") if written[:7].lower() == "http://" else written
+    """`host:port` without the `http://` or `grpc://` that programs may write, the host in lower case."""
+    bare = written[7:].removesuffix("/") if written[:7].lower() in _SCHEMES else written
     return bare.lower() if _HOST_PORT.fullmatch(bare) and not _TARGET.match(bare) else bare
 
 
