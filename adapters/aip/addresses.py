@@ -65,7 +65,10 @@ class AddressRule:
             return Dial(node, address, "", 0, lambda ip: False) if allowed else not_allowed(address)
         found = _HOST_PORT.fullmatch(address)
         if found is None or not 0 < int(found[2]) < 65536:
-            return Refuse("INVALID_ARGUMENT", f"Address [{printable(address)}]: expected host:port.")
+            return Refuse(
+                "INVALID_ARGUMENT",
+                f"Address [{printable(address)}]: expected host:port, alone or after http:// or grpc://.",
+            )
         host = found[1].strip("[]")
         return Dial(node, address, host, int(found[2]), lambda ip: self._admits(host, _ip(ip), _ip(by.address)))
 

@@ -54,7 +54,6 @@ from bridge.dialects.aip.writing import CALL_AGENT
 
 CALL_TOOL = "/grpc_service.ToolService/CallTool"
 EVERY_DOMAIN = "default"
-_NOT_FOUND = Refuse("NOT_FOUND", "Receiver not found")
 _MOST_NEWS = 1000
 """Updates that wait for a subscriber; one who does not read them is none any more."""
 _NO_GATEWAY = Refuse("UNIMPLEMENTED", "This is the address of an agent, not of a gateway.")
@@ -149,7 +148,7 @@ class Gateway(AgentRegistry):
             "RouteToolCalling": self._route_tool,
             "SubscribeToUpdates": self._subscribe,
             "Unsubscribe": self._unsubscribe,
-            "CallTool": lambda body, now, by: _NOT_FOUND,
+            "CallTool": lambda body, now, by: _not_here("tool", ToolRequest.from_bytes(body).receiver_id),
         }
 
     # ------------------------------------------------------------------ subscribers
@@ -331,8 +330,15 @@ class Gateway(AgentRegistry):
         self._heard(request.sender_id, now, by)
         node = self.nodes.get(request.receiver_id)
         if node is None or node.is_agent:
-            return _NOT_FOUND
+            return self._not_found("tool", request.receiver_id)
         return Forward(node.node_id, node.address, CALL_TOOL)
+
+    def _not_found(self, what: str, name: str) -> Refuse:
+        """The refusal of a message whose receiver is not registered, or is not `what` the message is for."""
+        if name not in self._own and name not in self.nodes:
+            return _absent(f"no {what} [{printable(name)}] is registered here.")
+        other = "a tool, expected an agent" if what == "agent" else "an agent, expected a tool"
+        return _absent(f"[{printable(name)}] is {other}.")
 
     # ------------------------------------------------------------------ sessions
 
@@ -344,7 +350,7 @@ class Gateway(AgentRegistry):
         except ValueError as error:
             return Refuse("INVALID_ARGUMENT", f"expected an AgentMessage, got bytes that are none ({error}).")
         if message.session_status != SessionStatus.START_QUEST:
-            return Refuse("INVALID_ARGUMENT", "First message must be START_QUEST")
+            return Refuse("INVALID_ARGUMENT", _no_session(message))
         if not message.session_id:
             return Refuse("INVALID_ARGUMENT", "Missing session_id in START_QUEST")
         if message.session_id in self._live:
@@ -362,8 +368,10 @@ class Gateway(AgentRegistry):
         if own is not None:
             return Serve(message.receiver_id, Callee(message.receiver_id, own[0], message))
         node = self.nodes.get(message.receiver_id)
-        if endpoint.path == CALL_AGENT or node is None or not node.is_agent:
-            return _NOT_FOUND
+        if endpoint.path == CALL_AGENT:
+            return _not_here("agent", message.receiver_id)
+        if node is None or not node.is_agent:
+            return self._not_found("agent", message.receiver_id)
         return Forward(node.node_id, node.address, CALL_AGENT, Relayed(message))
 
     def closed(self, session: str) -> None:
@@ -424,6 +432,25 @@ def _peer_of_update(body: bytes) -> Peer:
 
 def _foreign(what: str, name: str) -> Refuse:
     return Refuse("PERMISSION_DENIED", f"{what} [{printable(name)}] belongs to another user.")
+
+
+def _absent(reason: str) -> Refuse:
+    return Refuse("NOT_FOUND", f"Receiver not found: {reason}")
+
+
+def _not_here(what: str, name: str) -> Refuse:
+    """The refusal of a direct call."""
+    return _absent(f"no {what} [{printable(name)}] answers at this address.")
+
+
+def _no_session(message: AgentMessage) -> str:
+    """Why a session cannot begin with this message, whose status is not START_QUEST."""
+    known = {status.value: status.name for status in SessionStatus}
+    status = known.get(message.session_status, f"message of status {message.session_status}")
+    return (
+        f"First message must be START_QUEST: there is no session [{printable(message.session_id)}] to which "
+        f"a {status} could belong."
+    )
 
 
 def options_of(agent: OwnAgent) -> FrontOptions:

@@ -273,7 +273,9 @@ async def test_the_words_of_a_gateway_reach_the_program() -> None:
         await one.submit_inquiry(session, "nobody", "hi")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await one.receive_feedback(session, "nobody")
-        assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.NOT_FOUND, "Receiver not found")
+        assert (caught.value.code(), caught.value.details()) == (
+            grpc.StatusCode.NOT_FOUND, "Receiver not found: no agent [nobody] is registered here.",
+        )  # fmt: skip
         with pytest.raises(RuntimeError, match="start"):
             await Agent(address(), "c").register_to_gateway(gateway.address)
         with pytest.raises(RuntimeError, match="started already"):
