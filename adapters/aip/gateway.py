@@ -19,6 +19,8 @@ from bridge.codec.sessions import (
     Dialed,
     Forward,
     Handle,
+    NodeChange,
+    NodeEvent,
     OwnAgent,
     Refuse,
     Respond,
@@ -54,6 +56,8 @@ from bridge.dialects.aip.writing import CALL_AGENT
 
 CALL_TOOL = "/grpc_service.ToolService/CallTool"
 EVERY_DOMAIN = "default"
+_IS_ERROR = 4
+"""The number of `is_error` in a ToolResponse."""
 _MOST_NEWS = 1000
 """Updates that wait for a subscriber; one who does not read them is none any more."""
 _NO_GATEWAY = Refuse("UNIMPLEMENTED", "This is the address of an agent, not of a gateway.")
@@ -88,6 +92,9 @@ class Node:
     @property
     def peer(self) -> Peer:
         return Peer(agent=self.raw) if self.is_agent else Peer(tool=self.raw)
+
+    def change(self, event: NodeEvent) -> NodeChange:
+        return NodeChange(self.node_id, "agent" if self.is_agent else "tool", self.address, self.owner, event)
 
 
 @dataclass(slots=True)
@@ -137,6 +144,7 @@ class Gateway(AgentRegistry):
         )
         self._joining: dict[str, _Joining] = {}
         self._live: set[str] = set()
+        self._changes: list[NodeChange] = []
         self._watching: dict[str, _Subscriber] = {}
         self._methods: dict[str, Callable[[bytes, float, Visitor], Decision]] = {
             "RegisterAgent": lambda body, now, by: self._register(body, now, by, is_agent=True),
@@ -193,12 +201,17 @@ class Gateway(AgentRegistry):
             if len(subscriber.waiting) > _MOST_NEWS:
                 del self._watching[name]
 
-    def _drop(self, name: str) -> bool:
+    def _drop(self, name: str, event: NodeEvent) -> bool:
         """Forgets a node; whether it was there."""
         node = self.nodes.pop(name, None)
         if node is not None:
+            self._changes.append(node.change(event))
             self._tell(UpdateType.REMOVED, node)
         return node is not None
+
+    def changes(self) -> list[NodeChange]:
+        changes, self._changes = self._changes, []
+        return changes
 
     @property
     def addresses(self) -> set[str]:
@@ -254,14 +267,15 @@ class Gateway(AgentRegistry):
             return Refuse("UNAVAILABLE", f"Address [{printable(address)}] cannot be reached.")
         if joining.is_update:
             return self._updated(joining.node, now)
-        self._place(joining.node, now)
+        self._place(joining.node, NodeEvent.REGISTERED, now)
         response = RegisterAgentResponse(True, self._peers(EVERY_DOMAIN)) if joining.node.is_agent else Done(True)
         return Respond(response.to_bytes())
 
-    def _place(self, node: Node, now: float) -> None:
+    def _place(self, node: Node, event: NodeEvent, now: float) -> None:
         what = UpdateType.UPDATED if node.node_id in self.nodes else UpdateType.ADDED
         node.beat = now
         self.nodes[node.node_id] = node
+        self._changes.append(node.change(event))
         self._tell(what, node)
 
     def _deregister(self, body: bytes, now: float, by: Visitor) -> Decision:
@@ -269,7 +283,7 @@ class Gateway(AgentRegistry):
         node = self.nodes.get(name)
         if node is not None and node.owner != by.user:
             return _foreign("Node", name)
-        return Respond(Done(self._drop(name)).to_bytes())
+        return Respond(Done(self._drop(name, NodeEvent.DEREGISTERED)).to_bytes())
 
     def _list(self, body: bytes, now: float, by: Visitor) -> Decision:
         return Respond(Peers(self._peers(GetNodesRequest.from_bytes(body).domain)).to_bytes())
@@ -322,7 +336,7 @@ class Gateway(AgentRegistry):
     def _updated(self, node: Node, now: float) -> Decision:
         if node.node_id not in self.nodes:
             return Refuse("NOT_FOUND", f"Agent [{printable(node.node_id)}] not registered.")
-        self._place(node, now)
+        self._place(node, NodeEvent.UPDATED, now)
         return Respond(Done(True, f"Node [{printable(node.node_id)}] updated successfully.").to_bytes())
 
     def _route_tool(self, body: bytes, now: float, by: Visitor) -> Decision:
@@ -391,13 +405,21 @@ class Gateway(AgentRegistry):
     # ------------------------------------------------------------------ liveness
 
     def lost(self, node: str) -> None:
-        self._drop(node)
+        self._drop(node, NodeEvent.UNREACHABLE)
 
     def expire(self, now: float) -> list[str]:
         silent = [n.node_id for n in self.nodes.values() if now - n.beat > self._timeout]
         for name in silent:
-            self._drop(name)
+            self._drop(name, NodeEvent.SILENT)
         return silent
+
+    # ------------------------------------------------------------------ tools
+
+    def failed(self, answer: bytes) -> bool:
+        try:
+            return any(number == _IS_ERROR and value for number, value in fields(answer))
+        except ValueError:
+            return True
 
 
 class ToolNode(Gateway):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import ClassVar, Protocol
+from enum import Enum, StrEnum, auto
+from typing import ClassVar, Literal, Protocol
 
 from bridge.codec.capabilities import Capabilities
 from bridge.codec.context import Context
@@ -282,6 +282,27 @@ class Handle:
 Decision = Respond | Refuse | Forward | Dial | Serve | Handle | Subscribe
 
 
+class NodeEvent(StrEnum):
+    """What became of a registered node."""
+
+    REGISTERED = "registered"
+    UPDATED = "updated"
+    DEREGISTERED = "deregistered"
+    SILENT = "silent"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """A change of a registered node. `owner` is the user who registered it, empty where everybody may."""
+
+    node: str
+    kind: Literal["agent", "tool"]
+    address: str
+    owner: str
+    event: NodeEvent
+
+
 class Registration(Protocol):
     """The registration of one of our agents at a foreign registry."""
 
@@ -339,6 +360,14 @@ class AgentRegistry(Protocol):
 
     def lost(self, node: str) -> None:
         """The node cannot be reached any more."""
+        ...
+
+    def changes(self) -> list[NodeChange]:
+        """What became of nodes since the last call."""
+        ...
+
+    def failed(self, answer: bytes) -> bool:
+        """Return whether this answer of a tool says that the call failed."""
         ...
 
     def events(self, subscriber: str) -> list[bytes] | None:
