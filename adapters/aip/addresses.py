@@ -14,12 +14,11 @@ from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from bridge.codec.redact import printable
-from bridge.codec.sessions import Dial, Refuse, Visitor
+from bridge.codec.sessions import Dial, Refuse, Visitor, without_scheme
 
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})")
 _TARGET = re.compile(r"(?:unix|unix-abstract|vsock|dns|ipv4|ipv6|xds|google-c2p|passthrough):", re.IGNORECASE)
 """Schemes that gRPC takes for a resolver and not for a host."""
-_SCHEMES = ("http://", "grpc://")
 _PATTERN = re.compile(r"[a-z0-9._*-]{1,253}", re.IGNORECASE)
 _NUMBERS = re.compile(r"\**[0-9.][0-9.*]*")
 _EXPECTED = (
@@ -30,7 +29,7 @@ _EXPECTED = (
 
 def plain_address(written: str) -> str:
     """`host:port` without the `http://` or `grpc://` that programs may write, the host in lower case."""
-    bare = written[7:].removesuffix("/") if written[:7].lower() in _SCHEMES else written
+    bare = without_scheme(written)
     return bare.lower() if _HOST_PORT.fullmatch(bare) and not _TARGET.match(bare) else bare
 
 

@@ -15,7 +15,7 @@ from bridge.codec.capabilities import Capabilities
 from bridge.codec.context import Context
 from bridge.codec.dialect import Dialect, Encoder, Framing, Options
 from bridge.codec.surface import Endpoint
-from bridge.codec.wire import FrameLike
+from bridge.codec.wire import FrameLike, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.model.events import Event
 from bridge.model.parts import ToolCall, ToolResult
@@ -282,6 +282,24 @@ class Handle:
 Decision = Respond | Refuse | Forward | Dial | Serve | Handle | Subscribe
 
 
+def without_scheme(address: str) -> str:
+    """`host:port` without the `http://` or `grpc://` that people write in front of it; anything else as it is."""
+    scheme, found, rest = address.partition("://")
+    return rest.removesuffix("/") if found and scheme.lower() in ("http", "grpc") else address
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredNode:
+    """A node as a gateway lists it. `kind`: agent or tool."""
+
+    kind: Literal["agent", "tool"]
+    node_id: str
+    name: str
+    domain: str
+    address: str
+    description: str
+
+
 class NodeEvent(StrEnum):
     """What became of a registered node."""
 
@@ -418,3 +436,11 @@ class SessionDialect(Dialect):
     def registration(self, address: str, agent_id: str, agent: OwnAgent) -> Registration | None:
         """Return how this agent, served at `address`, registers elsewhere; None when its options do not want that."""
         return None
+
+    def nodes_request(self, domain: str | None = None) -> WireRequest:
+        """Return the request for the nodes that are registered at a gateway, all or those of a domain."""
+        raise NotImplementedError
+
+    def decode_nodes(self, wire: WireResponse) -> list[RegisteredNode]:
+        """Return the nodes in the answer. Raises `BackendError` when it is no list of nodes."""
+        raise NotImplementedError
