@@ -85,6 +85,12 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     def session_key(self, request: Request, context: Context) -> str | None:
         return request.thread_id if back(context).session == "keep" else None
 
+    def single_process_options(self, options: Options) -> list[str]:
+        if not isinstance(options, BackOptions):
+            return []
+        found = {"expose_client_tools": options.expose_client_tools, "session": options.session == "keep"}
+        return [name for name, on in found.items() if on]
+
     def caller(self, context: Context) -> CallerSession:
         return Caller(context)
 

@@ -425,6 +425,10 @@ class SessionDialect(Dialect):
         """Return the name under which the session of this request is kept for the next one; None to keep none."""
         return None
 
+    def single_process_options(self, options: Options) -> list[str]:
+        """Return the names of a backend's options whose sessions outlive a request in the process that began them."""
+        return []
+
     def caller(self, context: Context) -> CallerSession:
         """Return a new session towards a backend."""
         raise NotImplementedError
