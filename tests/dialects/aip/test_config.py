@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from bridge import ConfigError
 from bridge.codec import registry
 from bridge.config import parse
+from tests.docs.helpers import ROOT, run
 
 ROUTE = {"dialect": "aip", "listen": "127.0.0.1:50051", "agent_id": "bridge", "backend": "demo"}
 
@@ -96,17 +98,17 @@ def test_sessions_that_wait_for_a_client_live_in_one_process(options: dict[str, 
 
 
 @pytest.mark.parametrize("command", ["check", "serve"])
-def test_the_commands_refuse_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    from bridge.cli import main
-
+def test_the_commands_refuse_it(tmp_path: Path, command: str) -> None:
     file = tmp_path / "it.yaml"
     server = "server: {workers: 2}\n" if command == "check" else ""
     file.write_text(
         f"{server}backends:\n  it: {{dialect: aip, url: 'h:1', options: {{expose_client_tools: true}}}}\n"
         "routes:\n  - {dialect: openai-chat, path: /v1, backend: it}\n"
     )
-    assert main([command, str(file), *(["--workers", "2"] if command == "serve" else [])]) == 2
-    assert "backends.it.options.expose_client_tools: keeps a session in the process that" in capsys.readouterr().err
+    workers = ["--workers", "2"] if command == "serve" else []
+    done = run(sys.executable, "-m", "bridge.cli", command, str(file), *workers, PYTHONPATH=str(ROOT))
+    assert done.returncode == 2
+    assert b"backends.it.options.expose_client_tools: keeps a session in the process that" in done.stderr
 
 
 def test_a_route_may_offer_the_tools_at_a_backend() -> None:
