@@ -98,6 +98,19 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("text", nargs="*", default=[], metavar="TEXT", help="one turn; without it, a conversation")
     chat.set_defaults(run=_later("bridge.cli.chat", "chat"))
 
+    nodes = _command(
+        commands, "nodes", "who is registered at a running gateway", "dialect-bridge nodes 127.0.0.1:50051"
+    )
+    nodes.add_argument("address", metavar="ADDRESS", help="host:port of the gateway")
+    nodes.add_argument("--domain", metavar="D", help="the nodes of one domain; default: all")
+    nodes.add_argument("--json", action="store_true", help="as JSON")
+    nodes.add_argument("--dialect", metavar="D", help="default: the dialect that has gateways")
+    nodes.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
+    nodes.add_argument("--ca", metavar="FILE", help="certificates that the gateway is checked by; makes it a TLS call")
+    nodes.add_argument("--cert", metavar="FILE", help="our own certificate, where the gateway asks for one")
+    nodes.add_argument("--cert-key", metavar="FILE", help="its private key")
+    nodes.set_defaults(run=_later("bridge.cli.nodes", "nodes"))
+
     key = _command(
         commands,
         "key",
