@@ -42,6 +42,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
     """Both sides of the agent API. Another written form is a subclass with another `form`."""
 
     name = "agentscope"
+    url = "http://127.0.0.1:8090"
     capabilities = CAPABILITIES
     form: Form = PYTHON
     surface = (
@@ -149,6 +150,7 @@ class AgentScopeJava(AgentScope):
     """The documented Java form: camelCase, upper-case message types, milliseconds."""
 
     name = "agentscope-java"
+    url = "http://127.0.0.1:10021"
     capabilities = JAVA_CAPABILITIES
     form = JAVA
     front_options = JavaFrontOptions

@@ -50,6 +50,7 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     """Both sides of an agent session; one turn of it is one run."""
 
     name = NAME
+    url = "127.0.0.1:50051"
     capabilities = CAPABILITIES
     framing = Framing.MESSAGES
     content_type = CONTENT_TYPE

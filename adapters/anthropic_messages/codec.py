@@ -35,6 +35,9 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
 
     name = NAME
     provider = "anthropic"
+    mount = "/v1"
+    url = "https://api.anthropic.com/v1"
+    key_variable = "ANTHROPIC_API_KEY"
     capabilities = CAPABILITIES
     surface = (
         Endpoint("POST", "/messages", Operation.RUN),

@@ -37,6 +37,9 @@ class OpenAIChat(OpenAIDialect):
 
     name = NAME
     provider = "openai"
+    mount = "/v1"
+    url = "https://api.openai.com/v1"
+    key_variable = "OPENAI_API_KEY"
     capabilities = CAPABILITIES
     surface = (
         Endpoint("POST", "/chat/completions", Operation.RUN),

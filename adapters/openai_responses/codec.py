@@ -34,6 +34,9 @@ class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
 
     name = NAME
     provider = "openai"
+    mount = "/v1"
+    url = "https://api.openai.com/v1"
+    key_variable = "OPENAI_API_KEY"
     capabilities = CAPABILITIES
     surface = (
         Endpoint("POST", "/responses", Operation.RUN),

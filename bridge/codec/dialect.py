@@ -86,6 +86,12 @@ class Dialect:
     """Request headers, in lower case, that belong to the protocol: where both sides speak it, the client's go on."""
     request_id_header: ClassVar[str | None] = None
     """The response header in which its clients look for the request's id, where `x-request-id` is not it."""
+    mount: ClassVar[str] = ""
+    """The path at which its clients look for it by themselves, such as `/v1`; empty = `/` and the dialect's name."""
+    url: ClassVar[str] = ""
+    """The base URL at which such a backend usually is, which `dialect-bridge init` suggests."""
+    key_variable: ClassVar[str] = ""
+    """The environment variable that usually holds the key of such a backend."""
     front_options: ClassVar[type[Options]] = Options
     back_options: ClassVar[type[Options]] = Options
 
