@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,14 +46,14 @@ class Translator:
         backend_options: Mapping[str, Any] | None = None,
         stages: Sequence[StageFactory] = (),
         run_id: str | None = None,
-        created_at: float = 0.0,
+        created_at: float | None = None,
     ) -> None:
         """Dialects are named, or given as objects. Raises `ConfigError` for an unknown one.
 
         `model` is sent to the backend where the client names none. `client_options` and `backend_options` are what
         `options` of a route and of a backend are in a configuration; a wrong one is a `ConfigError` at first use.
         `stages` are added after those that every route gets. `run_id` and `created_at` (Unix seconds) make the
-        result repeatable; without them an id is made up.
+        result repeatable; without them an id is made up and the time is now.
         """
         self._back = resolve(source)
         self._front = resolve(target)
@@ -61,7 +62,7 @@ class Translator:
         self._backend_options = backend_options or {}
         self._factories = (*AUTOMATIC, *stages)
         self._run_id = run_id or uuid.uuid4().hex
-        self._created_at = created_at
+        self._created_at = time.time() if created_at is None else created_at
         self._losses = Losses()
         self._request: Request | None = None
         self._sent: WireRequest | None = None

@@ -156,7 +156,10 @@ LINKED: frozenset[type] = frozenset({ToolCall, ToolResult})
 
 @dataclass(slots=True)
 class Message:
-    """One message of a conversation. `role` is system, developer, user, assistant or tool."""
+    """One message of a conversation. `role` is system, developer, user, assistant or tool.
+
+    A string as `parts` is one text.
+    """
 
     role: str
     parts: list[Part]
@@ -164,6 +167,11 @@ class Message:
     name: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     extras: Extras | None = None
+
+    def __post_init__(self) -> None:
+        given: object = self.parts
+        if isinstance(given, str):
+            self.parts = [Text(given)]
 
 
 def parse_data_url(url: str) -> tuple[str | None, str] | None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
-from bridge.model.parts import Extras, Message
+from bridge.model.parts import Extras, Message, Text
 
 
 class HistoryMode(StrEnum):
@@ -118,7 +118,7 @@ class Resume:
 
 @dataclass(slots=True)
 class Request:
-    """One request for a run.
+    """One request for a run. A string as `messages` is one message of the user.
 
     `thread_id` is the conversation's id as the client knows it, None when its protocol has none. `extras` holds
     per dialect the top-level fields that only that dialect understands; a codec of the same dialect sends them on.
@@ -146,6 +146,11 @@ class Request:
     metadata: dict[str, Any] = field(default_factory=dict)
     extras: Extras | None = None
     shared: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        given: object = self.messages
+        if isinstance(given, str):
+            self.messages = [Message("user", [Text(given)])]
 
     def extra(self, dialect: str) -> dict[str, Any]:
         """Return the extras of `dialect`; an empty dict if there are none."""
