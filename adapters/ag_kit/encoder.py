@@ -181,7 +181,7 @@ class Encoder:
         if event.dialect == NAME and isinstance(event.value, dict):
             self._out.append(write(event.value))
         else:
-            self._lost.add(Feature.RAW, event.dialect)
+            self._lost.add(Feature.RAW, event.label)
 
     def _use(self, event: ev.UsageReported) -> None:
         self._lost.add(Feature.USAGE)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from bridge.errors import Failure
+from bridge.errors import Failure, shortened
 from bridge.model.parts import Extras, Origin, Part
 
 
@@ -223,6 +223,12 @@ class Raw:
     dialect: str
     value: Any
     extras: Extras | None = None
+
+    @property
+    def label(self) -> str:
+        """The dialect and the type of the event, by which a report names it."""
+        kind = self.value.get("type") if isinstance(self.value, dict) else None
+        return f"{self.dialect} {shortened(kind)}" if isinstance(kind, str) and kind else self.dialect
 
 
 @dataclass(slots=True)
