@@ -292,6 +292,8 @@ class Decoder(JsonDecoder):
             if not message.done:
                 self._tell_end(message)
         end, _, spoken = self._noted or (None, None, 0)
+        if end == failure_of(None) and status != "completed":
+            end = None  # the Java form has no other word for a message that its response cut short
         if isinstance(end, Failure):
             if spoken == self._writer.spoken:
                 self._fail(end, status)
