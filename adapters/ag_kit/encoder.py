@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
-from bridge.dialects.ag_kit.ends import CallEnds
 from bridge.dialects.ag_kit.errors import CANCELED, error_text
 from bridge.dialects.ag_kit.options import front
 from bridge.dialects.ag_kit.wire import DONE, NAME, safe, write
-from bridge.model import Data, FinishReason, Media, MediaKind, Origin, PartKind, as_text, result_text
+from bridge.model import Data, FinishReason, Media, MediaKind, MessageStatus, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -35,8 +35,8 @@ _MEDIA = {
     MediaKind.FILE: Feature.FILE,
 }
 _FINISHES = {
-    FinishReason.LENGTH: (Feature.FINISH_LENGTH, "The answer was cut at its length limit."),
-    FinishReason.CONTENT_FILTER: (Feature.FINISH_CONTENT_FILTER, "The answer was stopped by a content filter."),
+    FinishReason.LENGTH: Feature.FINISH_LENGTH,
+    FinishReason.CONTENT_FILTER: Feature.FINISH_CONTENT_FILTER,
 }
 
 
@@ -46,7 +46,8 @@ class Encoder:
     def __init__(self, context: Context) -> None:
         self._lost = context.lost
         self._options = front(context)
-        self._ends = CallEnds()
+        self._cut_calls = CutCalls()
+        self._cut = False
         self._sequencer = Sequencer(context.lost, _FREE, _INLINE, _WORDS)
         self._out: list[FrameLike] = []
         self._call: ev.PartStarted | None = None
@@ -58,7 +59,7 @@ class Encoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        self._sequencer.dispatch(self._ends.feed(events), self, _HANDLERS)
+        self._sequencer.dispatch(self._cut_calls.feed(events), self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -126,7 +127,8 @@ class Encoder:
         if event.part_id in self._thinking:
             self._say("</think>\n\n")
         elif self._call is not None and event.part_id == self._call.part_id:
-            if event.part_id not in self._ends.broken:
+            self._cut = self._cut or event.status is MessageStatus.INCOMPLETE
+            if event.status is MessageStatus.COMPLETED:
                 if not self._argued:
                     self._out.append(self._piece + b'"{}"}')
                 self._out.append(write({"type": "tool-call-end", "toolCallId": self._call.call_id or ""}))
@@ -156,9 +158,9 @@ class Encoder:
         if event.reason is FinishReason.CANCELED:
             error = CANCELED
         elif event.reason in _FINISHES:
-            feature, text = _FINISHES[event.reason]
-            self._lost.add(feature)
-            error = text if self._options.finish_notice == "error" else None
+            self._lost.add(_FINISHES[event.reason])
+            # Nobody may run a call without its end, and whoever waits for that has to learn why.
+            error = CUT[event.reason] if self._cut or self._options.finish_notice == "error" else None
         self._end(error)
 
     def _fail(self, event: ev.RunFailed) -> None:

@@ -220,7 +220,8 @@ class Decoder(JsonDecoder):
         earlier, _, spoken = self._noted or (None, None, 0)
         # What is around a content that failed ends, too, mostly without a word of its own.
         bare = isinstance(end, FinishReason) or end == failure_of(None)
-        if not (bare and isinstance(earlier, Failure) and spoken == self._writer.spoken):
+        told = isinstance(earlier, Failure) and earlier != failure_of(None) and spoken == self._writer.spoken
+        if not (bare and told):
             self._noted = end, message, self._writer.spoken
 
     def _error(self, message: Message, event: dict[str, Any]) -> None:

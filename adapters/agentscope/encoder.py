@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.agentscope.approvals import approval_data
@@ -34,9 +35,14 @@ _STATUSES = {
     MessageStatus.FAILED: "incomplete",
     MessageStatus.CANCELED: "incomplete",
 }
+_PART_STATUSES = {
+    MessageStatus.INCOMPLETE: "incomplete",
+    MessageStatus.FAILED: "incomplete",
+    MessageStatus.CANCELED: "canceled",
+}
 # What is said of these reasons where they are to be failures.
 _STOPPED = {
-    FinishReason.CONTENT_FILTER: Failure(ErrorCode.CONTENT_FILTER, "The answer was stopped by a content filter."),
+    FinishReason.CONTENT_FILTER: Failure(ErrorCode.CONTENT_FILTER, CUT[FinishReason.CONTENT_FILTER]),
     FinishReason.CANCELED: Failure(ErrorCode.CANCELED, "The run was canceled."),
 }
 # The options that name the status for a reason.
@@ -75,11 +81,13 @@ class Encoder:
     def __init__(self, context: Context, form: Form = PYTHON, options: FrontOptions | None = None) -> None:
         self._context = context
         self._options = options or front(context)
+        self._cut_calls = CutCalls()
         self._sequencer = Sequencer(context.lost, _FREE)
         self._wire = Output(form, context.lost)
         self._live: _Live | None = None
         self._roles: dict[str, str] = {}
         self._calls: dict[str, tuple[str, str, str]] = {}
+        self._cut: WireMessage | None = None
         self._created_at = 0.0
         self._beside: dict[str, Any] = {}
         self._usage: dict[str, Any] | None = None
@@ -87,7 +95,7 @@ class Encoder:
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out: list[FrameLike] = []
         self._wire.frames = out
-        self._sequencer.dispatch(events, self, _HANDLERS)
+        self._sequencer.dispatch(self._cut_calls.feed(events), self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -119,6 +127,9 @@ class Encoder:
             return
         if reason in _NOTED:
             self._note_reason(reason, status)
+        if self._cut is not None and self._cut is self._wire.message:
+            # Nobody may run this call, and whoever waits for it has to learn why.
+            self._cut.extra = {"code": str(reason), "message": CUT[reason]}
         self._terminal(status, ended_at=None if status == "canceled" else event.ended_at or self._created_at)
 
     def _status_of(self, reason: FinishReason, said: object) -> str:
@@ -232,9 +243,16 @@ class Encoder:
     def _end_part(self, event: ev.PartEnded) -> None:
         live, end = self._live, own(event.extras)
         assert live is not None
+        if "status" not in end and event.status in _PART_STATUSES:
+            end = {"status": _PART_STATUSES[event.status]}
         if live.started.kind is PartKind.TOOL_CALL:
-            # Readers parse the arguments as JSON, and an empty string is none.
-            self._say_call(live.started, "".join(live.pieces) or "{}", end)
+            arguments = "".join(live.pieces)
+            if event.status is MessageStatus.INCOMPLETE and self._wire.message is not None:
+                self._cut = self._wire.message
+                self._cut.status, self._cut.ended = "incomplete", True
+            elif not arguments and event.status is MessageStatus.COMPLETED:
+                arguments = "{}"  # readers parse the arguments as JSON, and an empty string is none
+            self._say_call(live.started, arguments, end)
         else:
             self._end_text(live, reasoning_note(event.signature, event.redacted), end)
         self._live = None

@@ -80,6 +80,8 @@ class Form:
         if not self.exact:
             return self.named(content)
         kind = content["type"]
+        if content.get("status") in self.statuses:
+            content = {**content, "status": self._status(content)}
         place = {k: v for k, v in content.items() if k in PLACE}
         if kind in ("text", "refusal"):
             return self.named({**place, "type": "text", "text": text_of(content.get(kind))})

@@ -82,6 +82,7 @@ _ENUMS: dict[tuple[str, str], type[StrEnum]] = {
     ("p", "origin"): pt.Origin,
     ("C", "origin"): pt.Origin,
     ("M", "kind"): pt.MediaKind,
+    ("q", "status"): ev.MessageStatus,
     ("n", "status"): ev.MessageStatus,
     ("n", "reason"): ev.FinishReason,
     ("g", "op"): ev.StateOp,

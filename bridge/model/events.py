@@ -36,7 +36,7 @@ class FinishReason(StrEnum):
 
 
 class MessageStatus(StrEnum):
-    """The status of a message that has ended."""
+    """How a message or a part of it ended."""
 
     COMPLETED = "completed"
     INCOMPLETE = "incomplete"
@@ -120,12 +120,16 @@ class ArgsDelta:
 
 @dataclass(slots=True)
 class PartEnded:
-    """`signature` and `redacted` belong to reasoning (see `parts.Reasoning`)."""
+    """`signature` and `redacted` belong to reasoning (see `parts.Reasoning`).
+
+    `status` is not COMPLETED for a part that its message or the run left open when it failed or was canceled.
+    """
 
     part_id: str
     signature: str | None = None
     redacted: str | None = None
     extras: Extras | None = None
+    status: MessageStatus = MessageStatus.COMPLETED
 
 
 @dataclass(slots=True)

@@ -181,14 +181,60 @@ def test_a_call_that_was_over_before_the_failure_has_its_end() -> None:
     assert out == [*call("a", "{}"), text("Now "), {"type": "error", "error": "The backend fell silent."}]
 
 
-def test_the_end_of_a_call_waits_no_longer_than_for_a_heartbeat() -> None:
+def test_the_end_of_a_call_waits_for_nothing_when_its_arguments_are_whole() -> None:
     made = builder()
     open_call(made, "a")
+    made.delta("a", "{}")
     made.end_part("a")
-    ctx = context()
-    encoder = dialect.encoder(ctx)
-    assert len(encoder.encode(made.take())) == 1
-    assert [b"args" in f or b"end" in f for f in encoder.encode([Heartbeat()]) if isinstance(f, bytes)] == [True, True]
+    encoder = dialect.encoder(context())
+    assert [b"args" in f or b"end" in f for f in encoder.encode(made.take()) if isinstance(f, bytes)] == [
+        False, True, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
+@pytest.mark.parametrize("early", [True, False], ids=["ended", "open"])
+@pytest.mark.parametrize("size", [None, 1])
+def test_a_call_that_a_limit_cut_off_has_no_end(reason: FinishReason, early: bool, size: int | None) -> None:
+    """Some backends end the call before they tell that the answer was cut (`early`), others leave it open."""
+    made = builder()
+    open_call(made, "a")
+    made.delta("a", '{"color": "bl')
+    if early:
+        made.end_part("a")
+    frames = encode(finished(made, reason).take(), size=size)
+    out = payloads(frames)
+    assert [e["type"] for e in out] == ["tool-call-start", "tool-call-args", "error"]
+    assert ("length limit" in out[-1]["error"]) == (reason is FinishReason.LENGTH)
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.TOOL_CALLS])
+def test_a_call_that_no_limit_cut_off_has_its_end(reason: FinishReason) -> None:
+    made = builder()
+    open_call(made, "a")
+    made.delta("a", "{}" if reason is FinishReason.LENGTH else "{")
+    out, _ = written(finished(made, reason))
+    assert [e["type"] for e in out] == ["tool-call-start", "tool-call-args", "tool-call-end"]
+
+
+def test_a_broken_call_that_the_answer_goes_on_behind_has_its_end() -> None:
+    made = builder()
+    open_call(made, "a")
+    made.delta("a", "{")
+    made.end_part("a")
+    made.flow("m", PartKind.TEXT, "Now ")
+    out, _ = written(finished(made, FinishReason.LENGTH))
+    assert [e["type"] for e in out] == ["tool-call-start", "tool-call-args", "tool-call-end", "text"]
+
+
+def test_heartbeats_do_not_wait_for_the_end_of_a_broken_call() -> None:
+    made = builder()
+    open_call(made, "a")
+    made.delta("a", "{")
+    made.end_part("a")
+    encoder = dialect.encoder(context(options=FrontOptions(keepalive="comment")))
+    assert len(encoder.encode(made.take())) == 2
+    assert encoder.encode([Heartbeat()]) == [KEEPALIVE]
 
 
 def test_refusals_media_and_data_are_text() -> None:
