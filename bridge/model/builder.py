@@ -47,8 +47,8 @@ class _Closed(list[Event]):
 class Builder:
     """One per run. Feed facts, then `take()` the events they made.
 
-    A decoder sets `cutting` when the input is over or has failed: parts that end from then on, while no finish reason is
-    known, were cut off.
+    A decoder sets `cutting` when the input is over or has failed: parts that end from then on, while no finish reason
+    is known, were cut off.
 
     `run_id`, `thread_id`, `created_at`, `make_id` come from the run's context, since a codec has neither a clock nor
     randomness. `make_id(prefix)` must give a new id each time.

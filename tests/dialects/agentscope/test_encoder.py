@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Frame, WireResponse
+from bridge.codec import Dialect, Frame, WireResponse
 from bridge.dialects.agentscope import dialect, java
 from bridge.dialects.agentscope.options import FrontOptions
 from bridge.errors import ErrorCode, Failure
