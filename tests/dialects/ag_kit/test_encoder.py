@@ -35,7 +35,7 @@ from bridge.model import (
     UsageReported,
 )
 
-from .helpers import context, encode, payloads, shown
+from .helpers import asked, context, encode, payloads, shown
 
 CALL = PartKind.TOOL_CALL
 
@@ -362,3 +362,63 @@ def test_unknown_events_of_the_same_dialect_pass() -> None:
     made = builder()
     made.emit(Raw("ag-kit", {"type": "new-thing", "value": 1}))
     assert written(finished(made))[0] == [{"type": "new-thing", "value": 1}]
+
+
+# ---------------------------------------------------------------------- what a route may ask for
+
+
+def test_a_conversation_that_was_made_up_is_told_in_every_event() -> None:
+    def run(**body: Any) -> list[Any]:
+        made = builder()
+        made.flow("m", PartKind.TEXT, "Hi \u2028")
+        open_call(made, "a")
+        request = asked({"messages": [], **body})
+        return payloads(encode(finished(made).take(), context(request=request)))
+
+    request = asked({"messages": []})
+    assert {e.get("conversationId") for e in run()} == {request.thread_id}
+    assert [{k: v for k, v in e.items() if k != "conversationId"} for e in run()] == run(conversationId="c1")
+
+
+def test_the_end_mark_may_be_left_out() -> None:
+    made = builder()
+    made.flow("m", PartKind.TEXT, "x")
+    frames = encode(finished(made).take(), context(options=FrontOptions(done_mark=False)))
+    assert frames == [b'{"type":"text","content":"x"}']
+    failed = builder()
+    failed.fail(Failure(ErrorCode.BACKEND_ERROR, "It broke."))
+    frames = encode(failed.take(), context(options=FrontOptions(done_mark=False)))
+    assert frames == [b'{"type":"error","error":"It broke."}']
+
+
+def test_reasoning_usage_and_codes_as_additional_fields() -> None:
+    made = builder()
+    made.flow("m", PartKind.REASONING, "hm")
+    made.flow("m", PartKind.TEXT, "x")
+    made.usage(UsageReported(3, 2, cached=1))
+    out, ctx = written(finished(made), extra_fields=True)
+    assert out == [
+        {"type": "text", "content": "", "reasoning": "hm"},
+        text("x"),
+        {"type": "text", "content": "", "usage": {"inputTokens": 3, "outputTokens": 2, "cachedTokens": 1}},
+    ]
+    assert ctx.lost.names == []
+    failed = builder()
+    failed.usage(UsageReported(3))
+    failed.fail(Failure(ErrorCode.RATE_LIMITED, "Slow down."))
+    (error,), _ = written(failed, extra_fields=True)
+    assert error == {"type": "error", "error": "Slow down.", "usage": {"inputTokens": 3}, "code": "rate_limited"}
+
+
+def test_additional_fields_change_nothing_for_other_clients() -> None:
+    def run() -> Builder:
+        made = builder()
+        made.flow("m", PartKind.REASONING, "hm")
+        made.flow("m", PartKind.TEXT, "x")
+        made.usage(UsageReported(3, 2))
+        return finished(made)
+
+    client = shown(run().take(), context(options=FrontOptions(extra_fields=True)))
+    assert (client.text, client.error) == ("x", None)
+    told, _ = written(run(), extra_fields=True, reasoning="text")
+    assert [e["content"] for e in told] == ["<think>hm", "</think>\n\n", "x", ""]

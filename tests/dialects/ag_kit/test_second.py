@@ -293,9 +293,12 @@ def test_the_spelling_of_python_models() -> None:
     assert [r.payload for r in request.resume] == ["yes"]
 
 
-def test_a_body_of_neither_generation() -> None:
-    with pytest.raises(RequestError, match="threadId"):
-        asked({"messages": []})
+@pytest.mark.parametrize("generation", [None, 1, 2])
+def test_a_body_of_neither_generation_begins_a_conversation_of_the_routes(generation: int | None) -> None:
+    request = asked({"messages": []}, options=FrontOptions(generation=generation))
+    assert request.extras is not None
+    assert request.extras["ag-kit"]["generation"] == (generation or 1)
+    assert request.thread_id
 
 
 def answered(made: Builder, **options: Any) -> list[dict[str, Any]]:
