@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
-from bridge.codec.cut_calls import CUT, CutCalls
+from bridge.codec.cut_calls import CUT, CUT_CALL, CutCalls
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_kit.errors import CANCELED, error_text
@@ -170,15 +170,14 @@ class Encoder:
         )
 
     def _finish(self, event: ev.RunFinished) -> None:
-        error = None
         if event.reason is FinishReason.CANCELED:
             self._end(CANCELED, ErrorCode.CANCELED)
             return
         if event.reason in _FINISHES:
             self._lost.add(_FINISHES[event.reason])
-            # Nobody may run a call without its end, and whoever waits for that has to learn why.
-            error = CUT[event.reason] if self._cut or self._options.finish_notice == "error" else None
-        self._end(error, event.reason)
+        # Nobody may run a call without its end, and whoever waits for that has to learn why.
+        told = self._cut or (event.reason in CUT and self._options.finish_notice == "error")
+        self._end(CUT.get(event.reason, CUT_CALL) if told else None, event.reason)
 
     def _fail(self, event: ev.RunFailed) -> None:
         self._end(error_text(event.error), event.error.code)

@@ -42,6 +42,8 @@ class AgentScope(SingleRunDialect, TaskDialect):
 
     name = "agentscope"
     capabilities = CAPABILITIES
+    # The documents show events so.
+    streams_json_lines = True
     form: Form = PYTHON
     surface = (
         Endpoint("POST", "/process", Operation.RUN),

@@ -127,7 +127,7 @@ class Encoder:
             return
         if reason in _NOTED:
             self._note_reason(reason, status)
-        if self._cut is not None and self._cut is self._wire.message:
+        if reason in CUT and self._cut is not None and self._cut is self._wire.message:
             # Nobody may run this call, and whoever waits for it has to learn why.
             self._cut.extra = {"code": str(reason), "message": CUT[reason]}
         self._terminal(status, ended_at=None if status == "canceled" else event.ended_at or self._created_at)

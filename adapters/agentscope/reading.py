@@ -229,10 +229,11 @@ class Writer:
         result = result_of(kind, data, message.metadata, self._partner(data.get("call_id")))
         if message.id is None:
             self._loose.add(("output", result.call_id))
+        end = {"end": content.end} if content.end else {}
         self._builder.result(
             result.call_id, result.parts, name=result.name, is_error=result.is_error or bool(content.end),
             message_id=message.id,
-            extras={NAME: {**own(result.extras), **beside(message.metadata, message.usage), "end": content.end}},
+            extras={NAME: {**own(result.extras), **beside(message.metadata, message.usage), **end}},
         )  # fmt: skip
 
     def _partner(self, said: object) -> str:

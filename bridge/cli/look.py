@@ -68,7 +68,10 @@ def _capabilities_json(capabilities: Capabilities) -> dict[str, Any]:
 
 
 def translate(args: argparse.Namespace) -> int:
-    """Translates stdin to stdout, a stream while it comes; names on stderr what was lost."""
+    """Translates stdin to stdout, a stream while it comes; names on stderr what was lost.
+
+    Returns 1 when what was read is the answer of a run that failed.
+    """
     from bridge.library import Translator
 
     if args.explain:
@@ -83,6 +86,9 @@ def translate(args: argparse.Namespace) -> int:
         _write(translator.request(data, client=args.source) if args.what == "request" else translator.response(data))
     if translator.lost:
         print(f"lost: {', '.join(translator.lost)}", file=sys.stderr)
+    if translator.failure is not None:
+        print(f"failed: {translator.failure.code}: {translator.failure.message}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -21,6 +21,9 @@ CUT: dict[FinishReason, str] = {
 }
 """The reasons for which an answer may be cut in the middle of a call, in words for its reader."""
 
+CUT_CALL = "The answer was cut in the middle of a tool call."
+"""The words where the run tells no such reason."""
+
 
 class CutCalls:
     """Passes events on. The end of a call that was cut off has the status INCOMPLETE.

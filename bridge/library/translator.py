@@ -80,6 +80,11 @@ class Translator:
         return self._losses.details
 
     @property
+    def failure(self) -> Failure | None:
+        """Why the run failed, if the answer that `feed` and `close` translated did."""
+        return None if self._translation is None else self._translation.failure
+
+    @property
     def client_request(self) -> Request | None:
         """The client's request, as `request` decoded it; None before."""
         return self._request
