@@ -219,14 +219,14 @@ class _Reader:
         self._nameless: list[ToolCall] = []
         self._unanswered: set[str] = set()
         # What came aside since the last ordinary message: what else comes decides whether an answer is one to this run.
-        self._last: list[tuple[dict[str, Any], list[Node]]] = []
+        self._last: list[tuple[str, dict[str, Any], list[Node]]] = []
 
     def read(self, body: Node) -> None:
         for place, value in enumerate(body.need_array("input")):
             path = f"input[{place}]"
             Node.of(value, path)
             self._message(_Spelled(value, path))
-        for message, contents in self._last:
+        for _, message, contents in self._last:
             self._put_aside(message)
             if message["type"] == "mcp_approval_response":
                 for content in contents:
@@ -247,11 +247,12 @@ class _Reader:
         if kind == "mcp_approval_response" and (role == "tool" or any("output" in _data(c) for c in contents)):
             kind = "mcp_call_output"
         if kind in _ASIDE or kind.startswith(_ASIDE_PREFIX):
-            self._last.append(({**node.value, "type": kind, "content": [c.value for c in contents]}, contents))
+            whole = {**node.value, "type": kind, "content": [c.value for c in contents]}
+            self._last.append((node.path, whole, contents))
             return
         self._pass()
         notes = metadata.value if metadata else {}
-        parts = self._parts(kind, contents, notes, java)
+        parts, places = self._parts(kind, contents, notes, java)
         if kind in CALLS or kind == "reasoning":
             role = "assistant"
         elif kind in OUTPUTS:
@@ -259,7 +260,8 @@ class _Reader:
         rest = node.rest(_MESSAGE_FIELDS)
         mine = {**({"fields": rest} if rest else {}), **({} if kind in _ORDINARY else {"type": kind})}
         extras = {NAME: mine} if mine else None
-        self.messages.append(Message(role or "assistant", parts, node.string("id"), name, notes, extras))
+        message = Message(role or "assistant", parts, node.string("id"), name, notes, extras, (node.path, *places))
+        self.messages.append(message)
 
     def _pass(self) -> None:
         """An ordinary message follows what came aside, so that approvals in there are history: the run went on.
@@ -267,19 +269,19 @@ class _Reader:
         Other dialects get them as text. While calls are open nothing may come between them and their outputs, which
         tell the decision.
         """
-        for message, contents in self._last:
+        for place, message, contents in self._last:
             data = _data(contents[0]) if contents else {}
             if message["type"] == "mcp_approval_request" and not self._unanswered:
-                self._history(message, "assistant", interrupt_text(Interrupted("", "approval", data)))
+                self._history(place, message, "assistant", interrupt_text(Interrupted("", "approval", data)))
             elif message["type"] == "mcp_approval_response" and not self._unanswered:
                 said = "Approved" if data.get("approve") is True else "Not approved"
-                self._history(message, "user", ": ".join(filter(None, (said, text_of(data.get("reason"))))))
+                self._history(place, message, "user", ": ".join(filter(None, (said, text_of(data.get("reason"))))))
             else:
                 self._put_aside(message)
         self._last.clear()
 
-    def _history(self, message: dict[str, Any], role: str, text: str) -> None:
-        self.messages.append(Message(role, [Text(text)], extras={NAME: {"whole": message}}))
+    def _history(self, place: str, message: dict[str, Any], role: str, text: str) -> None:
+        self.messages.append(Message(role, [Text(text)], extras={NAME: {"whole": message}}, places=(place,)))
 
     def _put_aside(self, message: dict[str, Any]) -> None:
         self.aside.append({"after": len(self.messages), "message": message})
@@ -289,15 +291,15 @@ class _Reader:
         decision = "resolved" if data.boolean("approve") else "cancelled"
         self.resume.append(Resume(wanted, decision, data.value))
 
-    def _parts(self, kind: str, contents: list[Node], metadata: dict[str, Any], java: bool) -> list[Part]:
-        parts: list[Part] = []
-        for content in contents:
-            part = self._part(kind, content, metadata, java)
-            if part is not None:
-                parts.append(part)
+    def _parts(
+        self, kind: str, contents: list[Node], metadata: dict[str, Any], java: bool
+    ) -> tuple[list[Part], list[str]]:
+        """The parts, and where each stands."""
+        told = [(self._part(kind, content, metadata, java), content.path) for content in contents]
+        parts = [(part, path) for part, path in told if part is not None]
         # The web frontend puts a text first even when it is empty, and some backends refuse empty texts.
-        kept = [p for p in parts if not isinstance(p, Text) or p.text]
-        return kept or parts[:1]
+        kept = [(p, path) for p, path in parts if not isinstance(p, Text) or p.text] or parts[:1]
+        return [part for part, _ in kept], [path for _, path in kept]
 
     def _part(self, kind: str, content: Node, metadata: dict[str, Any], java: bool) -> Part | None:
         is_data = content.get("type") == "data" and "wrapped" not in content.value

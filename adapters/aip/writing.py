@@ -153,8 +153,8 @@ def _medium(
         texts.append(as_text(media))
     else:
         raise Unsupported(
-            f"{place}: expected text, an image, a sound or a file, got {_what(media)}. The option unsupported_media: "
-            "text sends it as text.",
+            f"{place}: expected text, an image, a sound or a file, got {_what(media)}; tell it as text, or "
+            "leave it out.",
             param=place,
         )
 

@@ -14,6 +14,7 @@ from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
 from bridge.model import Event, Request, RunFailed, RunStarted
 from bridge.pipeline.names import tool_names
+from bridge.pipeline.places import note_places, places_of
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
 
@@ -111,7 +112,8 @@ class Translator:
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
         assert context.request is not None
-        self._sent = self._back.encode_request(context.request, context)
+        with places_of(context.request):
+            self._sent = self._back.encode_request(context.request, context)
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
@@ -204,7 +206,9 @@ class Translator:
 
     def _read(self, wire: WireRequest) -> Request:
         options = _options(self._front.front_options, self._client_options, "client_options")
-        return self._front.decode_request(wire, self._context(options, None))
+        request = self._front.decode_request(wire, self._context(options, None))
+        note_places(request)
+        return request
 
     def _context(self, options: Options, request: Request | None) -> Context:
         thread = request.thread_id if request else None

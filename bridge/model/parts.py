@@ -156,7 +156,10 @@ LINKED: frozenset[type] = frozenset({ToolCall, ToolResult})
 
 @dataclass(slots=True)
 class Message:
-    """One message of a conversation. `role` is system, developer, user, assistant or tool."""
+    """One message of a conversation. `role` is system, developer, user, assistant or tool.
+
+    `places` says where a client's body has the message and then, if its dialect knows, each part; it is never stored.
+    """
 
     role: str
     parts: list[Part]
@@ -164,6 +167,7 @@ class Message:
     name: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     extras: Extras | None = None
+    places: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 def parse_data_url(url: str) -> tuple[str | None, str] | None:

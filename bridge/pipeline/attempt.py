@@ -11,6 +11,7 @@ from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.pipeline.continuation import ContinuedText
 from bridge.pipeline.memory import Turn
 from bridge.pipeline.names import tool_names
+from bridge.pipeline.places import places_of
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 from bridge.translation import Stage
 
@@ -80,7 +81,8 @@ class BackendAttempt:
     def _first_call(self) -> Call:
         if self.turn is not None and self.turn.reply is not None:
             return KnownAnswer(self.info, [self.head(), *self.turn.reply])
-        return self.backend.call(self.request, self.info, self.lost)
+        with places_of(self.request):
+            return self.backend.call(self.request, self.info, self.lost)
 
     async def again(self) -> None:
         """Closes the call and makes the next one."""

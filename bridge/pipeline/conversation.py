@@ -163,17 +163,15 @@ def open_calls(stored: list[Message], new: list[Message]) -> list[ToolCall]:
         for result in results_in(message):
             waiting.pop(result.call_id, None)
     theirs: set[str] = set()
-    for index, message in enumerate(new):
+    for message in new:
         if LINKED.isdisjoint(map(type, message.parts)):
             continue
         theirs.update(c.call_id for c in calls_in(message))
         for result in results_in(message):
             if waiting.pop(result.call_id, None) is None and result.call_id not in theirs:
-                raise RequestError(
-                    f"messages[{index}]: there is no open tool call {shortened(result.call_id)!r} in this "
-                    "conversation.",
-                    param=f"messages[{index}]",
-                )
+                place = message.places[0] if message.places else None
+                text = f"There is no open tool call {shortened(result.call_id)!r} in this conversation."
+                raise RequestError(f"{place}: t{text[1:]}" if place else text, param=place)
     return [c for c in waiting.values() if c.call_id not in theirs]
 
 
