@@ -15,7 +15,7 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_kit.errors import CANCELED, error_text
 from bridge.dialects.ag_kit.options import front
-from bridge.dialects.ag_kit.wire import DONE, NAME, own, safe, write
+from bridge.dialects.ag_kit.wire import DONE, NAME, notes, safe, write
 from bridge.errors import ErrorCode
 from bridge.model import Data, FinishReason, Media, MediaKind, MessageStatus, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
@@ -54,7 +54,7 @@ class Encoder:
     def __init__(self, context: Context) -> None:
         self._lost = context.lost
         self._options = front(context)
-        made = own(context.request.extras).get("conversation") if context.request else None
+        made = notes(context.request.extras).get("conversation") if context.request else None
         # Of a conversation whose id the client does not know, the end of every event.
         self._tail = b',"conversationId":' + dumps(made) + b"}" if made else b""
         self._cut_calls = CutCalls()

@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.dialects.ag_kit.options import Generation, front
-from bridge.dialects.ag_kit.wire import own
+from bridge.dialects.ag_kit.wire import notes
 
 
 def generation_of(body: dict[str, Any], context: Context) -> Generation:
@@ -23,5 +23,5 @@ def generation_of(body: dict[str, Any], context: Context) -> Generation:
 def generation_in(context: Context) -> Generation:
     """The generation of the request of this run; without a request, what the front's option says."""
     if context.request is not None:
-        return 2 if own(context.request.extras).get("generation") == 2 else 1
+        return 2 if notes(context.request.extras).get("generation") == 2 else 1
     return front(context).generation or 1

@@ -23,11 +23,9 @@ def decode_request(value: dict[str, Any], context: Context) -> Request:
     body = Node(value)
     resume = body.object("resume")
     conversation, rest = body.string("conversationId"), body.rest(_FIELDS)
-    mine: dict[str, Any] = {"generation": 1}
-    if rest:
-        mine["fields"] = rest
+    notes: dict[str, Any] = {"generation": 1}
     if conversation is None:
-        mine["conversation"] = conversation = context.make_id("conv")
+        notes["conversation"] = conversation = context.make_id("conv")
     return Request(
         [_message(node) for node in body.objects("messages")],
         tools=None if body.array("tools") is None else [_tool(node) for node in body.objects("tools")],
@@ -35,7 +33,7 @@ def decode_request(value: dict[str, Any], context: Context) -> Request:
         stream=True,
         history=HistoryMode.DELTA,
         resume=[] if resume is None else [Resume(resume.need_string("interruptId"), "resolved", resume.get("payload"))],
-        extras={NAME: mine},
+        extras={NAME: {"notes": notes, **({"fields": rest} if rest else {})}},
     )
 
 

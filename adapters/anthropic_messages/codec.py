@@ -36,6 +36,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
     name = NAME
     provider = "anthropic"
     capabilities = CAPABILITIES
+    requires_model = True
     surface = (
         Endpoint("POST", "/messages", Operation.RUN),
         Endpoint("POST", "/messages/count_tokens", Operation.COUNT),

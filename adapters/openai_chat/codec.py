@@ -38,6 +38,7 @@ class OpenAIChat(OpenAIDialect):
     name = NAME
     provider = "openai"
     capabilities = CAPABILITIES
+    requires_model = True
     surface = (
         Endpoint("POST", "/chat/completions", Operation.RUN),
         *MODELS,

@@ -35,6 +35,7 @@ class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
     name = NAME
     provider = "openai"
     capabilities = CAPABILITIES
+    requires_model = True
     surface = (
         Endpoint("POST", "/responses", Operation.RUN),
         Endpoint("POST", "/responses/input_tokens", Operation.COUNT),

@@ -19,7 +19,10 @@ _PIECE = 2**16
 
 
 def check(args: argparse.Namespace) -> int:
-    """Validates a configuration and prints its routes; refuses what `serve` refuses before it listens."""
+    """Validates a configuration and prints its routes; refuses what `serve` refuses before it listens.
+
+    What is valid and will hardly work is a warning on stderr.
+    """
     from bridge.config import load
     from bridge.engine import Bridge
     from bridge.server.serve import check as check_server
@@ -29,6 +32,8 @@ def check(args: argparse.Namespace) -> int:
     print(f"{args.config} is fine.")
     for line in config.describe():
         print(f"  {line}")
+    for warning in config.warnings():
+        print(f"warning: {warning}", file=sys.stderr)
     return 0
 
 

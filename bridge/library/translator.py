@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireResponse
 from bridge.codec.registry import resolve
-from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
+from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError, with_status
 from bridge.model import Event, Request, RunFailed, RunStarted
 from bridge.pipeline.names import tool_names
 from bridge.pipeline.places import note_places, places_of
@@ -120,7 +120,8 @@ class Translator:
         """Return the failure that a backend's answer with an error status means, to raise or to pass to
         `encode_error`.
         """
-        return BridgeError.of(self._back.decode_error(WireResponse(status, _lower(headers, self._back), _bytes(data))))
+        wire = WireResponse(status, _lower(headers, self._back), _bytes(data))
+        return BridgeError.of(with_status(self._back.decode_error(wire), status))
 
     def encode_error(self, error: Failure | BaseException) -> WireResponse:
         """Return the response for a failure before the answer began: status, headers, body.

@@ -32,7 +32,7 @@ from bridge.codec import (
 )
 from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
-from bridge.errors import BackendError, ErrorCode, Failure, RequestError
+from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_status
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.events import TERMINAL
@@ -332,7 +332,7 @@ class HttpBackend:
         if answer.status < 400:
             text = f"The backend answered with a redirect (HTTP {answer.status}), which is not followed."
             return Failure(ErrorCode.BACKEND_ERROR, text, details={"backend_status": answer.status})
-        failure = self.secrets.hide(self.dialect.decode_error(answer))
+        failure = with_status(self.secrets.hide(self.dialect.decode_error(answer)), answer.status)
         failure.details.setdefault("backend_status", answer.status)
         return failure
 

@@ -295,7 +295,7 @@ def test_text_is_joined_and_developers_are_systems() -> None:
 @pytest.mark.parametrize("kind", MediaKind)
 def test_media_are_refused_by_their_place_or_told(kind: MediaKind, source: Any) -> None:
     message = Message("user", [Text("see "), Media(kind, source)])
-    with pytest.raises(Unsupported, match="unsupported_media") as caught:
+    with pytest.raises(Unsupported, match="tell it as text, or leave it out") as caught:
         ask(one("x"), message)
     assert caught.value.failure.param == "messages[1].content[1]"
     written, lost = ask(message, options={"unsupported_media": "text"})
@@ -493,5 +493,7 @@ def test_a_request_without_a_conversation_begins_one(said: dict[str, Any]) -> No
 
 
 def test_only_unknown_fields_are_kept_beside_a_request() -> None:
-    assert asked(body(user("hi"))).extras == {"ag-kit": {"generation": 1}}
-    assert asked({**body(user("hi")), "botId": "b"}).extras == {"ag-kit": {"generation": 1, "fields": {"botId": "b"}}}
+    assert asked(body(user("hi"))).extras == {"ag-kit": {"notes": {"generation": 1}}}
+    assert asked({**body(user("hi")), "botId": "b"}).extras == {
+        "ag-kit": {"notes": {"generation": 1}, "fields": {"botId": "b"}}
+    }
