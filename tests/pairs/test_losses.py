@@ -68,7 +68,8 @@ async def test_a_conversation_that_the_store_keeps_is_not_lost(front: str, tmp_p
 @pytest.mark.parametrize("back", ["agentscope", "ag-kit", "openai-chat", "anthropic-messages", "openai-responses"])
 async def test_a_refusal_has_one_status_for_every_client(back: str, status: int) -> None:
     fronts = {
-        "openai-chat": ("/chat/completions", CHAT), "ag-kit": ("/send-message", FIRST), "anthropic-messages": ("/messages", {**CHAT, "max_tokens": 5}),
+        "openai-chat": ("/chat/completions", CHAT), "ag-kit": ("/send-message", FIRST),
+        "anthropic-messages": ("/messages", {**CHAT, "max_tokens": 5}),
         "openai-responses": ("/responses", {"model": "m", "input": "hi"}),
     }  # fmt: skip
     seen = {}
