@@ -165,6 +165,13 @@ class Failure:
         return RULES[self.code].retry
 
 
+def with_status(failure: Failure, status: int) -> Failure:
+    """Return the failure with the backend's 400 or 422, which every client is to see, if it blames the request."""
+    if status in (400, 422) and failure.status is None and failure.code is ErrorCode.INVALID_REQUEST:
+        failure.status = status
+    return failure
+
+
 class BridgeError(Exception):
     """Root of everything this project raises on purpose."""
 

@@ -55,7 +55,7 @@ def decode_request(wire: WireRequest, body: dict[str, Any], context: Context) ->
         error.failure.details.update(context.error_details)
         raise
     request.resume = [*request.resume, *answers]
-    request.extras = {**(request.extras or {}), NAME: {"generation": 2}}
+    request.extras = {**(request.extras or {}), NAME: {"notes": {"generation": 2}}}
     # Messages are compared by id: the whole history and the increment alone are both legal.
     request.history = HistoryMode.DELTA
     request.stream = True

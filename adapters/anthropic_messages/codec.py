@@ -39,6 +39,7 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
     url = "https://api.anthropic.com/v1"
     key_variable = "ANTHROPIC_API_KEY"
     capabilities = CAPABILITIES
+    requires_model = True
     surface = (
         Endpoint("POST", "/messages", Operation.RUN),
         Endpoint("POST", "/messages/count_tokens", Operation.COUNT),

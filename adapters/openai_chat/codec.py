@@ -41,6 +41,7 @@ class OpenAIChat(OpenAIDialect):
     url = "https://api.openai.com/v1"
     key_variable = "OPENAI_API_KEY"
     capabilities = CAPABILITIES
+    requires_model = True
     surface = (
         Endpoint("POST", "/chat/completions", Operation.RUN),
         *MODELS,

@@ -38,6 +38,7 @@ class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
     url = "https://api.openai.com/v1"
     key_variable = "OPENAI_API_KEY"
     capabilities = CAPABILITIES
+    requires_model = True
     surface = (
         Endpoint("POST", "/responses", Operation.RUN),
         Endpoint("POST", "/responses/input_tokens", Operation.COUNT),

@@ -76,8 +76,12 @@ class Dialect:
     """The vendor whose API it is, as OpenTelemetry spells it (`gen_ai.provider.name`); empty = the dialect's name."""
     surface: ClassVar[Surface]
     framing: ClassVar[Framing] = Framing.SSE
+    streams_json_lines: ClassVar[bool] = False
+    """True if its servers may stream one JSON object a line instead of server-sent events."""
     content_type: ClassVar[str] = "application/json"
     """The media type of its requests and of its answers in one piece."""
+    requires_model: ClassVar[bool] = False
+    """True if every request of it names a model."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Modules that serving and calling it needs beside what is always installed."""
     extra: ClassVar[str | None] = None

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireResponse
 from bridge.codec.registry import resolve
-from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
+from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError, with_status
 from bridge.model import Event, Request, RunFailed, RunStarted
 from bridge.pipeline.names import tool_names
+from bridge.pipeline.places import note_places, places_of
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
 
@@ -81,6 +82,11 @@ class Translator:
         return self._losses.details
 
     @property
+    def failure(self) -> Failure | None:
+        """Why the run failed, if the answer that `feed` and `close` translated did."""
+        return None if self._translation is None else self._translation.failure
+
+    @property
     def client_request(self) -> Request | None:
         """The client's request, as `request` decoded it; None before."""
         return self._request
@@ -107,14 +113,16 @@ class Translator:
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
         assert context.request is not None
-        self._sent = self._back.encode_request(context.request, context)
+        with places_of(context.request):
+            self._sent = self._back.encode_request(context.request, context)
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
         """Return the failure that a backend's answer with an error status means, to raise or to pass to
         `encode_error`.
         """
-        return BridgeError.of(self._back.decode_error(WireResponse(status, _lower(headers, self._back), _bytes(data))))
+        wire = WireResponse(status, _lower(headers, self._back), _bytes(data))
+        return BridgeError.of(with_status(self._back.decode_error(wire), status))
 
     def encode_error(self, error: Failure | BaseException) -> WireResponse:
         """Return the response for a failure before the answer began: status, headers, body.
@@ -200,7 +208,9 @@ class Translator:
 
     def _read(self, wire: WireRequest) -> Request:
         options = _options(self._front.front_options, self._client_options, "client_options")
-        return self._front.decode_request(wire, self._context(options, None))
+        request = self._front.decode_request(wire, self._context(options, None))
+        note_places(request)
+        return request
 
     def _context(self, options: Options, request: Request | None) -> Context:
         thread = request.thread_id if request else None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
@@ -155,6 +156,16 @@ class Request:
     def extra(self, dialect: str) -> dict[str, Any]:
         """Return the extras of `dialect`; an empty dict if there are none."""
         return (self.extras or {}).get(dialect) or {}
+
+    def has_fields_of_others(self, dialect: str, known: Collection[str] = ()) -> bool:
+        """Return whether another dialect than `dialect` keeps fields of its own here, beyond those that are `known`.
+
+        Under "notes" a dialect keeps how the request came, which no backend misses.
+        """
+        return any(
+            name != dialect and not (fields.keys() <= {"notes", *known} or not any(fields.values()))
+            for name, fields in (self.extras or {}).items()
+        )
 
     def copy(self) -> Request:
         """Another one to change fields of, which shares what they hold: `dataclasses.replace` costs six times that."""

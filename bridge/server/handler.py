@@ -20,6 +20,7 @@ from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, Request
 from bridge.pipeline import Run
+from bridge.pipeline.places import note_places
 from bridge.server.limits import RouteLimiter, Rules
 from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.report import Report
@@ -72,6 +73,7 @@ class RequestScope:
             ids = require(route.dialect, StoredAnswersDialect).stored_ids(wire)
             context.stored_responses = await answers.stored_responses(ids)
         request = await decoded(route.dialect.decode_request, wire, context)
+        note_places(request)
         context.request, context.thread_id, context.model = request, request.thread_id, request.model
         return request, Caller(self.user, self.report.request_id, wire.headers, wire.body)
 

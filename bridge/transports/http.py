@@ -32,7 +32,7 @@ from bridge.codec import (
 )
 from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
-from bridge.errors import BackendError, ErrorCode, Failure, RequestError
+from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_status
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.events import TERMINAL
@@ -344,7 +344,7 @@ class HttpBackend:
             text = f"The backend answered with a redirect (HTTP {answer.status}), which is not followed."
             failure = Failure(ErrorCode.BACKEND_ERROR, text)
         else:
-            failure = self.secrets.hide(self.dialect.decode_error(answer))
+            failure = with_status(self.secrets.hide(self.dialect.decode_error(answer)), answer.status)
         failure.details.setdefault("backend_status", answer.status)
         moved = answer.headers.get("location", "")
         said = f"redirected to {moved}" if answer.status < 400 and moved else _excerpt(answer.body)

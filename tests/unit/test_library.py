@@ -140,7 +140,7 @@ def test_what_cannot_be_translated_is_explained() -> None:
     video = b'{"input":[{"role":"user","content":[{"type":"video","video_url":"https://v.example/a.mp4"}]}]}'
     with pytest.raises(Unsupported) as caught:
         translate(video, "agentscope", "openai-chat", what="request")
-    assert caught.value.failure.param == "messages[0].content[0]"
+    assert caught.value.failure.param == "input[0].content[0]"
 
 
 # ---------------------------------------------------------------------- events

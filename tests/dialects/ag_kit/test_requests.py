@@ -203,9 +203,6 @@ TOOL = {"name": "f", "description": "d", "parameters": "{}"}
 @pytest.mark.parametrize(
     ("wrong", "param"),
     [
-        ({}, "conversationId"),
-        ({"messages": []}, "conversationId"),
-        ({"conversationId": None}, "conversationId"),
         ({"conversationId": 5}, "conversationId"),
         (body(messages=5), "messages"),
         (body("hi"), "messages[0]"),
@@ -328,7 +325,7 @@ def test_text_is_joined_and_developers_are_systems() -> None:
 @pytest.mark.parametrize("kind", MediaKind)
 def test_media_are_refused_by_their_place_or_told(kind: MediaKind, source: Any) -> None:
     message = Message("user", [Text("see "), Media(kind, source)])
-    with pytest.raises(Unsupported, match="unsupported_media") as caught:
+    with pytest.raises(Unsupported, match="tell it as text, or leave it out") as caught:
         ask(one("x"), message)
     assert caught.value.failure.param == "messages[1].content[1]"
     written, lost = ask(message, options={"unsupported_media": "text"})
@@ -514,3 +511,19 @@ def test_an_answer_to_an_interrupt_is_a_string(answer: Resume, payload: str) -> 
 def test_two_answers_at_once_are_refused() -> None:
     with pytest.raises(Unsupported, match="one interrupt"):
         ask(resume=[Resume("i", "resolved"), Resume("j", "resolved")])
+
+
+@pytest.mark.parametrize("said", [{}, {"conversationId": None}], ids=["absent", "null"])
+def test_a_request_without_a_conversation_begins_one(said: dict[str, Any]) -> None:
+    request = asked({"messages": [user("hi")], **said})
+    assert request.thread_id
+    assert request.thread_id == asked({"messages": [user("hi")], **said}).thread_id, "the same one for the same run"
+    assert request.thread_id != asked({"messages": [user("hi")], **said}, run_id="run2").thread_id
+    assert asked({"conversationId": "", "messages": []}).thread_id == ""
+
+
+def test_only_unknown_fields_are_kept_beside_a_request() -> None:
+    assert asked(body(user("hi"))).extras == {"ag-kit": {"notes": {"generation": 1}}}
+    assert asked({**body(user("hi")), "botId": "b"}).extras == {
+        "ag-kit": {"notes": {"generation": 1}, "fields": {"botId": "b"}}
+    }

@@ -246,7 +246,10 @@ def test_a_rejection() -> None:
     assert (event["status"], event["output"]) == ("rejected", [])
     assert event["error"] == {"code": "ACCESS_DENIED", "message": "not this"}
     assert begun().rejected()["error"] is None
-    assert read([event]).reason is FinishReason.CONTENT_FILTER
+    failure = read([event]).failure
+    assert failure is not None
+    assert (failure.code, failure.message) == (ErrorCode.CONTENT_FILTER, "not this")
+    assert read([begun().rejected()]).reason is FinishReason.CONTENT_FILTER
 
 
 def test_a_message_that_reports_an_error() -> None:

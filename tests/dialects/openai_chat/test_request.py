@@ -730,7 +730,7 @@ def test_every_loss_is_recorded() -> None:
         "extras",
     }
     assert "metadata" not in body
-    assert set(body) == {"model", "messages", "stream", "stream_options"}
+    assert set(body) == {"messages", "stream", "stream_options"}
 
 
 def test_an_answer_to_an_interrupt_is_refused() -> None:
