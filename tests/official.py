@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Tag, TypeAdapter
 
 Json = dict[str, Any]
 
@@ -35,6 +35,14 @@ class Typed(Strict):
 
 
 Other = Annotated[Typed, Tag("other")]
+
+
+def _whole(value: Any) -> Any:
+    """As in JSON, where 1.0 and 1 are one number; the SDK reads times as the former."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Time = Annotated[int, BeforeValidator(_whole)]
 
 
 # ------------------------------------------------------------------ Responses
@@ -146,8 +154,8 @@ class IncompleteDetails(Strict):
 class ResponseObject(Strict):
     id: str
     object: Literal["response"]
-    created_at: int
-    completed_at: int | None
+    created_at: Time
+    completed_at: Time | None
     status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
     incomplete_details: IncompleteDetails | None
     model: str
