@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import pytest
-from anthropic.types import Message, RawMessageStreamEvent
+from anthropic.types import ContentBlock, Message, RawMessageStreamEvent
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 from pydantic import TypeAdapter
@@ -22,6 +22,8 @@ from tests.recorded import answers
 from tests.responses_judge import judge
 
 _EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+_BLOCKS = {get_args(block.model_fields["type"].annotation)[0] for block in get_args(get_args(ContentBlock)[0])}
+"""The types of blocks that the SDK knows; recorded answers hold others as well."""
 RECORDED = [pytest.param(b, n, id=f"{b}-{n}") for b in registry.names() for n in answers(b)]
 REQUESTS: dict[str, dict[str, Any]] = {
     "openai-responses": {"input": "Hi", "tools": [{"type": "function", "name": "f"}]},
@@ -94,8 +96,9 @@ def test_messages(back: str, name: str) -> None:
         official.judge_message_event(loads(whole.body))
         return
     value = loads(whole.body)
-    Message.model_validate_json(dumps(value), strict=True)
     official.judge_message(value)
+    known = [block for block in value["content"] if block["type"] in _BLOCKS]
+    Message.model_validate_json(dumps({**value, "content": known}), strict=True)
     usage = value["usage"]
     assert ("usage" in lost) == ((usage["input_tokens"], usage["output_tokens"]) == (0, 0))
 

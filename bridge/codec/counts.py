@@ -9,7 +9,6 @@ from bridge.errors import BackendError, ErrorCode
 from .jsontext import is_number, read_json
 from .wire import WireResponse
 
-
 UNTOLD = "zeros, since the backend told none"
 """Detail of the loss of a usage that a wire demands and that the backend did not tell."""
 
