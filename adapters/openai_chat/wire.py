@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from bridge.codec.counts import says_nothing
+from bridge.codec import Feature, Losses
+from bridge.codec.counts import UNTOLD, says_nothing
 from bridge.codec.jsontext import whole
 from bridge.model import SHARED, Extras, FinishReason, UsageReported
 
@@ -82,8 +83,14 @@ def _count(value: Any, name: str) -> int | None:
     return whole(value.get(name)) if isinstance(value, dict) else None
 
 
-def write_usage(usage: UsageReported) -> dict[str, Any]:
-    """The usage object of the wire, whose three counts are never absent (the SDK's type says so)."""
+def write_usage(usage: UsageReported | None, lost: Losses) -> dict[str, Any]:
+    """The usage object of the wire, whose three counts are never absent (the SDK's type says so).
+
+    Clients that asked for it read it unseen, so that one that nobody told is zeros, which is noted as a loss.
+    """
+    if usage is None:
+        lost.add(Feature.USAGE, UNTOLD)
+        usage = UsageReported()
     taken, given = usage.input or 0, usage.output or 0
     out: dict[str, Any] = {
         "prompt_tokens": taken,
