@@ -372,6 +372,7 @@ class ChatMessage(Strict):
     role: Literal["assistant"]
     content: str | None
     refusal: str | None
+    annotations: list[Json]
     tool_calls: list[Annotated[Annotated[FunctionCall, Tag("function")] | Other, by_type("function")]] = []
 
 

@@ -224,6 +224,7 @@ class _Assembler:
             "role": "assistant",
             "content": None if not content and silent else content,
             "refusal": "".join(choice.refusals) or None,
+            "annotations": [],
         }
         if choice.reasoning:
             name = self._options.reasoning_field

@@ -429,6 +429,7 @@ def test_completion_as_it_is() -> None:
                     "role": "assistant",
                     "content": "Hello \u2028\n",
                     "refusal": None,
+                    "annotations": [],
                     "reasoning_content": "Hm",
                     "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
                 },
