@@ -1,4 +1,4 @@
-"""The judge of Responses streams: the official SDK's types, strictly, and the rules that its helper enforces.
+"""The judge of Responses streams: the types of the SDK and of the documents, and the rules that the helper enforces.
 
 The SDK's client itself forgives almost everything, since it makes objects without checking them.
 """
@@ -10,6 +10,8 @@ from typing import Any, get_args
 from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel
 
+from tests.official import judge_response
+
 # The SDK's class for each type of event.
 _CLASSES: dict[str, type[BaseModel]] = {
     get_args(kind.model_fields["type"].annotation)[0]: kind for kind in get_args(get_args(ResponseStreamEvent)[0])
@@ -20,6 +22,8 @@ def judge(events: list[dict[str, Any]]) -> None:
     """Every event by its type; then numbers, borders, and that the last event repeats what the others said."""
     for event in events:
         _CLASSES[event["type"]].model_validate(event, strict=True)
+        if "response" in event:
+            judge_response(event["response"])
     assert [e["sequence_number"] for e in events] == list(range(len(events)))
     queued = ["response.queued"] if events[0]["response"].get("background") else []
     head = ["response.created", *queued, "response.in_progress"]

@@ -13,7 +13,7 @@ from bridge.codec.jsontext import dumps, loads, read_json
 from bridge.dialects.anthropic_messages.decoder import MessagesDecoder
 from bridge.dialects.anthropic_messages.encoder import MessagesEncoder
 from bridge.dialects.anthropic_messages.errors import CANCELED, decode_error, encode_error, error_in, failure_of
-from bridge.dialects.anthropic_messages.wire import input_of
+from bridge.dialects.anthropic_messages.wire import input_of, merged_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, RunFailed, RunFinished
 
@@ -56,7 +56,7 @@ class _Message:
                 self._end_block()
             case "message_delta":
                 self.value.update(event["delta"])
-                self.value["usage"] = {**self.value["usage"], **event["usage"]}
+                self.value["usage"] = merged_usage(self.value["usage"], event["usage"])
             case _:
                 pass
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.codec.check import Node, wrong
-from bridge.dialects.anthropic_messages.wire import arguments_of, call_id_of, given, noted
+from bridge.dialects.anthropic_messages.wire import CITATIONS, DIRECT, arguments_of, call_id_of, given, noted
 from bridge.model import (
     Data,
     FileRef,
@@ -78,6 +78,8 @@ class MessageReader:
             call_id, name = call_id_of(block.need_string("id")), block.need_string("name")
             self._names[call_id] = name
             rest = given(block.rest({"type", "id", "name", "input"}))
+            if rest.get("caller") == DIRECT:
+                del rest["caller"]  # older servers refuse the field
             return ToolCall(call_id, name, arguments_of(block.need_object("input").value), extras=noted(rest))
         return read_part(block)
 
@@ -137,7 +139,10 @@ def read_system(body: Node) -> list[Message]:
 
 
 def _text(block: Node) -> Part:
-    return Text(block.need_string("text"), noted(given(block.rest({"type", "text"}))))
+    rest = given(block.rest({"type", "text"}))
+    if rest.get(CITATIONS) == []:
+        del rest[CITATIONS]
+    return Text(block.need_string("text"), noted(rest))
 
 
 def _thinking(block: Node) -> Part:

@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context
+from bridge.codec.counts import says_nothing
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import repaired
 from bridge.dialects.anthropic_messages.errors import error_in, failure_of
 from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
     NAME,
-    NO_USAGE,
     UNREAD,
     UsageReader,
     arguments_of,
@@ -79,8 +79,9 @@ class MessagesDecoder(JsonDecoder):
             if isinstance(block, dict):
                 self._block_start(index, block)
                 self._block_stop(index)
-        if (usage := message.get("usage")) != NO_USAGE:
-            # Both counts are mandatory: nothing but two zeros is what a server writes that knows neither.
+        usage = message.get("usage")
+        if isinstance(usage, dict) and not says_nothing(usage):
+            # Its counts are mandatory here, where a `message_delta` may leave them out.
             self._usage.feed(usage, at_end=True)
         self._note_end(message)
         self._over()

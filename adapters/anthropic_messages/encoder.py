@@ -12,17 +12,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec.counts import UNTOLD
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.anthropic_messages.errors import CANCELED, error_object
 from bridge.dialects.anthropic_messages.options import front
 from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
+    DIRECT,
     NAME,
-    NO_USAGE,
     UNREAD,
     block_delta,
     own,
+    start_usage,
     stop_word,
     wire_id,
     write_usage,
@@ -42,6 +44,10 @@ _LOST: dict[type, Feature] = {
 _FREE = (ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted, *_LOST)
 _DELTA = "content_block_delta"
 _EVENT_NAME = re.compile(r"[\w.-]+", re.ASCII)  # it stands on a line of its own, which nothing may end early
+_NO_END: dict[str, Any] = {"stop_reason": None, "stop_sequence": None, "stop_details": None, "container": None}
+"""Why a message ended, while it has not. Clients require each field, there and at the end."""
+_EMPTY: dict[str, Any] = {"type": "text", "text": "", "citations": []}
+"""The start of a text block. Null would do for `citations` as well, but the AI SDK refuses it in a whole message."""
 _PING = Frame(b'{"type":"ping"}', "ping")
 
 
@@ -114,9 +120,8 @@ class MessagesEncoder:
             "role": "assistant",
             "model": model,
             "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": {**NO_USAGE, **(extras.get("usage") or {})},
+            **_NO_END,
+            "usage": start_usage(extras.get("usage")),
         }
         self._write("message_start", {"message": {**message, **(rest if isinstance(rest, dict) else {})}})
 
@@ -154,12 +159,14 @@ class MessagesEncoder:
         block: dict[str, Any]
         match started.kind:
             case PartKind.TOOL_CALL:
-                block = {"type": "tool_use", "id": wire_id(started.call_id or ""), "name": started.name, "input": {}}
+                call_id = wire_id(started.call_id or "")
+                block = {"type": "tool_use", "id": call_id, "name": started.name, "input": {}}
+                more = {"caller": DIRECT, **more}
                 words = "input_json_delta", "partial_json"
             case PartKind.REASONING:
                 block, words = {"type": "thinking", "thinking": "", "signature": ""}, ("thinking_delta", "thinking")
             case _:
-                block, words = {"type": "text", "text": ""}, ("text_delta", "text")
+                block, words = _EMPTY, ("text_delta", "text")
         part.index = self._open({**more, **block})
         part.before, part.after = block_delta(part.index, *words)
 
@@ -197,7 +204,7 @@ class MessagesEncoder:
         self._text(as_text(part))
 
     def _text(self, text: str) -> None:
-        self._whole({"type": "text", "text": ""}, [{"type": "text_delta", "text": text}])
+        self._whole(_EMPTY, [{"type": "text_delta", "text": text}])
 
     def _raw(self, event: ev.Raw) -> None:
         value = event.value
@@ -251,7 +258,9 @@ class MessagesEncoder:
                 self._text(interrupt_text(interrupt))
         known = own(event.extras)
         word = stop_word(event.reason, bool(self._calls), known.get("stop_reason"))
-        delta = {"stop_sequence": None, **known, "stop_reason": word}
+        if self._usage is None:
+            self._context.lost.add(Feature.USAGE, UNTOLD)
+        delta = {**_NO_END, **known, "stop_reason": word}
         self._write("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
         self._write("message_stop")
 

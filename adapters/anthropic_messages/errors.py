@@ -73,14 +73,16 @@ CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
 
 
 def error_object(failure: Failure) -> dict[str, Any]:
-    """The whole object. `code` is ours, where the wire's type says less than we know."""
+    """The whole object. `code` is ours, where the wire's type says less than we know. Clients read the request's id
+    in a header; the field must be there all the same.
+    """
     message = masked(failure.message) or "Unknown error."
     if failure.code is ErrorCode.CONTEXT_LENGTH and not message.lower().startswith(TOO_LONG):
         message = f"{TOO_LONG}: {message}"
     error = {"type": WORDS[failure.code], "message": message}
     if _CODES.get(error["type"]) is not failure.code:
         error["code"] = str(failure.code)
-    return {"type": "error", "error": error}
+    return {"type": "error", "error": error, "request_id": None}
 
 
 def encode_error(failure: Failure) -> WireResponse:

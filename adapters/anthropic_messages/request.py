@@ -37,6 +37,10 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     messages = read_system(body)
     for node in body.objects("messages"):
         messages += reader.read(node)
+    if body.get("stop_sequences") is not None:
+        body.need_array("stop_sequences")
+    body.integer("top_k")  # this one and the next travel as extras
+    body.string("service_tier")
     metadata = body.object("metadata") or Node({}, "metadata")
     tool_choice, parallel = _tool_choice(body)
     extras = given(body.rest(_KNOWN))

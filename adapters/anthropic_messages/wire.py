@@ -13,6 +13,8 @@ from bridge.model import Extras, FinishReason, UsageReported, json_text
 NAME = "anthropic-messages"
 VERSION = "2023-06-01"
 VERSION_HEADER = "anthropic-version"
+DIRECT = {"type": "direct"}
+"""The `caller` of a call that the model made itself. Answers must say so; of requests it is the default."""
 CITATIONS, UNREAD = "citations", "deltas"
 """The key of citations in a part's extras, and of unknown deltas of its block."""
 
@@ -137,7 +139,7 @@ class UsageReader:
         self._reported = self._reported or (at_end and is_count(usage.get("input_tokens")))
 
     def report(self) -> UsageReported | None:
-        """The totals; None when the wire only had the zeros that its shape demands (`write_usage`)."""
+        """The totals; None when the wire only had the zeros that its shape demands."""
         counts = self._counts
         if not self._reported and not any(counts.values()):
             return None
@@ -158,22 +160,53 @@ class UsageReader:
 
 
 _COUNTS = frozenset({"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
-NO_USAGE = {"input_tokens": 0, "output_tokens": 0}
-"""Return the usage at the start of a message: clients require both counts, which are known only at its end."""
+_NO_CACHE = {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0}
+_DELTA_USAGE = {
+    "input_tokens": None,
+    "cache_creation_input_tokens": None,
+    "cache_read_input_tokens": None,
+    "output_tokens": 0,
+    "output_tokens_details": None,
+    "server_tool_use": None,
+}
+_START_USAGE = {
+    **_DELTA_USAGE,
+    "input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "cache_creation": _NO_CACHE,
+    "inference_geo": None,
+    "service_tier": None,
+}
+
+
+def start_usage(said: dict[str, Any] | None) -> dict[str, Any]:
+    """The usage at the start of a message, in full; its counts are known only at the end. `said` is a backend's own."""
+    return merged_usage(_START_USAGE, said or {})
+
+
+def merged_usage(start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
+    """The usage of a message: what its end says goes before. A sum of cached tokens may have parts nobody knows."""
+    usage = {**start, **given(end)}
+    if usage["cache_creation_input_tokens"] and usage["cache_creation"] == _NO_CACHE:
+        usage["cache_creation"] = None
+    return usage
 
 
 def write_usage(usage: UsageReported | None) -> dict[str, Any]:
-    """The cumulative usage at the end of a message. `output_tokens` is never absent; alone it says "not known".
+    """The cumulative usage at the end of a message, in full; null says "not known".
 
     The wire's `input_tokens` leaves out what the cache was used for; ours holds it.
     """
     if usage is None:
-        return {"output_tokens": 0}
+        return _DELTA_USAGE
     total, rest = usage.input or 0, own(usage.extras)
     read = min(usage.cached or 0, total)
     made = rest.get("cache_creation_input_tokens")
     made = min(made, total - read) if is_count(made) else 0
     out: dict[str, Any] = {
+        **_DELTA_USAGE,
+        **rest,
         "input_tokens": total - read - made,
         "cache_creation_input_tokens": made,
         "cache_read_input_tokens": read,
@@ -181,7 +214,7 @@ def write_usage(usage: UsageReported | None) -> dict[str, Any]:
     }
     if usage.reasoning is not None:
         out["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
-    return {**{k: v for k, v in rest.items() if k not in out}, **out}
+    return out
 
 
 # ------------------------------------------------------------------ writing

@@ -104,9 +104,8 @@ class _Assembler:
             "created": int(answer.created_at),
             "model": model_of(answer, self._context),
             "choices": [self._wire(self._choices[index]) for index in sorted(self._choices)],
+            "usage": write_usage(answer.usage, self._context.lost),
         }
-        if answer.usage is not None:
-            out["usage"] = write_usage(answer.usage)
         for name, value in {**own(answer.extras), **self._top}.items():
             out.setdefault(name, value)
         return out
@@ -225,6 +224,7 @@ class _Assembler:
             "role": "assistant",
             "content": None if not content and silent else content,
             "refusal": "".join(choice.refusals) or None,
+            "annotations": [],
         }
         if choice.reasoning:
             name = self._options.reasoning_field

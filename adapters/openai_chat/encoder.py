@@ -359,8 +359,9 @@ class ChatEncoder:
             known = event.reason if index == 0 else choice.reason
             word = finish_word(known, choice.calls > 0)
             self._out.append(self._chunk(index, {}, {"finish_reason": word}))
-        if self._usage is not None and wants_usage(self._context):
-            self._out.append(self._head + dumps({"choices": [], "usage": write_usage(self._usage)})[1:])
+        if wants_usage(self._context, self._usage):
+            usage = write_usage(self._usage, self._context.lost)
+            self._out.append(self._head + dumps({"choices": [], "usage": usage})[1:])
         self._out.append(b"[DONE]")
 
 

@@ -56,6 +56,7 @@ _SAMPLING = frozenset(
         "presence_penalty",
     }
 )
+_TYPED = frozenset({"logprobs", "store", "top_logprobs", "logit_bias", "service_tier"})
 
 
 def decode_request(wire: WireRequest, context: Context) -> Request:
@@ -69,7 +70,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     reader = MessageReader(context.make_id)
     extras = body.rest(KNOWN)
     metadata = body.object("metadata")
-    _check_stream_options(body)
+    _check_extras(body)
     request = Request(
         messages=[reader.read(node) for node in body.objects("messages")],
         model=model,
@@ -92,11 +93,18 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     return request
 
 
-def _check_stream_options(body: Node) -> None:
-    """Our own encoder reads this one, so it is checked although it travels as an extra."""
+def _check_extras(body: Node) -> None:
+    """Fields that travel as extras, by their types in the API. Our own encoder reads `stream_options`."""
     options = body.object("stream_options")
     if options is not None:
         options.boolean("include_usage")
+    if _TYPED.isdisjoint(body.value):
+        return
+    for name in ("logprobs", "store"):
+        body.boolean(name)
+    body.integer("top_logprobs")
+    body.object("logit_bias")
+    body.string("service_tier")
 
 
 def _thread_id(metadata: Node | None, wire: WireRequest) -> str | None:

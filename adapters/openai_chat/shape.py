@@ -7,7 +7,7 @@ from typing import Any
 from bridge.codec import Context, Feature
 from bridge.dialects.openai_chat.wire import NAME, own
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Answer, FinishReason, Inline, Media, MediaKind, RunStarted
+from bridge.model import Answer, FinishReason, Inline, Media, MediaKind, RunStarted, UsageReported
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
@@ -19,10 +19,10 @@ def first_keys(extras: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in extras.items() if k not in ("function", "type")}
 
 
-def wants_usage(context: Context) -> bool:
+def wants_usage(context: Context, usage: UsageReported | None) -> bool:
     """Return whether the client requested the usage chunk; a translation without its request must lose nothing."""
     if context.request is None:
-        return True
+        return usage is not None
     options = context.request.extra(NAME).get("stream_options")
     return isinstance(options, dict) and bool(options.get("include_usage"))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
+from bridge.codec import Feature, Losses
+from bridge.codec.counts import UNTOLD, says_nothing
 from bridge.codec.jsontext import whole
 from bridge.model import SHARED, Extras, FinishReason, UsageReported
 
@@ -58,13 +60,13 @@ _COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 
 
 def read_usage(value: dict[str, Any]) -> UsageReported | None:
-    """A usage object with numbers in it; None for `{}` and for one of nulls only, which servers send as well.
+    """A usage object that says something; None for `{}` and for one of nulls or zeros, which servers send as well.
 
     What has no field of ours (audio tokens, cost, ...) is noted, so that a chat client gets it back.
     """
     taken, given = whole(value.get("prompt_tokens")), whole(value.get("completion_tokens"))
     total = whole(value.get("total_tokens"))
-    if taken is None and given is None and total is None:
+    if not (taken or given or total) and says_nothing(value):
         return None
     rest: dict[str, Any] = {}
     cached = reasoning = None
@@ -81,8 +83,14 @@ def _count(value: Any, name: str) -> int | None:
     return whole(value.get(name)) if isinstance(value, dict) else None
 
 
-def write_usage(usage: UsageReported) -> dict[str, Any]:
-    """The usage object of the wire, whose three counts are never absent (the SDK's type says so)."""
+def write_usage(usage: UsageReported | None, lost: Losses) -> dict[str, Any]:
+    """The usage object of the wire, whose three counts are never absent (the SDK's type says so).
+
+    Clients that asked for it read it unseen, so that one that nobody told is zeros, which is noted as a loss.
+    """
+    if usage is None:
+        lost.add(Feature.USAGE, UNTOLD)
+        usage = UsageReported()
     taken, given = usage.input or 0, usage.output or 0
     out: dict[str, Any] = {
         "prompt_tokens": taken,

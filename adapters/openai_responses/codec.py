@@ -83,6 +83,9 @@ class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
     def encode_queued(self, context: Context) -> list[FrameLike]:
         return background.encode_queued(context)
 
+    def decode_count_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, context, counting=True)
+
     def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
         return counting.encode_count(tokens, estimated)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
+from bridge.codec.counts import UNTOLD
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.openai_responses.declared import declared, input_of
@@ -36,7 +37,7 @@ from bridge.dialects.openai_responses.output import (
     text_part,
 )
 from bridge.dialects.openai_responses.raw import RawItems
-from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response
+from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response, overlaid
 from bridge.dialects.openai_responses.stored import facts, keep
 from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, logprobs_in, own, write_usage
 from bridge.errors import Failure
@@ -403,22 +404,26 @@ class ResponsesEncoder:
             details = notes.get("incomplete_details") or {"reason": _CUT[event.reason]}
             self._end("incomplete", {**more, "incomplete_details": details})
         else:
-            ended = {} if event.ended_at is None else {"completed_at": int(event.ended_at)}
-            self._end("completed", {**more, **ended})
+            ended = self._response["created_at"] if event.ended_at is None else event.ended_at
+            self._end("completed", {**more, "completed_at": int(ended)})
 
     def _failed(self, event: ev.RunFailed) -> None:
         self._end("failed", dict_of(own(event.extras).get("response")), event.error)
 
     def _end(self, status: str, more: Wire, failure: Failure | None = None) -> None:
         self._close_item("completed" if status == "completed" else "incomplete")
+        usage = self._usage
+        if usage is None and status in ("completed", "incomplete"):
+            # Clients that read null take the answer for one that broke off.
+            self._context.lost.add(Feature.USAGE, UNTOLD)
+            usage = ev.UsageReported()
         self.final = {
-            **self._response,
-            **more,
+            **overlaid(self._response, more),
             **facts(self._context.stored_responses),
             "status": status,
             "error": None if failure is None else stream_error(failure),
             "output": [self._output[index] for index in sorted(self._output)],
-            "usage": None if self._usage is None else write_usage(self._usage),
+            "usage": None if usage is None else write_usage(usage),
         }
         # Clients know no event of this name; the response in it says what it is.
         self._write(f"response.{'failed' if status == 'cancelled' else status}", {"response": self.final})

@@ -44,11 +44,12 @@ KNOWN = frozenset(
 )
 
 
-def decode_request(wire: WireRequest, context: Context) -> Request:
-    """The request of a client. Raises `RequestError`."""
+def decode_request(wire: WireRequest, context: Context, *, counting: bool = False) -> Request:
+    """The request of a client. Raises `RequestError`. `counting`: it asks for the count of its tokens only."""
     need_json(wire, status=415)
     body = Node(read_body(wire.body))
     options = front(context)
+    _check_extras(body)
     extras = body.rest(KNOWN)
     before, refer = _stored(body, extras, options, context.stored_responses)
     reader = ItemReader(before, refer)
@@ -62,7 +63,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=body.boolean("parallel_tool_calls"),
-        model=body.string("model"),
+        model=_model(body, context, counting),
         user_id=body.string("user"),
         stream=body.boolean("stream") or False,
         history=HistoryMode.FULL,
@@ -73,10 +74,32 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         ),
         response_format=read_text(body, extras),
         reasoning_effort=_effort(body, extras),
-        metadata=dict(metadata.value) if (metadata := body.object("metadata")) else {},
+        metadata=_metadata(body),
         extras={NAME: extras},
         shared=_shared(extras),
     )
+
+
+def _model(body: Node, context: Context, counting: bool) -> str | None:
+    """The model's name, which must be there unless the backend has a default, or a stored prompt names one."""
+    needed = context.model is None and body.get("prompt") is None and not counting
+    return body.need_string("model") if needed else body.string("model")
+
+
+def _metadata(body: Node) -> dict[str, Any]:
+    metadata = body.object("metadata")
+    return {name: metadata.need_string(name) for name in metadata.value} if metadata else {}
+
+
+def _check_extras(body: Node) -> None:
+    """Fields that travel as extras and that answers repeat, by their types in the API."""
+    for name in ("service_tier", "safety_identifier", "prompt_cache_key"):
+        body.string(name)
+    for name in ("max_tool_calls", "top_logprobs"):
+        body.integer(name)
+    for name in ("presence_penalty", "frequency_penalty"):
+        body.number(name)
+    body.one_of("truncation", ("auto", "disabled"))
 
 
 def _shared(extras: dict[str, Any]) -> dict[str, Any]:
@@ -200,4 +223,5 @@ def _effort(body: Node, extras: dict[str, Any]) -> str | None:
         return None
     if more := node.rest({"effort"}):
         extras["reasoning"] = more
+        node.string("summary")
     return node.string("effort")

@@ -6,21 +6,25 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.dialects.openai_responses.stored import facts
-from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
+from bridge.dialects.openai_responses.tools import echoed_format, echoed_tools, write_tool_choice, write_tools
 from bridge.dialects.openai_responses.wire import NAME, dict_of, own
 from bridge.model import Request, RunStarted, Text, ToolChoice, ToolMode
 
 _AUTO = ToolChoice(ToolMode.AUTO)
-# Top-level fields of requests that only this dialect knows and that answers repeat.
-_ECHOED = (
-    "max_tool_calls",
-    "previous_response_id",
-    "prompt_cache_key",
-    "safety_identifier",
-    "service_tier",
-    "top_logprobs",
-    "truncation",
-)
+_DEFAULTS: dict[str, Any] = {
+    "frequency_penalty": 0.0,
+    "max_tool_calls": None,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "service_tier": "default",
+    "top_logprobs": 0,
+    "truncation": "disabled",
+}
+"""Top-level fields of requests that have no place in the model and that answers repeat; without them, the API's
+defaults.
+"""
 QUEUED = ("response.created", "response.queued")
 """The events of a response in the background that come before its run."""
 
@@ -37,7 +41,7 @@ def new_response(started: RunStarted, context: Context, status: str = "in_progre
     # answer again.
     known = None if context.stored_responses is not None and context.stored_responses.wanted else notes.get("id")
     requested = context.request.model if context.request else None
-    return {
+    response = {
         "id": known if isinstance(known, str) and known else f"resp_{started.run_id}",
         "object": "response",
         # In the background it was there before the backend knew of it.
@@ -50,9 +54,18 @@ def new_response(started: RunStarted, context: Context, status: str = "in_progre
         "output": [],
         **_echo(context.request or Request([])),
         "usage": None,
-        **dict_of(notes.get("response")),
-        **facts(context.stored_responses),
+        "completed_at": None,
     }
+    return {**overlaid(response, dict_of(notes.get("response"))), **facts(context.stored_responses)}
+
+
+def overlaid(response: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """The response with the fields of a backend's own.
+
+    One that the backend left null keeps its value, since clients require a number or an object there.
+    """
+    said = {name: value for name, value in theirs.items() if value is not None or name not in response}
+    return {**response, **said, "tools": echoed_tools(said.get("tools", response["tools"]))}
 
 
 def is_background(context: Context) -> bool:
@@ -61,28 +74,24 @@ def is_background(context: Context) -> bool:
 
 
 def _echo(request: Request) -> dict[str, Any]:
-    """Return the client's value, or the API's default."""
+    """Return the client's values, or the API's defaults."""
     extras = request.extra(NAME)
-    more: dict[str, Any] = {"top_logprobs": 0, "truncation": "disabled", "max_tool_calls": None}
-    if extras:
-        more.update((name, extras[name]) for name in _ECHOED if extras.get(name) is not None)
-    more.setdefault("previous_response_id", None)
-    parallel = request.parallel_tool_calls
-    text = {"format": write_format(request.response_format) or {"type": "text"}, **dict_of(extras.get("text"))}
+    sampling, parallel = request.sampling, request.parallel_tool_calls
+    text = {"format": echoed_format(request.response_format), **dict_of(extras.get("text"))}
     return {
         "instructions": _instructions(request),
-        "max_output_tokens": request.sampling.max_tokens,
+        "max_output_tokens": sampling.max_tokens,
         "metadata": request.metadata,
         "parallel_tool_calls": True if parallel is None else parallel,
         "reasoning": {"effort": request.reasoning_effort, "summary": None, **dict_of(extras.get("reasoning"))},
         "store": extras.get("store") is True,
-        "temperature": request.sampling.temperature,
+        "temperature": 1.0 if sampling.temperature is None else sampling.temperature,
         "text": text,
         "tool_choice": extras.get("tool_choice") or write_tool_choice(request.tool_choice or _AUTO),
         "tools": write_tools(request.tools or [], ours=True),
-        "top_p": request.sampling.top_p,
+        "top_p": 1.0 if sampling.top_p is None else sampling.top_p,
         "user": request.user_id,
-        **more,
+        **{name: default if extras.get(name) is None else extras[name] for name, default in _DEFAULTS.items()},
     }
 
 

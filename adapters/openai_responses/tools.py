@@ -7,7 +7,7 @@ from typing import Any
 from bridge.codec.check import Node, wrong
 from bridge.codec.tools import FUNCTION
 from bridge.dialects.openai_responses.declared import free, members
-from bridge.dialects.openai_responses.wire import noted, own
+from bridge.dialects.openai_responses.wire import dicts_in, noted, own
 from bridge.model import ResponseFormat, Tool, ToolChoice, ToolMode
 
 _MODES = {str(mode): mode for mode in ToolMode}
@@ -130,6 +130,16 @@ def _wire_of(tool: Tool, ours: bool) -> dict[str, Any]:
     return {**wire, **notes.get("item", {})}
 
 
+def echoed_tools(tools: Any) -> list[dict[str, Any]]:
+    """The tools of a response: its functions have every field, with the API's defaults. What is no list holds none."""
+    return [_echoed(tool) if tool.get("type") == FUNCTION else tool for tool in dicts_in(tools)]
+
+
+def _echoed(function: dict[str, Any]) -> dict[str, Any]:
+    said = {name: value for name, value in function.items() if value is not None}
+    return {**function, "description": None, "parameters": None, "strict": True, **said}
+
+
 def write_tool_choice(choice: ToolChoice | None) -> str | dict[str, Any] | None:
     if choice is None:
         return None
@@ -139,6 +149,12 @@ def write_tool_choice(choice: ToolChoice | None) -> str | dict[str, Any] | None:
         return {"type": FUNCTION, "name": choice.names[0]}
     named = [{"type": FUNCTION, "name": name} for name in choice.names]
     return {"type": "allowed_tools", "mode": str(choice.mode), "tools": named}
+
+
+def echoed_format(wanted: ResponseFormat | None) -> dict[str, Any]:
+    """The text format of a response, with every field that it has there."""
+    out = write_format(wanted) or {"type": "text"}
+    return {"description": None, "strict": False, **out} if out["type"] == "json_schema" else out
 
 
 def write_format(wanted: ResponseFormat | None) -> dict[str, Any] | None:

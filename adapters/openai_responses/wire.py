@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.counts import says_nothing
 from bridge.codec.jsontext import whole
 from bridge.errors import ErrorCode, Failure
 from bridge.model import SHARED, Extras, UsageReported
@@ -75,10 +76,10 @@ _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 def read_usage(value: Any) -> UsageReported | None:
-    """A usage object with numbers in it, None for anything else; what has no field of ours is noted."""
+    """A usage object that says something, None for anything else; what has no field of ours is noted."""
     usage = dict_of(value)
     taken, given, total = (whole(usage.get(name)) for name in _COUNTS)
-    if taken is None and given is None and total is None:
+    if not (taken or given or total) and says_nothing(usage):
         return None
     cached = whole(dict_of(usage.get("input_tokens_details")).get("cached_tokens"))
     thought = whole(dict_of(usage.get("output_tokens_details")).get("reasoning_tokens"))

@@ -87,7 +87,8 @@ class StoredResponses:
 class Context:
     """One side of one run. `created_at` is in Unix seconds; `options` is an instance of the dialect's option model.
 
-    `model` is the name to send to a backend, or to show a client when the backend does not name one.
+    `model` is the name to send to a backend, or to show a client when the backend does not name one. `decode_request`
+    finds there the model of a request that names none, where one is configured.
     `request` is None when a stream is translated without its request. `error_details` is what `decode_request` leaves
     for `encode_error`, where the shape of an error depends on the request: they join the details of any failure that
     answers it before the stream began. `stored_responses` is None where no answers are kept.

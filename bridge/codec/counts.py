@@ -6,13 +6,25 @@ from typing import Any, TypeGuard
 
 from bridge.errors import BackendError, ErrorCode
 
-from .jsontext import read_json
+from .jsontext import is_number, read_json
 from .wire import WireResponse
+
+UNTOLD = "zeros, since the backend told none"
+"""Detail of the loss of a usage that a wire demands and that the backend did not tell."""
 
 
 def is_count(value: Any) -> TypeGuard[int]:
     """Return whether this JSON value is a count."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1e15
+
+
+def says_nothing(usage: dict[str, Any]) -> bool:
+    """Return whether a usage object holds no number but zeros.
+
+    Clients demand the numbers, so that servers that know none write zeros; no answer takes no tokens at all.
+    """
+    inner = (v for value in usage.values() for v in (value.values() if isinstance(value, dict) else (value,)))
+    return not any(is_number(v) and v for v in inner)
 
 
 def input_tokens_in(wire: WireResponse) -> int:

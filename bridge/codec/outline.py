@@ -41,7 +41,7 @@ Item = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Outline:
-    """`items` are tagged tuples in order; texts next to each other are one."""
+    """`items` are tagged tuples in order; texts next to each other are one. `usage` is None if it is all zeros."""
 
     items: list[Item] = field(default_factory=list)
     usage: tuple[int | None, int | None] | None = None
@@ -59,7 +59,7 @@ def outline(answer: Answer, choice: int = 0) -> Outline:
         if message.role == "tool" or answer.choice_of(message) == choice:
             for part in message.parts:
                 _append(out.items, _item(part))
-    if answer.usage is not None:
+    if answer.usage is not None and (answer.usage.input or answer.usage.output):
         out.usage = (answer.usage.input, answer.usage.output)
         out.details = (answer.usage.cached, answer.usage.reasoning)
     out.reason = str(answer.reason) if answer.reason else None

@@ -116,6 +116,11 @@ class Route:
         return list({b.name: b for group in self.groups for b in group.members}.values())
 
     @property
+    def default_model(self) -> str | None:
+        """Return the model of a request that names none; None if no backend has one."""
+        return next((name for backend in self.backends if (name := backend.model_for(None))), None)
+
+    @property
     def opened(self) -> list[Backend]:
         """Everything of it that has to be opened and closed."""
         return self.backends if self.tools_at is None else [*self.backends, self.tools_at]

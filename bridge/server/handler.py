@@ -119,7 +119,7 @@ class RouteHandler:
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         route, run_id = self.route, token_hex(16)
         report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, metrics=self.bridge.metrics)
-        context = Context(run_id, None, time.time(), route.options, lost=Losses())
+        context = Context(run_id, None, time.time(), route.options, route.default_model, lost=Losses())
         task = asyncio.current_task()
         assert task is not None
         self.active.add(task)

@@ -161,7 +161,7 @@ class PairConformance:
             # Some wires demand numbers in a whole answer, where a stream may leave them out.
             at_end["usage"] = None
         assert at_end == pieces
-        assert set(at_once.lost) == set(streaming.lost)
+        assert set(at_once.lost) - {"usage"} == set(streaming.lost) - {"usage"}
 
     @brief
     @given(data=st.data())
@@ -194,10 +194,10 @@ class PairConformance:
         for feature in sorted(both):
             request, read = REQUESTS[feature].request, REQUESTS[feature].read
             wire = front.encode_request(request, context(front.back_options(), request))
-            there = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
+            there = Translator(back, front, model="m", run_id="run1", created_at=1_700_000_000.0)
             body = there.request(wire.body, client=front, headers=wire.headers)
             assert there.sent is not None
-            home = Translator(front, back, run_id="run1", created_at=1_700_000_000.0)
+            home = Translator(front, back, model="m", run_id="run1", created_at=1_700_000_000.0)
             again = home.request(body, client=back, headers=there.sent.headers)
             assert home.sent is not None
             last = WireRequest(headers=home.sent.headers, body=again)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from bridge import framing
 from bridge.codec import Context, Dialect, WireRequest, WireResponse
-from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, Failure
 from bridge.model import Event, Part, Request
@@ -63,7 +62,8 @@ class Reply:
 class ScriptedBackend(Script):
     """A backend of one dialect, without sockets: the bytes of a request in, the bytes of its answer out.
 
-    It streams when the request asks for a stream, and answers a request that it cannot read as its dialect does.
+    It streams when the request asks for a stream, answers a request that it cannot read as its dialect does, and has a
+    model for requests that name none.
 
         backend = ScriptedBackend("openai-chat", "Hello ", "world")
         reply = backend.reply(translator.request(body))
@@ -80,10 +80,8 @@ class ScriptedBackend(Script):
 
         Without `ended` it stops after its last item, as if the backend had fallen over there.
         """
-        context = Context(f"run{len(self.requests) + 1}", None, 1_700_000_000.0, self.dialect.front_options())
-        if self.dialect.requires_model and isinstance(value := read_json(body), dict):
-            # It has only one model, which a bridge need not be told.
-            body = dumps({"model": "", **value})
+        options, default = self.dialect.front_options(), "scripted"
+        context = Context(f"run{len(self.requests) + 1}", None, 1_700_000_000.0, options, default)
         wire = WireRequest(headers=headers or {"content-type": self.dialect.content_type}, body=body)
         try:
             request = self.dialect.decode_request(wire, context)

@@ -65,6 +65,11 @@ Messages = list[dict[str, Any]]
 Client = Callable[..., Awaitable[Seen]]
 
 
+def _told(taken: int, given: int) -> tuple[int, int] | None:
+    """The usage; zeros are what clients get of one that nobody told."""
+    return (taken, given) if taken or given else None
+
+
 # ---------------------------------------------------------------------- openai-chat, by the openai SDK
 
 
@@ -101,7 +106,7 @@ async def _openai_stream(client: openai.AsyncOpenAI, messages: Messages, seen: S
         assert chunk.object == "chat.completion.chunk"
         if chunk.usage is not None:
             assert chunk.choices == []
-            seen.usage = (chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
+            seen.usage = _told(chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
         for choice in chunk.choices:
             delta = choice.delta
             seen.choices[choice.index] = seen.choices.get(choice.index, "") + (delta.content or "")
@@ -136,8 +141,8 @@ def _openai_whole(whole: Any, seen: Seen) -> None:
     seen.calls = [Call(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or []]
     seen.finish = whole.choices[0].finish_reason
     seen.choices = {c.index: c.message.content or "" for c in whole.choices}
-    if whole.usage is not None:
-        seen.usage = (whole.usage.prompt_tokens, whole.usage.completion_tokens)
+    assert whole.usage is not None
+    seen.usage = _told(whole.usage.prompt_tokens, whole.usage.completion_tokens)
 
 
 # ---------------------------------------------------------------------- agentscope, by the rules of its web frontend
@@ -353,8 +358,7 @@ def _anthropic_message(message: Any, seen: Seen) -> None:
     seen.finish = words.get(message.stop_reason, "stop")
     usage = message.usage
     read = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
-    if usage.input_tokens or usage.output_tokens:
-        seen.usage = (usage.input_tokens + read, usage.output_tokens)
+    seen.usage = _told(usage.input_tokens + read, usage.output_tokens)
 
 
 # ---------------------------------------------------------------------- openai-responses, by the openai SDK
@@ -448,7 +452,7 @@ def _responses_end(response: Response, seen: Seen) -> None:
         elif item.type == "function_call":
             seen.calls.append(Call(item.call_id, item.name, item.arguments))
     if response.usage is not None:
-        seen.usage = (response.usage.input_tokens, response.usage.output_tokens)
+        seen.usage = _told(response.usage.input_tokens, response.usage.output_tokens)
     if response.error is not None:
         assert response.status == "failed"
         seen.error, seen.error_code = response.error.message, response.error.type

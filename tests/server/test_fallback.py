@@ -13,7 +13,7 @@ import pytest
 from bridge.codec import Losses
 from bridge.engine import Bridge, Caller
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Message, Request, Text
+from bridge.model import Message, Request, Text, UsageReported
 from bridge.pipeline import Breaker, Retry
 from bridge.pipeline.retries import Budget, asked_pause
 from tests.pairs.agents import AGENTS, Agent, Say
@@ -165,7 +165,8 @@ async def test_the_log_says_who_answered(two: dict[str, FakeBackend], caplog: py
 
 async def test_losses_of_a_backend_that_was_left_are_not_told(two: dict[str, FakeBackend]) -> None:
     """Anthropic's API cannot say `seed`; the model that answers can."""
-    two["llm"].says("fine")
+    for backend in two.values():
+        backend.says("fine", UsageReported(1, 1))
     async with serving(config(two, ["claude", "llm"])) as base:
         assert (await ask(base, seed=7)).headers["x-bridge-lost"] == "sampling"
         two["claude"].answers(503, b"{}")

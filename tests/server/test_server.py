@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from bridge.engine import Bridge
+from bridge.model import UsageReported
 from bridge.pipeline import Run
 from bridge.server import make_app
 from tests.server.harness import Exchange, ask, fake_backend, free_port, post, serving
@@ -546,7 +547,7 @@ async def test_the_log_line_names_what_this_request_lost(caplog: pytest.LogCaptu
     routes = [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}]
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     async with fake_backend("openai-chat") as backend:
-        backend.says("Hello")
+        backend.says("Hello", UsageReported(1, 1))
         backends = {"it": {"dialect": "openai-chat", "url": backend.url}}
         async with serving({"backends": backends, "routes": routes}) as base:
             with caplog.at_level(logging.INFO, "bridge.access"):

@@ -17,6 +17,7 @@ from bridge.dialects.anthropic_messages.options import BackOptions, FrontOptions
 from bridge.errors import Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Answer, Builder, Event, Request, fold, verify
+from tests.official import judge_message, judge_message_event
 from tests.replay import replaying
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "anthropic-messages"
@@ -94,7 +95,7 @@ def stop(index: int) -> dict[str, Any]:
     return {"type": "content_block_stop", "index": index}
 
 
-def ended(reason: str = "end_turn", **usage: int) -> dict[str, Any]:
+def ended(reason: str = "end_turn", **usage: Any) -> dict[str, Any]:
     return {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 3, **usage}}
 
 
@@ -149,6 +150,7 @@ def judge(data: bytes, *, foreign: bool = False) -> None:
     walk = _Walk(foreign)
     for name, value in frames_of(data):
         assert name == value["type"], "clients skip events whose line does not name them"
+        judge_message_event(value)
         walk.event(value)
     walk.end()
 
@@ -246,6 +248,7 @@ def judged_message(response: WireResponse) -> Message:
     """A message in one piece, valid by the SDK's type and with no field that it does not know."""
     assert response.status == 200
     message = Message.model_validate_json(response.body)
+    judge_message(json.loads(response.body))
     assert strange(message) == []
     return message
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridge.codec import WireResponse
 from bridge.dialects.anthropic_messages import dialect
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
@@ -36,7 +37,38 @@ from bridge.model import (
 )
 from tests.strategies import answers
 
-from .helpers import asked, build, decode, emitted, encode, frames_of, front, judge, judged_message, request, sdk
+from .helpers import (
+    START,
+    STOP,
+    asked,
+    back,
+    block,
+    build,
+    decode,
+    decode_events,
+    emitted,
+    encode,
+    ended,
+    frames_of,
+    front,
+    judge,
+    judged_message,
+    request,
+    sdk,
+    stop,
+)
+
+UNKNOWN_USAGE = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+    "inference_geo": None,
+    "output_tokens_details": None,
+    "server_tool_use": None,
+    "service_tier": None,
+}
 
 
 def kinds(values: list[Any]) -> list[str]:
@@ -73,22 +105,57 @@ def test_blocks_follow_each_other() -> None:
         "tool_use", "input_json_delta", "input_json_delta", "stop",
         "message_delta", "message_stop",
     ]  # fmt: skip
-    assert values[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert values[-2]["delta"] == {
+        "stop_reason": "tool_use", "stop_sequence": None, "stop_details": None, "container": None,
+    }  # fmt: skip
     assert values[-2]["usage"] == {
         "input_tokens": 7,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 3,
         "output_tokens": 5,
         "output_tokens_details": {"thinking_tokens": 2},
+        "server_tool_use": None,
     }
+    blocks = [v["content_block"] for v in values if "content_block" in v]
+    assert blocks[1] == {"type": "text", "text": "", "citations": []}
+    assert blocks[3] == {"type": "tool_use", "id": "call_a", "name": "f", "input": {}, "caller": {"type": "direct"}}
 
 
 def test_the_head() -> None:
     message = emitted(build(lambda b: b.flow(0, PartKind.TEXT, "x")))[0]["message"]
     assert message == {
         "id": "msg_run1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None,
-        "stop_sequence": None, "usage": {"input_tokens": 0, "output_tokens": 0},
+        "stop_sequence": None, "stop_details": None, "container": None, "usage": UNKNOWN_USAGE,
     }  # fmt: skip
+
+
+def test_a_message_in_one_piece_has_every_field() -> None:
+    context = front()
+    message = judged_message(dialect.assemble(build(lambda b: b.flow(0, PartKind.TEXT, "x")), context)).to_dict()
+    assert message["usage"] == UNKNOWN_USAGE
+    assert message["content"] == [{"type": "text", "text": "x", "citations": []}]
+    assert (message["stop_details"], message["container"]) == (None, None)
+    assert context.lost.details == {"usage": "zeros, since the backend told none"}
+
+
+def test_a_backend_that_tells_more_is_repeated() -> None:
+    said = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+    head = {**START["message"], "usage": {"input_tokens": 5, "output_tokens": 1, "service_tier": "priority"}}
+    events = decode_events(
+        {"type": "message_start", "message": head},
+        block(0, "tool_use", id="t", name="f", input={}, caller=said),
+        stop(0),
+        ended("tool_use", server_tool_use={"web_search_requests": 1, "web_fetch_requests": 0}, input_tokens=5),
+        STOP,
+    )
+    values = emitted(events)
+    assert values[0]["message"]["usage"] == {
+        **UNKNOWN_USAGE, "input_tokens": 5, "output_tokens": 1, "service_tier": "priority",
+    }  # fmt: skip
+    assert values[1]["content_block"]["caller"] == said
+    assert values[-2]["usage"]["server_tool_use"] == {"web_search_requests": 1, "web_fetch_requests": 0}
+    whole = json.loads(dialect.assemble(events, front()).body)
+    assert (whole["usage"]["service_tier"], whole["usage"]["inference_geo"]) == ("priority", None)
 
 
 def test_a_message_in_one_piece_says_the_same() -> None:
@@ -162,7 +229,7 @@ def test_a_run_that_waits_for_a_person_ends_as_after_its_call() -> None:
     values = emitted(build(tell), context)
     assert kinds(values)[1:4] == ["tool_use", "input_json_delta", "stop"]
     assert values[-2]["delta"]["stop_reason"] == "tool_use"
-    assert context.lost.names == ["interrupt"]
+    assert context.lost.names == ["interrupt", "usage"]
 
 
 def test_what_a_run_waits_for_is_asked_last() -> None:
@@ -189,7 +256,10 @@ def test_a_canceled_run_is_an_error() -> None:
 
 def test_usage_that_nobody_knows_is_not_told_as_zeros() -> None:
     events = build(lambda b: b.flow(0, PartKind.TEXT, "x"))
-    assert emitted(events)[-2]["usage"] == {"output_tokens": 0}
+    context = front()
+    told = {name: count for name, count in emitted(events, context)[-2]["usage"].items() if count is not None}
+    assert told == {"output_tokens": 0}
+    assert context.lost.names == ["usage"]
     assert fold(decode([encode(events)])).usage is None
 
     def zeros(b: Builder) -> None:
@@ -199,6 +269,17 @@ def test_usage_that_nobody_knows_is_not_told_as_zeros() -> None:
     usage = fold(decode([encode(build(zeros))])).usage
     assert usage is not None
     assert (usage.input, usage.output) == (0, 0)
+
+
+@pytest.mark.parametrize("parts", [None, {"ephemeral_1h_input_tokens": 3, "ephemeral_5m_input_tokens": 1}])
+def test_the_parts_of_a_cache_are_those_that_were_told(parts: Any) -> None:
+    usage = {"input_tokens": 5, "output_tokens": 1, "cache_creation_input_tokens": 4, "cache_creation": parts}
+    body = json.dumps({**START["message"], "stop_reason": "end_turn", "usage": usage}).encode()
+    whole = dialect.parse_response(WireResponse(200, {}, body), back())
+    streamed = decode_events({"type": "message_start", "message": json.loads(body)}, ended(input_tokens=5), STOP)
+    for events in (whole, streamed):
+        answered = json.loads(dialect.assemble(events, front()).body)["usage"]
+        assert (answered["cache_creation_input_tokens"], answered["cache_creation"]) == (4, parts)
 
 
 @pytest.mark.parametrize(("cached", "made"), [(0, 0), (4, 0), (4, 3), (99, 0), (2, 99)])
@@ -221,7 +302,11 @@ def test_a_failure_closes_what_is_open_and_ends_the_stream() -> None:
 
     values = emitted(build(tell))
     assert kinds(values) == ["message_start", "text", "text_delta", "stop", "error"]
-    assert values[-1] == {"type": "error", "error": {"type": "overloaded_error", "message": "too busy"}}
+    assert values[-1] == {
+        "type": "error",
+        "error": {"type": "overloaded_error", "message": "too busy"},
+        "request_id": None,
+    }
 
 
 def test_a_failure_alone_is_one_event() -> None:
@@ -248,7 +333,7 @@ def test_reasoning_may_be_left_out() -> None:
 
     context = front({"reasoning": "drop"})
     assert kinds(emitted(build(tell), context))[1] == "text"
-    assert context.lost.names == ["reasoning"]
+    assert context.lost.names == ["reasoning", "usage"]
 
 
 def test_reasoning_with_signature_and_redacted_part() -> None:
@@ -279,7 +364,7 @@ def test_media_and_data(media: str) -> None:
     context = front({"media": media})
     texts = [v["delta"]["text"] for v in emitted(build(tell), context) if "text" in v.get("delta", {})]
     assert texts == (["[audio](https://x.test/a)", '{"a":1}'] if media == "text" else [])
-    assert context.lost.names == ["audio", "data"]
+    assert context.lost.names == ["audio", "data", "usage"]
 
 
 def test_what_has_no_place_is_named() -> None:
@@ -297,7 +382,16 @@ def test_what_has_no_place_is_named() -> None:
     values = emitted(build(tell), context)
     assert kinds(values)[1] == "text"
     assert "sneaky" not in str(values)
-    assert set(context.lost.names) == {"refusal", "tool_origin", "tool_result", "state", "custom", "raw", "choices"}
+    assert set(context.lost.names) == {
+        "refusal",
+        "tool_origin",
+        "tool_result",
+        "state",
+        "custom",
+        "raw",
+        "choices",
+        "usage",
+    }
 
 
 def test_a_block_of_its_own_waits_for_the_open_one() -> None:

@@ -249,7 +249,7 @@ ALIKE: dict[str, Any] = {
                 {"type": "thinking", "thinking": "Hm", "signature": "c2ln"},
                 {"type": "redacted_thinking", "data": "cmVk"},
                 text("Let me look."),
-                {**call("toolu_1", x=[1.0, None]), "caller": {"type": "direct"}},
+                {**call("toolu_1", x=[1.0, None]), "caller": {"type": "code_execution_20260120", "tool_id": "s"}},
                 call("toolu_2"),
             ),
             user(result("toolu_1", [text("a"), text("b", cache_control=CACHE)], cache_control=CACHE),
@@ -288,6 +288,15 @@ ALIKE: dict[str, Any] = {
         stream=True,
     ),
 }  # fmt: skip
+
+
+def test_what_answers_have_to_say_of_nothing_is_not_sent_to_a_backend() -> None:
+    """Servers that never said these fields refuse them."""
+    plain = assistant(text("Let me look."), call("toolu_1"))
+    full = assistant(text("Let me look.", citations=[]), {**call("toolu_1"), "caller": {"type": "direct"}})
+    talk = [user(text("x")), user(result())]
+    bodies = [sent(request(asked([talk[0], message, talk[1]]))) for message in (plain, full)]
+    assert bodies[0] == bodies[1]
 
 
 def normal(value: Any) -> Any:

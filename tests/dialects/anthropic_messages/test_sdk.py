@@ -305,7 +305,7 @@ async def test_failures_before_the_answer(stream: bool) -> None:
         backend.answers(529, orjson.dumps(error), retry_after="3")
         with pytest.raises(anthropic.APIStatusError) as caught:
             await ask_for(sdk, stream, "claude-x")
-        assert (caught.value.status_code, caught.value.body) == (529, error)
+        assert (caught.value.status_code, caught.value.body) == (529, {**error, "request_id": None})
         assert caught.value.response.headers["retry-after"] == "3"
         assert caught.value.request_id
         backend.answers(503, b'{"error":{"message":"busy"}}')
@@ -337,7 +337,7 @@ async def test_a_failure_in_the_stream() -> None:
         with pytest.raises(anthropic.APIStatusError) as caught:
             await read()
         assert "".join(texts) == "Half an answer"
-        assert caught.value.body == error
+        assert caught.value.body == {**error, "request_id": None}
 
 
 async def test_bad_requests_are_told_in_this_dialects_shape() -> None:

@@ -167,8 +167,22 @@ def test_usage_is_the_last_chunk_and_only_if_asked(context: Any, shown: bool) ->
         }
 
 
-def test_no_usage_without_a_report() -> None:
-    assert not any("usage" in c for c in emitted(build(speak), usage_asked()))
+def test_a_usage_that_was_asked_for_and_not_told_is_zeros_and_named_as_lost() -> None:
+    zeros = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    streamed, whole = usage_asked(), front()
+    chunks = emitted(build(speak), streamed)
+    assert [(c["choices"], c["usage"]) for c in chunks if "usage" in c] == [([], zeros)]
+    assert "usage" in chunks[-2]
+    assert json.loads(dialect.assemble(build(speak), whole).body)["usage"] == zeros
+    for context in (streamed, whole):
+        assert context.lost.details == {"usage": "zeros, since the backend told none"}
+
+
+@pytest.mark.parametrize("body", [None, asked(), asked(stream_options={"include_usage": False})])
+def test_no_usage_where_none_was_asked_for_or_told(body: Any) -> None:
+    context = front(request=request(body) if body else None)
+    assert not any("usage" in c for c in emitted(build(speak), context))
+    assert context.lost.names == []
 
 
 def test_failure_is_the_last_event() -> None:
@@ -290,9 +304,19 @@ def test_what_the_wire_has_no_word_for_is_recorded() -> None:
         b.result("c", [Text("x")])
         b.interrupt(Interrupted("i"))
 
-    wanted = {"step", "state", "custom", "raw", "reasoning_signature", "tool_origin", "tool_result", "interrupt"}
+    wanted = {
+        "step",
+        "state",
+        "custom",
+        "raw",
+        "reasoning_signature",
+        "tool_origin",
+        "tool_result",
+        "interrupt",
+        "usage",
+    }
     for run in (lambda c: encode(build(tell), c), lambda c: dialect.assemble(build(tell), c)):
-        context = front()
+        context = usage_asked()
         run(context)
         assert set(context.lost.names) == wanted
 
@@ -405,6 +429,7 @@ def test_completion_as_it_is() -> None:
                     "role": "assistant",
                     "content": "Hello \u2028\n",
                     "refusal": None,
+                    "annotations": [],
                     "reasoning_content": "Hm",
                     "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
                 },

@@ -15,6 +15,7 @@ from bridge.dialects.openai_responses.options import BackOptions, FrontOptions
 from bridge.errors import Failure
 from bridge.framing.sse import Splitter, join
 from bridge.model import Builder, Event, Request, verify
+from tests.official import judge_response
 from tests.responses_judge import judge
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "openai-responses"
@@ -118,6 +119,7 @@ def assembled(events: list[Event], context: Context | None = None) -> dict[str, 
     assert wire.status == 200
     value: dict[str, Any] = json.loads(wire.body)
     Response.model_validate(value, strict=True)
+    judge_response(value)
     return value
 
 

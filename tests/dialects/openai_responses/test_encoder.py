@@ -34,7 +34,7 @@ from bridge.model import (
     UsageReported,
 )
 
-from .helpers import asked, assembled, build, emitted, final, frames, front, kinds, request
+from .helpers import asked, assembled, build, decode_events, emitted, final, frames, front, kinds, request
 
 PICTURE = Media(MediaKind.IMAGE, Url("https://x.test/a.png"))
 
@@ -186,7 +186,7 @@ def test_the_end(reason: FinishReason, status: str, details: Any) -> None:
     events = build(lambda b: b.flow(0, PartKind.TEXT, "x"))[:-1]
     last = final([*events, RunFinished(reason, 1700000009.5)])
     assert (last["status"], last["incomplete_details"], last["error"]) == (status, details, None)
-    assert ("completed_at" in last) == (status == "completed")
+    assert last["completed_at"] == (1700000009 if status == "completed" else None)
 
 
 def test_a_message_that_was_cut_says_so() -> None:
@@ -236,7 +236,7 @@ def test_media_are_told_as_text_or_dropped() -> None:
     context = front()
     content = final(build(tell), context)["output"][0]["content"]
     assert [p["text"] for p in content] == ["See: ", "![image](https://x.test/a.png)", '{"a":1}']
-    assert context.lost.names == ["image", "data"]
+    assert context.lost.names == ["image", "data", "usage"]
     assert len(final(build(tell), front({"media": "drop"}))["output"][0]["content"]) == 1
 
 
@@ -255,7 +255,7 @@ def test_what_the_wire_has_no_event_for_is_recorded() -> None:
     context = front()
     events = emitted(build(tell), context)
     assert set(context.lost.names) == {
-        "tool_origin", "tool_result", "step", "state", "custom", "raw", "interrupt", "choices",
+        "tool_origin", "tool_result", "step", "state", "custom", "raw", "interrupt", "choices", "usage",
     }  # fmt: skip
     assert "other choice" not in json.dumps(events)
 
@@ -289,8 +289,19 @@ def test_the_response_repeats_what_was_asked() -> None:
         "max_tool_calls": 3,
         "parallel_tool_calls": False,
         "tool_choice": {"type": "function", "name": "f"},
-        "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}],
-        "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}, "verbosity": "low"},
+        "tools": [
+            {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": False, "description": "d"}
+        ],
+        "text": {
+            "format": {
+                "type": "json_schema",
+                "name": "n",
+                "schema": {"type": "object"},
+                "strict": True,
+                "description": "d",
+            },
+            "verbosity": "low",
+        },
         "reasoning": {"effort": "low", "summary": "auto"},
         "metadata": {"k": "v"},
         "user": "u",
@@ -299,6 +310,8 @@ def test_the_response_repeats_what_was_asked() -> None:
         "prompt_cache_key": "k",
         "safety_identifier": "s",
         "top_logprobs": 2,
+        "presence_penalty": 0.5,
+        "frequency_penalty": -0.5,
     }
     context = front(request=request(asked(**fields)))
     for response in (final(build(lambda b: b.flow(0, PartKind.TEXT, "x")), context), assembled(build(lambda b: None))):
@@ -312,6 +325,84 @@ def test_without_a_request_there_are_the_defaults() -> None:
     told = assembled(build(lambda b: None))
     assert (told["tools"], told["tool_choice"], told["parallel_tool_calls"]) == ([], "auto", True)
     assert (told["text"], told["metadata"], told["instructions"]) == ({"format": {"type": "text"}}, {}, None)
+    assert (told["temperature"], told["top_p"], told["presence_penalty"], told["frequency_penalty"]) == (1, 1, 0, 0)
+    assert (told["service_tier"], told["truncation"], told["top_logprobs"]) == ("default", "disabled", 0)
+    names = ("max_tool_calls", "prompt_cache_key", "safety_identifier", "previous_response_id", "user")
+    assert [told[name] for name in names] == [None] * 5
+
+
+def test_functions_and_schemas_are_repeated_with_all_their_fields() -> None:
+    fields = {
+        "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}],
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}},
+    }
+    told = final(build(lambda b: None), front(request=request(asked(**fields))))
+    assert told["tools"] == [
+        {"type": "function", "name": "f", "description": None, "parameters": None, "strict": True},
+        {"type": "web_search"},
+    ]
+    assert told["text"]["format"] == {
+        "type": "json_schema", "name": "n", "schema": {}, "description": None, "strict": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_what_a_backend_left_null_is_a_number_all_the_same(at_end: bool) -> None:
+    said: dict[str, Any] = {
+        "temperature": None, "top_p": 0.3, "truncation": None, "novel": None,
+        "tools": [{"type": "function", "name": "f", "strict": None}],
+    }  # fmt: skip
+    head = {"id": "resp_7", "object": "response", "created_at": 1, "model": "m-1", "output": []}
+    events = decode_events(
+        {"type": "response.created", "response": {**head, **({} if at_end else said)}},
+        {"type": "response.completed", "response": {**head, **said, "status": "completed"}},
+    )
+    for response in (e["response"] for e in emitted(events)[1 - 2 * at_end :] if "response" in e):
+        assert (response["temperature"], response["top_p"], response["truncation"]) == (1.0, 0.3, "disabled")
+        assert ("novel" in response) is not at_end
+        assert response["tools"][0]["strict"] is True
+
+
+def test_a_response_is_full_in_each_event_and_complete_at_its_end_only() -> None:
+    events = build(lambda b: b.flow(0, PartKind.TEXT, "x"))
+    assert isinstance(events[-1], RunFinished)
+    events[-1].ended_at = 1_700_000_004.9
+    responses = [e["response"] for e in emitted(events) if "response" in e]
+    assert len({tuple(r) for r in responses}) == 1
+    assert [r["completed_at"] for r in responses] == [None, None, 1_700_000_004]
+
+
+@pytest.mark.parametrize("reason", [FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
+def test_a_usage_that_nobody_told_is_zeros_and_named_as_lost(reason: FinishReason) -> None:
+    def tell(b: Builder) -> None:
+        b.finish(reason)
+        b.end()
+
+    contexts = front(), front()
+    for response in (final(build(tell), contexts[0]), assembled(build(tell), contexts[1])):
+        assert response["usage"] == {
+            "input_tokens": 0,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": 0,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 0,
+        }
+    for context in contexts:
+        assert context.lost.details == {"usage": "zeros, since the backend told none"}
+
+
+def test_a_usage_that_was_told_is_kept_and_nothing_lost() -> None:
+    context = front()
+    told = final(build(lambda b: b.usage(UsageReported(3, 4, None, 1, 2))), context)["usage"]
+    assert (told["input_tokens"], told["output_tokens"], told["total_tokens"]) == (3, 4, 7)
+    assert (told["input_tokens_details"]["cached_tokens"], told["output_tokens_details"]["reasoning_tokens"]) == (1, 2)
+    assert context.lost.names == []
+
+
+def test_a_run_that_failed_has_no_usage_where_none_was_told() -> None:
+    context = front()
+    assert final(build(lambda b: b.fail(Failure(ErrorCode.BACKEND_ERROR, "no"))), context)["usage"] is None
+    assert context.lost.names == []
 
 
 def test_an_id_is_never_used_twice() -> None:

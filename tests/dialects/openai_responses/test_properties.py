@@ -163,7 +163,9 @@ def test_a_request_is_read_or_refused(body: dict[str, Any]) -> None:
 def test_what_is_sent_is_read_again_as_the_same_talk(wanted: Any) -> None:
     """Texts, calls and results arrive in order, whatever they were in."""
     try:
-        body = sent(wanted, {"unsupported_media": "text"}, back({"unsupported_media": "text"}, request=wanted))
+        body = sent(
+            wanted, {"unsupported_media": "text"}, back({"unsupported_media": "text"}, request=wanted, model="m")
+        )
     except RequestError:
         return
     again = request(body)

@@ -179,9 +179,12 @@ def test_what_of_it_has_a_place_in_the_model() -> None:
 
 @pytest.mark.parametrize("value", ["Hi", [{"role": "user", "content": "Hi"}]])
 def test_the_short_forms(value: Any) -> None:
-    assert request({"input": value}).messages == [USER]
-    assert request({"input": value}).model is None
-    assert request({"input": value}).stream is False
+    read = request({"input": value}, front(model="default"))
+    assert (read.messages, read.model, read.stream) == ([USER], None, False)
+
+
+def test_a_stored_prompt_may_name_the_model() -> None:
+    assert request({"input": "Hi", "prompt": {"id": "pmpt_1"}}).model is None
 
 
 @pytest.mark.parametrize(
