@@ -194,10 +194,10 @@ class PairConformance:
         for feature in sorted(both):
             request, read = REQUESTS[feature].request, REQUESTS[feature].read
             wire = front.encode_request(request, context(front.back_options(), request))
-            there = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
+            there = Translator(back, front, model="m", run_id="run1", created_at=1_700_000_000.0)
             body = there.request(wire.body, client=front, headers=wire.headers)
             assert there.sent is not None
-            home = Translator(front, back, run_id="run1", created_at=1_700_000_000.0)
+            home = Translator(front, back, model="m", run_id="run1", created_at=1_700_000_000.0)
             again = home.request(body, client=back, headers=there.sent.headers)
             assert home.sent is not None
             last = WireRequest(headers=home.sent.headers, body=again)
@@ -225,7 +225,7 @@ class PairConformance:
         for feature in sorted(supported_requests(front)):
             request, read = REQUESTS[feature].request, REQUESTS[feature].read
             wire = front.encode_request(request, context(front.back_options(), request))
-            translator = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
+            translator = Translator(back, front, model="m", run_id="run1", created_at=1_700_000_000.0)
             support, refused = back.capabilities.request(feature), None
             try:
                 body = translator.request(wire.body, client=front, headers=wire.headers)
