@@ -225,7 +225,7 @@ class PairConformance:
         for feature in sorted(supported_requests(front)):
             request, read = REQUESTS[feature].request, REQUESTS[feature].read
             wire = front.encode_request(request, context(front.back_options(), request))
-            translator = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
+            translator = Translator(back, front, model="m", run_id="run1", created_at=1_700_000_000.0)
             support, refused = back.capabilities.request(feature), None
             try:
                 body = translator.request(wire.body, client=front, headers=wire.headers)

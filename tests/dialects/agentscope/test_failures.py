@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from bridge.dialects.agentscope import dialect
 from bridge.errors import BackendError, BridgeError, ErrorCode
 from bridge.library import Translator
 from bridge.model import FinishReason, RunFailed, RunFinished
 
-from .helpers import check_schemas, decode
+from .helpers import check_schemas, context, decode
 
 ERROR = {"code": "ACCESS_DENIED", "message": "not this"}
 HEAD = {"object": "response", "id": "r", "session_id": "s", "created_at": 1_700_000_001}
@@ -266,3 +267,14 @@ def test_a_whole_answer_that_failed_keeps_what_the_backend_said() -> None:
         Translator("agentscope", "agentscope").response(body, headers={"content-type": "application/json"})
     assert (caught.value.message, caught.value.failure.backend_code) == ("not this", "ACCESS_DENIED")
     assert isinstance(caught.value, BackendError)
+
+
+@pytest.mark.parametrize(("status", "http"), [("rejected", 400), ("failed", 502), ("canceled", 499)])
+def test_a_failure_in_one_piece_is_the_backends_response_with_an_error_status(status: str, http: int) -> None:
+    events = decode([wire(CREATED, message("in_progress"), text("half"), {**DONE, "status": status, "error": ERROR})])
+    answer = dialect.assemble(events, context())
+    body = json.loads(answer.body)
+    assert (answer.status, body["status"], body["error"]) == (http, status, ERROR)
+    assert body["output"][0]["content"][0]["text"] == "half"
+    failure = dialect.decode_error(answer)
+    assert failure.message == "not this"
