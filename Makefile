@@ -21,7 +21,7 @@ bridge/dialects/__init__.py:
 	ln -sfn ../adapters bridge/dialects
 
 $(VENV)/.run: $(BIN)/python pyproject.toml constraints.txt | bridge/dialects/__init__.py
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
 # agentscope-runtime is an oracle of the tests: only its schema module is loaded, so its many dependencies stay out.
@@ -50,8 +50,8 @@ $(VENV)/.fuzz: $(VENV)/.dev
 OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy langchain pydantic-ai schemathesis) \
 	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk)
 
-run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080
-	$(BIN)/dialect-bridge serve $(CONFIG)
+run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for another port
+	$(BIN)/dialect-bridge serve $(CONFIG)$(if $(PORT), --port $(PORT))
 
 # A file's tests stay together: what they share (servers of databases, real agents) is started once. In the order of
 # their names the many short files of tests/unit come last; by their count of tests the long ones with few would.

@@ -142,6 +142,7 @@ class Failure:
     `param` is the place in the request (`messages[2].content`). `status` is an HTTP status that is truer
     than the code's own (a backend's 422, our 405). `backend_code` is the word the backend used and clients
     act on (`insufficient_quota`). `headers` are response headers that must reach the client (`retry-after`).
+    `cause` is for the log alone: the call that failed, what the backend answered, and what to check.
     """
 
     code: ErrorCode
@@ -151,6 +152,7 @@ class Failure:
     backend_code: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
+    cause: str = field(default="", compare=False)
 
     @property
     def http_status(self) -> int:
@@ -161,6 +163,13 @@ class Failure:
     def may_retry(self) -> bool:
         """True if the same call may succeed when it is repeated."""
         return RULES[self.code].retry
+
+
+def with_status(failure: Failure, status: int) -> Failure:
+    """Return the failure with the backend's 400 or 422, which every client is to see, if it blames the request."""
+    if status in (400, 422) and failure.status is None and failure.code is ErrorCode.INVALID_REQUEST:
+        failure.status = status
+    return failure
 
 
 class BridgeError(Exception):

@@ -34,6 +34,7 @@ class AGKit(Dialect):
     """Both sides of `send-message`; a client is answered in the generation in which it asked."""
 
     name = NAME
+    url = "http://127.0.0.1:8000"
     capabilities = CAPABILITIES
     surface = (
         Endpoint("POST", "/send-message", Operation.RUN),
@@ -53,7 +54,7 @@ class AGKit(Dialect):
         asked = second.named(body)
         if generation_of(asked, context) == 2:
             return second.decode_request(wire, asked, context)
-        return request.decode_request(body)
+        return request.decode_request(body, context)
 
     def encoder(self, context: Context) -> Encoder:
         return second.encoder(context) if generation_in(context) == 2 else encoder.Encoder(context)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec.cut_calls import CUT, CUT_CALL, CutCalls
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
-from bridge.dialects.ag_kit.ends import CallEnds
 from bridge.dialects.ag_kit.errors import CANCELED, error_text
 from bridge.dialects.ag_kit.options import front
-from bridge.dialects.ag_kit.wire import DONE, NAME, safe, write
-from bridge.model import Data, FinishReason, Media, MediaKind, Origin, PartKind, as_text, result_text
+from bridge.dialects.ag_kit.wire import DONE, NAME, notes, safe, write
+from bridge.errors import ErrorCode
+from bridge.model import Data, FinishReason, Media, MediaKind, MessageStatus, Origin, PartKind, as_text, result_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -34,9 +35,16 @@ _MEDIA = {
     MediaKind.VIDEO: Feature.VIDEO,
     MediaKind.FILE: Feature.FILE,
 }
+_COUNTS = {
+    "input": "inputTokens",
+    "output": "outputTokens",
+    "total": "totalTokens",
+    "cached": "cachedTokens",
+    "reasoning": "reasoningTokens",
+}
 _FINISHES = {
-    FinishReason.LENGTH: (Feature.FINISH_LENGTH, "The answer was cut at its length limit."),
-    FinishReason.CONTENT_FILTER: (Feature.FINISH_CONTENT_FILTER, "The answer was stopped by a content filter."),
+    FinishReason.LENGTH: Feature.FINISH_LENGTH,
+    FinishReason.CONTENT_FILTER: Feature.FINISH_CONTENT_FILTER,
 }
 
 
@@ -46,7 +54,11 @@ class Encoder:
     def __init__(self, context: Context) -> None:
         self._lost = context.lost
         self._options = front(context)
-        self._ends = CallEnds()
+        made = notes(context.request.extras).get("conversation") if context.request else None
+        # Of a conversation whose id the client does not know, the end of every event.
+        self._tail = b',"conversationId":' + dumps(made) + b"}" if made else b""
+        self._cut_calls = CutCalls()
+        self._cut = False
         self._sequencer = Sequencer(context.lost, _FREE, _INLINE, _WORDS)
         self._out: list[FrameLike] = []
         self._call: ev.PartStarted | None = None
@@ -55,10 +67,13 @@ class Encoder:
         self._thinking: set[str] = set()
         self._spoken = False
         self._interrupts: list[bytes] = []
+        self._usage: dict[str, int] = {}
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        self._sequencer.dispatch(self._ends.feed(events), self, _HANDLERS)
+        self._sequencer.dispatch(self._cut_calls.feed(events), self, _HANDLERS)
+        if self._tail:
+            return [f[:-1] + self._tail if isinstance(f, bytes) and f != DONE else f for f in out]
         return out
 
     def close(self) -> list[FrameLike]:
@@ -78,7 +93,9 @@ class Encoder:
     def _think(self, event: ev.ReasoningDelta) -> None:
         if not event.text:
             return
-        if self._options.reasoning == "drop":
+        if self._options.reasoning == "drop" and self._options.extra_fields:
+            self._out.append(write({"type": "text", "content": "", "reasoning": event.text}))
+        elif self._options.reasoning == "drop":
             self._lost.add(Feature.REASONING)
         elif event.part_id in self._thinking:
             self._say(event.text)
@@ -126,7 +143,8 @@ class Encoder:
         if event.part_id in self._thinking:
             self._say("</think>\n\n")
         elif self._call is not None and event.part_id == self._call.part_id:
-            if event.part_id not in self._ends.broken:
+            self._cut = self._cut or event.status is MessageStatus.INCOMPLETE
+            if event.status is MessageStatus.COMPLETED:
                 if not self._argued:
                     self._out.append(self._piece + b'"{}"}')
                 self._out.append(write({"type": "tool-call-end", "toolCallId": self._call.call_id or ""}))
@@ -152,23 +170,29 @@ class Encoder:
         )
 
     def _finish(self, event: ev.RunFinished) -> None:
-        error = None
         if event.reason is FinishReason.CANCELED:
-            error = CANCELED
-        elif event.reason in _FINISHES:
-            feature, text = _FINISHES[event.reason]
-            self._lost.add(feature)
-            error = text if self._options.finish_notice == "error" else None
-        self._end(error)
+            self._end(CANCELED, ErrorCode.CANCELED)
+            return
+        if event.reason in _FINISHES:
+            self._lost.add(_FINISHES[event.reason])
+        # Nobody may run a call without its end, and whoever waits for that has to learn why.
+        told = self._cut or (event.reason in CUT and self._options.finish_notice == "error")
+        self._end(CUT.get(event.reason, CUT_CALL) if told else None, event.reason)
 
     def _fail(self, event: ev.RunFailed) -> None:
-        self._end(error_text(event.error))
+        self._end(error_text(event.error), event.error.code)
 
-    def _end(self, error: str | None) -> None:
+    def _end(self, error: str | None, code: str | None = None) -> None:
+        """`code` is what went wrong, for clients that read more than the text."""
         self._out += self._interrupts
+        more: dict[str, Any] = {"usage": self._usage} if self._usage else {}
         if error is not None:
-            self._out.append(write({"type": "error", "error": error}))
-        self._out.append(DONE)
+            more = {**more, "code": code} if self._options.extra_fields and code else more
+            self._out.append(write({"type": "error", "error": error, **more}))
+        elif more:
+            self._out.append(write({"type": "text", "content": "", **more}))
+        if self._options.done_mark:
+            self._out.append(DONE)
 
     # ------------------------------------------------------------------ the rest
 
@@ -181,9 +205,13 @@ class Encoder:
         if event.dialect == NAME and isinstance(event.value, dict):
             self._out.append(write(event.value))
         else:
-            self._lost.add(Feature.RAW, event.dialect)
+            self._lost.add(Feature.RAW, event.label)
 
     def _use(self, event: ev.UsageReported) -> None:
+        if self._options.extra_fields:
+            counts = {_COUNTS[name]: getattr(event, name) for name in _COUNTS}
+            self._usage = {name: count for name, count in counts.items() if count is not None}
+            return
         self._lost.add(Feature.USAGE)
         if event.cached is not None or event.reasoning is not None:
             self._lost.add(Feature.USAGE_DETAILS)

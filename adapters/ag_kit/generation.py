@@ -6,26 +6,22 @@ from typing import Any
 
 from bridge.codec import Context
 from bridge.dialects.ag_kit.options import Generation, front
-from bridge.dialects.ag_kit.wire import own
-from bridge.errors import RequestError
+from bridge.dialects.ag_kit.wire import notes
 
 
 def generation_of(body: dict[str, Any], context: Context) -> Generation:
-    """Raises `RequestError` when the body has the key of neither generation."""
+    """A body with the key of neither generation begins a conversation of the route's generation, by default 1."""
     first = body.get("conversationId") is not None
     second = body.get("threadId") is not None or body.get("runId") is not None
     if first and second:
         return front(context).generation or (2 if body.get("runId") is not None else 1)
-    if second:
-        return 2
-    if not first:
-        message = "conversationId: required, expected a string (generation 2 has threadId and runId instead)."
-        raise RequestError(message, param="conversationId")
-    return 1
+    if not first and not second:
+        return front(context).generation or 1
+    return 2 if second else 1
 
 
 def generation_in(context: Context) -> Generation:
     """The generation of the request of this run; without a request, what the front's option says."""
     if context.request is not None:
-        return 2 if own(context.request.extras).get("generation") == 2 else 1
+        return 2 if notes(context.request.extras).get("generation") == 2 else 1
     return front(context).generation or 1

@@ -15,7 +15,8 @@ class FrontOptions(Options):
     """Options of a route whose clients speak AG-Kit."""
 
     generation: Generation | None = Field(
-        None, description="Generation of a request that has the keys of both; without it 2 if runId is there, else 1."
+        None,
+        description="Generation of a request with the keys of both or of neither; without it, runId tells 2, else 1.",
     )
     reasoning: Literal["drop", "text"] = Field(
         "drop", description="Reasoning in generation 1: left out, or shown as text between <think> and </think>."
@@ -29,6 +30,12 @@ class FrontOptions(Options):
     )
     finish_notice: Literal["none", "error"] = Field(
         "none", description="error: an answer cut by its length limit or a filter ends with an error event."
+    )
+    done_mark: bool = Field(True, description="Whether a stream of generation 1 ends with [DONE].")
+    extra_fields: bool = Field(
+        False,
+        description="true: reasoning, usage and code as additional fields of events of generation 1, for clients that "
+        "read them.",
     )
     keepalive: Literal["off", "comment"] = Field(
         "off", description="What a silent stream carries: nothing, or an SSE comment."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec import Context
 from bridge.codec.check import Node, wrong
 from bridge.codec.jsontext import MAX_DEPTH, deeper_than, loads, may_nest
 from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, noted
@@ -11,22 +12,43 @@ from bridge.errors import RequestError
 from bridge.model import HistoryMode, Message, Part, Request, Resume, Text, Tool, ToolCall, ToolResult
 
 _FIELDS = frozenset({"conversationId", "messages", "tools", "resume"})
+_JSON = frozenset('"{[tfn-0123456789')
+"""The first characters of JSON texts."""
 _ROLES = ("system", "user", "assistant", "tool")
 
 
-def decode_request(value: dict[str, Any]) -> Request:
-    """The messages are what is new; the server is meant to keep the rest. Unknown fields travel in `extras`."""
+def decode_request(value: dict[str, Any], context: Context) -> Request:
+    """The messages are what is new; the server is meant to keep the rest. Unknown fields travel in `extras`.
+
+    A request without a conversation begins one, whose id the encoder tells the client.
+    """
     body = Node(value)
     resume = body.object("resume")
+    conversation, rest = body.string("conversationId"), body.rest(_FIELDS)
+    notes: dict[str, Any] = {"generation": 1}
+    if conversation is None:
+        notes["conversation"] = conversation = context.make_id("conv")
     return Request(
         [_message(node) for node in body.objects("messages")],
         tools=None if body.array("tools") is None else [_tool(node) for node in body.objects("tools")],
-        thread_id=body.need_string("conversationId"),
+        thread_id=conversation,
         stream=True,
         history=HistoryMode.DELTA,
-        resume=[] if resume is None else [Resume(resume.need_string("interruptId"), "resolved", resume.get("payload"))],
-        extras={NAME: {"generation": 1, "fields": body.rest(_FIELDS)}},
+        resume=[] if resume is None else [resume_of(resume.need_string("interruptId"), resume.get("payload"))],
+        extras={NAME: {"notes": notes, **({"fields": rest} if rest else {})}},
     )
+
+
+def resume_of(interrupt_id: str, payload: Any) -> Resume:
+    """The answer to an interrupt. AG-Kit's web client sends `JSON.stringify(answer)`: other dialects get the answer,
+    AG-Kit servers the string.
+    """
+    if isinstance(payload, str) and payload[:1] in _JSON and not may_nest(payload.encode("utf-8", "surrogatepass")):
+        try:
+            return Resume(interrupt_id, "resolved", loads(payload), {NAME: {"payload": payload}})
+        except ValueError:
+            pass
+    return Resume(interrupt_id, "resolved", payload)
 
 
 def _message(node: Node) -> Message:

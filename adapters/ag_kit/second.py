@@ -18,6 +18,7 @@ from bridge.codec import Encoder as AnyEncoder
 from bridge.codec.jsontext import dumps, loads
 from bridge.dialects.ag_kit.errors import SECOND
 from bridge.dialects.ag_kit.options import back, front
+from bridge.dialects.ag_kit.request import resume_of
 from bridge.dialects.ag_kit.wire import NAME
 from bridge.dialects.ag_kit.writing import HEADERS, path_of, payload_of, refuse
 from bridge.errors import ConfigError, RequestError, Unsupported
@@ -54,7 +55,7 @@ def decode_request(wire: WireRequest, body: dict[str, Any], context: Context) ->
         error.failure.details.update(context.error_details)
         raise
     request.resume = [*request.resume, *answers]
-    request.extras = {**(request.extras or {}), NAME: {"generation": 2}}
+    request.extras = {**(request.extras or {}), NAME: {"notes": {"generation": 2}}}
     # Messages are compared by id: the whole history and the increment alone are both legal.
     request.history = HistoryMode.DELTA
     request.stream = True
@@ -100,7 +101,7 @@ def _take_resume(body: dict[str, Any]) -> list[Resume]:
     others = {k: v for k, v in command.items() if k != "resume"}
     kept = {k: v for k, v in forwarded.items() if k != "command"}
     body["forwardedProps"] = {**kept, "command": others} if others else kept
-    return [Resume("", "resolved", command["resume"])]
+    return [resume_of("", command["resume"])]
 
 
 class Encoder:

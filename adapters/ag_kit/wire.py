@@ -19,6 +19,11 @@ def own(extras: Extras | None) -> dict[str, Any]:
     return extras.get(NAME) or {} if extras else {}
 
 
+def notes(extras: Extras | None) -> dict[str, Any]:
+    """How a client's request came: its `generation`, and the id of a `conversation` that was made for it."""
+    return own(extras).get("notes") or {}
+
+
 def noted(fields: dict[str, Any]) -> Extras | None:
     """`extras` with the unknown fields of an object, for routes with this dialect on both sides."""
     return {NAME: {"fields": fields}} if fields else None

@@ -10,7 +10,7 @@ from bridge.codec.jsontext import dumps
 from bridge.codec.tools import supported
 from bridge.dialects.ag_kit.history import Writer
 from bridge.dialects.ag_kit.options import BackOptions, back
-from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, own, unknown
+from bridge.dialects.ag_kit.wire import EMPTY_SCHEMA, NAME, notes, own, unknown
 from bridge.errors import Unsupported
 from bridge.model import Request, Resume, Tool, ToolMode, json_text
 
@@ -43,7 +43,7 @@ def path_of(options: BackOptions) -> str:
 def conversation_of(request: Request, context: Context) -> str:
     """The conversation's id. An empty one is a conversation to AG-Kit, and "none" to everybody else."""
     thread = context.thread_id if context.thread_id is not None else request.thread_id
-    if thread or (thread == "" and own(request.extras).get("generation") == 1):
+    if thread or (thread == "" and notes(request.extras).get("generation") == 1):
         return thread
     return context.run_id
 
@@ -68,6 +68,7 @@ def record_losses(request: Request, context: Context) -> None:
         Feature.PARALLEL_TOOL_CALLS: request.parallel_tool_calls is not None,
         Feature.RESPONSE_FORMAT: request.response_format is not None and request.response_format.kind != "text",
         Feature.REASONING_EFFORT: request.reasoning_effort is not None,
+        Feature.MODEL: bool(request.model),
         Feature.USER_ID: request.user_id is not None,
         Feature.METADATA: bool(request.metadata),
         Feature.CONTEXT: bool(request.context),
@@ -104,4 +105,6 @@ def _resume(answer: Resume) -> dict[str, Any]:
 
 def payload_of(answer: Resume) -> Any:
     """The payload, any JSON. A cancelled interrupt without one must not look like a consent."""
+    if (sent := own(answer.extras).get("payload")) is not None:
+        return sent
     return "cancelled" if answer.payload is None and answer.decision == "cancelled" else answer.payload

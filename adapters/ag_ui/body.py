@@ -39,7 +39,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         body["resume"] = [_answer(r, more if isinstance(more, dict) else {}) for r in request.resume]
     if request.metadata:
         context.lost.add(Feature.METADATA)
-    if any(name != NAME and fields for name, fields in (request.extras or {}).items()):
+    if request.has_fields_of_others(NAME):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")
     body.update((k, v) for k, v in extras.items() if k not in _NOT_SENT and k not in body)
     return WireRequest("POST", "", dict(HEADERS), body=dumps(body))

@@ -303,7 +303,7 @@ class AGUIEncoder:
         wire = raw_of(event, self._new)
         wire = wire and self._end.subagents.admit(wire)
         if wire is None:
-            self._context.lost.add(Feature.RAW, event.dialect)
+            self._context.lost.add(Feature.RAW, event.label)
             return
         if event.dialect == NAME and isinstance(wire.get("messageId"), str):
             self._claims.note(wire["messageId"])

@@ -1,4 +1,5 @@
-"""AgentScope Runtime's agent API, front and back, in its Python and its Java form; builders for streams.
+"""AgentScope Runtime's agent API, front and back, in its Python and its Java form; builders for streams, and the
+documented constants and objects.
 
 Everything is imported at first use, so that the builders do not load the codec, nor the codec the builders.
 """
@@ -11,14 +12,73 @@ if TYPE_CHECKING:
     from bridge.dialects.agentscope.codec import AgentScope, AgentScopeJava, dialect, java
     from bridge.dialects.agentscope.content_builder import ContentBuilder
     from bridge.dialects.agentscope.message_builder import MessageBuilder
-    from bridge.dialects.agentscope.sdk import ResponseBuilder
+    from bridge.dialects.agentscope.sdk import ResponseBuilder, StreamingResponseBuilder
+    from bridge.dialects.agentscope.sdk.schemas import (
+        AgentRequest,
+        AgentResponse,
+        AudioContent,
+        BaseRequest,
+        BaseResponse,
+        Content,
+        ContentType,
+        DataContent,
+        Error,
+        Event,
+        FileContent,
+        FunctionCall,
+        FunctionCallOutput,
+        FunctionParameters,
+        FunctionTool,
+        ImageContent,
+        McpApprovalRequest,
+        McpApprovalResponse,
+        McpCall,
+        McpCallOutput,
+        Message,
+        MessageType,
+        RefusalContent,
+        Role,
+        RunStatus,
+        TextContent,
+        Tool,
+        VideoContent,
+    )
 
 __all__ = [
+    "AgentRequest",
+    "AgentResponse",
     "AgentScope",
     "AgentScopeJava",
+    "AudioContent",
+    "BaseRequest",
+    "BaseResponse",
+    "Content",
     "ContentBuilder",
+    "ContentType",
+    "DataContent",
+    "Error",
+    "Event",
+    "FileContent",
+    "FunctionCall",
+    "FunctionCallOutput",
+    "FunctionParameters",
+    "FunctionTool",
+    "ImageContent",
+    "McpApprovalRequest",
+    "McpApprovalResponse",
+    "McpCall",
+    "McpCallOutput",
+    "Message",
     "MessageBuilder",
+    "MessageType",
+    "RefusalContent",
     "ResponseBuilder",
+    "Role",
+    "RunStatus",
+    "StreamingResponseBuilder",
+    "TextContent",
+    "Tool",
+    "VideoContent",
     "dialect",
     "java",
 ]
@@ -30,8 +90,10 @@ def __getattr__(name: str) -> Any:
     home: Any
     if name.endswith("Builder"):
         from bridge.dialects.agentscope import sdk as home
-    else:
+    elif name in ("AgentScope", "AgentScopeJava", "dialect", "java"):
         from bridge.dialects.agentscope import codec as home
+    else:
+        from bridge.dialects.agentscope.sdk import schemas as home
     value = globals()[name] = getattr(home, name)
     return value
 

@@ -26,8 +26,9 @@ from bridge.dialects.agentscope import errors, services
 from bridge.dialects.agentscope.capabilities import CAPABILITIES, JAVA_CAPABILITIES
 from bridge.dialects.agentscope.decoder import Decoder
 from bridge.dialects.agentscope.encoder import Encoder
-from bridge.dialects.agentscope.fields import read_any
+from bridge.dialects.agentscope.fields import read_any, status_of
 from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
+from bridge.dialects.agentscope.notes import own
 from bridge.dialects.agentscope.options import BackOptions, FrontOptions, JavaBackOptions, JavaFrontOptions, back, front
 from bridge.dialects.agentscope.request import decode_request
 from bridge.dialects.agentscope.spelling import plain
@@ -35,14 +36,15 @@ from bridge.dialects.agentscope.writing import encode_request, encode_stop
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 
-_ENDED = ("completed", "failed", "rejected", "canceled", "incomplete")
-
 
 class AgentScope(SingleRunDialect, TaskDialect):
     """Both sides of the agent API. Another written form is a subclass with another `form`."""
 
     name = "agentscope"
+    url = "http://127.0.0.1:8090"
     capabilities = CAPABILITIES
+    # The documents show events so.
+    streams_json_lines = True
     form: Form = PYTHON
     surface = (
         Endpoint("POST", "/process", Operation.RUN),
@@ -86,12 +88,19 @@ class AgentScope(SingleRunDialect, TaskDialect):
         return Encoder(context, self._form(options), options)
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
-        """The terminal response object, which holds the whole answer; a failed run is its error response."""
+        """The terminal response object, which holds the whole answer; a failed run is its error response.
+
+        How a backend of this dialect said that it failed is passed on, with the HTTP status of the failure.
+        """
         last = events[-1]
-        if isinstance(last, RunFailed):
-            return self.encode_error(last.error)
+        failure = last.error if isinstance(last, RunFailed) else None
+        if failure is not None and "status" not in own(last.extras):
+            return self.encode_error(failure)
         frame = self.encoder(context).encode(events)[-1]
-        return json_response(frame if isinstance(frame, bytes) else frame.data)
+        body = frame if isinstance(frame, bytes) else frame.data
+        return (
+            json_response(body, 200) if failure is None else json_response(body, failure.http_status, failure.headers)
+        )
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)
@@ -134,7 +143,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
         if "detail" in body and "output" not in body:
             return decoder.close(self.decode_error(WireResponse(502, wire.headers, wire.body)))
         response = plain(body)
-        if "output" in response and response.get("status") not in _ENDED:
+        if "output" in response and not status_of(response):
             response = {**response, "status": "completed"}
         return [*decoder.feed([dumps(response)]), *decoder.close()]
 
@@ -149,6 +158,7 @@ class AgentScopeJava(AgentScope):
     """The documented Java form: camelCase, upper-case message types, milliseconds."""
 
     name = "agentscope-java"
+    url = "http://127.0.0.1:10021"
     capabilities = JAVA_CAPABILITIES
     form = JAVA
     front_options = JavaFrontOptions

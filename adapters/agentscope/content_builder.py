@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Protocol
 
@@ -26,16 +27,37 @@ PAYLOADS: dict[str, dict[str, Any]] = {
 class Snapshot(dict[str, Any]):
     """One event as it was when it was made: the fields of the wire, in their order and in the Python form.
 
-    What the builders do later does not show in it.
+    What the builders do later does not show in it. The fields are attributes, too, and objects in them are snapshots.
     """
 
-    form: Form = PYTHON
+    __slots__ = ("form",)
+    form: Form
 
     @classmethod
-    def of(cls, event: dict[str, Any], form: Form) -> Snapshot:
-        made = cls(event)
-        made.form = form
+    def of(cls, event: Mapping[str, Any], form: Form = PYTHON) -> Snapshot:
+        made = cls({name: _nested(value, form) for name, value in event.items()})
+        object.__setattr__(made, "form", form)
         return made
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"this event has no field {name!r}; its fields: {', '.join(self)}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Snapshot.of, (dict(self), self.form)
+
+    def model_dump(self, *, exclude_none: bool = False) -> dict[str, Any]:
+        """The event as plain dicts and lists, as pydantic's method of this name returns it."""
+        return {k: _plain(v, exclude_none) for k, v in self.items() if not (exclude_none and v is None)}
+
+    def model_dump_json(self, *, exclude_none: bool = False) -> str:
+        """As `json()`; with `exclude_none` without the fields that are null."""
+        return self.form.write(self.model_dump(exclude_none=exclude_none)).decode()
 
     def json(self) -> str:
         """One line of JSON in the form that its response is written in."""
@@ -44,6 +66,40 @@ class Snapshot(dict[str, Any]):
     def sse(self) -> bytes:
         """The event as it stands in a `text/event-stream`."""
         return b"data: " + self.form.write(self) + b"\n\n"
+
+
+def _nested(value: Any, form: Form) -> Any:
+    if isinstance(value, list):
+        return [_nested(item, form) for item in value]
+    return Snapshot.of(value, form) if isinstance(value, Mapping) else value
+
+
+def _plain(value: Any, exclude_none: bool) -> Any:
+    if isinstance(value, list):
+        return [_plain(item, exclude_none) for item in value]
+    if isinstance(value, dict):
+        return {k: _plain(v, exclude_none) for k, v in value.items() if not (exclude_none and v is None)}
+    return value
+
+
+class Dumps(Protocol):
+    """An object like those of pydantic, such as the runtime's contents and messages."""
+
+    def model_dump(self) -> dict[str, Any]: ...
+
+
+Fields = Mapping[str, Any] | Dumps
+
+
+def fields_of(value: Fields, what: str) -> dict[str, Any]:
+    """The fields of a content or message. Raises `ValueError` for anything but a mapping or a model."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise ValueError(f"{what}: expected a mapping or an object with model_dump(), got {type(value).__name__}.")
+    fields: dict[str, Any] = dump()
+    return fields
 
 
 class Holder(Protocol):
@@ -55,16 +111,15 @@ class Holder(Protocol):
     @property
     def form(self) -> Form: ...
 
-    def turn_of(self, index: int, action: str) -> None:
-        """Raises `RuntimeError` unless the content may be written now."""
+    def changed(self) -> None:
+        """Called before the content changes."""
         ...
 
 
 class ContentBuilder:
     """One content. Every method that changes it returns the event to send.
 
-    Raises `ValueError` for a method or a value that is not of its type, `RuntimeError` for one that comes too late or
-    too early.
+    Raises `ValueError` for a method or a value that is not of its type.
     """
 
     def __init__(self, message: Holder, content_type: str, index: int) -> None:
@@ -87,7 +142,7 @@ class ContentBuilder:
     def add_text_delta(self, text: str | None) -> Snapshot:
         """A piece of text; None counts as an empty one."""
         self._need("add_text_delta", "text")
-        return self.add_payload_delta({"text": "" if text is None else text}, "add_text_delta")
+        return self.add_payload_delta({"text": "" if text is None else text})
 
     add_delta = add_text_delta
 
@@ -111,7 +166,7 @@ class ContentBuilder:
     def add_data_delta(self, data: dict[str, Any]) -> Snapshot:
         """Joined to what is there key by key: text, numbers, lists and objects grow, all else is replaced."""
         self._need("add_data_delta", "data")
-        return self.add_payload_delta({"data": data}, "add_data_delta")
+        return self.add_payload_delta({"data": data})
 
     # ------------------------------------------------------------------ media
 
@@ -142,7 +197,7 @@ class ContentBuilder:
     def complete(self) -> Snapshot:
         """The whole content, which is part of the message from now on. Again: the same event."""
         if self._completed is None:
-            self._message.turn_of(self.index, "complete")
+            self._message.changed()
             self._completed = self._event("completed", False, self._payload)
         return self._completed
 
@@ -152,34 +207,32 @@ class ContentBuilder:
 
     # ------------------------------------------------------------------ whatever the type
 
-    def add_payload_delta(self, payload: dict[str, Any], action: str) -> Snapshot:
+    def add_payload_delta(self, payload: dict[str, Any]) -> Snapshot:
         """A piece of any type: text and addresses are appended, data is merged."""
         payload = _checked(self.type, payload)
-        self._begin(action)
+        self._begin()
         self._payload.update(_joined(self.type, self._payload, payload))
         return self._event("in_progress", True, {**PAYLOADS[self.type], **payload})
 
-    def set_payload(self, payload: dict[str, Any], action: str) -> Snapshot:
+    def set_payload(self, payload: dict[str, Any]) -> Snapshot:
         """The whole value so far.
 
         The first event of a second or later content is a delta: the web frontend lays anything else over the content
         before it.
         """
         payload = _checked(self.type, payload)
-        first = self._begin(action)
+        first = self._begin()
         self._payload.update(payload)
         return self._event("in_progress", first and self.index > 0, self._payload)
 
     def _set(self, action: str, kind: str, payload: dict[str, Any]) -> Snapshot:
         self._need(action, kind)
-        return self.set_payload(payload, action)
+        return self.set_payload(payload)
 
-    def _begin(self, action: str) -> bool:
+    def _begin(self) -> bool:
         """True before the first event of the content."""
-        if self._completed is not None:
-            raise RuntimeError(f"{action}(): content {self.index} is complete, nothing can be added to it.")
-        self._message.turn_of(self.index, action)
-        first, self._begun = not self._begun, True
+        self._message.changed()
+        first, self._begun, self._completed = not self._begun, True, None
         return first
 
     def _need(self, action: str, kind: str) -> None:

@@ -13,8 +13,19 @@ from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import repaired
 from bridge.dialects.agentscope.approvals import interrupted
-from bridge.dialects.agentscope.errors import failure_of
-from bridge.dialects.agentscope.fields import bare_failure, is_error, kind_of, object_of, role_of
+from bridge.dialects.agentscope.errors import failure_of, has_error
+from bridge.dialects.agentscope.fields import (
+    ENDS,
+    FINISHES,
+    REASONS,
+    bare_failure,
+    end_of,
+    kind_of,
+    object_of,
+    role_of,
+    said_of_end,
+    status_of,
+)
 from bridge.dialects.agentscope.messages import Content, Message, is_known
 from bridge.dialects.agentscope.notes import NAME, beside
 from bridge.dialects.agentscope.objects import usage_report
@@ -23,25 +34,8 @@ from bridge.dialects.agentscope.spelling import plain, seconds
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Heartbeat, MessageStatus, Raw
 
-_TERMINAL: dict[str, FinishReason | None] = {
-    "completed": None,
-    "failed": None,
-    "rejected": FinishReason.CONTENT_FILTER,
-    "canceled": FinishReason.CANCELED,
-    "incomplete": FinishReason.LENGTH,
-}
-_NOTED = {"length": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
-_ENDS: dict[str, MessageStatus] = {
-    "completed": MessageStatus.COMPLETED,
-    "incomplete": MessageStatus.INCOMPLETE,
-    "failed": MessageStatus.FAILED,
-    "rejected": MessageStatus.FAILED,
-    "canceled": MessageStatus.CANCELED,
-}
-
 # Of a content, the names of its message's id and of its number, in the two spellings.
 _NUMBERS = {"msg_id": "sequence_number", "msgId": "sequenceNumber"}
-_ENDED = tuple(_ENDS)  # unlike the mapping, it can be asked for a value of any type
 
 
 class Decoder(JsonDecoder):
@@ -53,7 +47,8 @@ class Decoder(JsonDecoder):
         self._messages: dict[str, Message] = {}
         self._seen: list[Message] = []
         self._implicit: Message | None = None
-        self._noted: tuple[Failure, int] | None = None
+        # The last end other than completion that a message or a content told, with whose it was and what had been said.
+        self._noted: tuple[Failure | FinishReason, Message, int] | None = None
         self._reason: FinishReason | None = None
         self._last: tuple[Content, str, object, object] | None = None
 
@@ -114,6 +109,7 @@ class Decoder(JsonDecoder):
         if content is None:
             return
         self._writer.tell(message, content, event, unpaired)
+        self._note_end(message, event)
         if content.streams and unpaired is None and event.get("msg_id"):
             self._last = (content, key, event.get("msg_id"), event.get("index"))
 
@@ -181,7 +177,7 @@ class Decoder(JsonDecoder):
     def _is_end_of(last: Message, kind: str, event: dict[str, Any]) -> bool:
         """Return whether a completed message without its id is the one that was opened, or whose contents arrived."""
         unnamed = last.id is None and not last.done and last.kind == kind
-        return unnamed and event.get("status") in _ENDED and last.repeated_by(event)
+        return unnamed and bool(status_of(event)) and last.repeated_by(event)
 
     def _tell(self, message: Message, event: dict[str, Any]) -> None:
         """Read a message object, on its own or inside the response's output."""
@@ -195,14 +191,15 @@ class Decoder(JsonDecoder):
         if isinstance(metadata, dict):
             message.metadata.update(metadata)
         message.usage = event.get("usage") or message.usage
-        if is_error(message, event):
-            self._error(message, event)
-            return
         if message.kind == "message" and not message.contents:
             message.role = role_of(event)
-        status = event.get("status")
-        if status in _ENDED:
-            self._complete(message, event, _ENDS[status])
+        end = said_of_end(event)
+        status = end.get("status") or status_of(event)
+        if message.kind == "error" and (status or event.get("code") is not None):
+            self._error(message, event)
+        elif status:
+            message.end = end
+            self._complete(message, event, ENDS[status])
         elif message.known:
             self._contents(message, event, final=False)
 
@@ -213,43 +210,62 @@ class Decoder(JsonDecoder):
         metadata = event.get("metadata")
         reason = metadata.get("finish_reason") if isinstance(metadata, dict) else None
         if isinstance(reason, str):
-            self._reason = _NOTED.get(reason, self._reason)
+            self._reason = FINISHES.get(reason, self._reason)
+
+    def _note_end(self, message: Message, event: dict[str, Any]) -> None:
+        """The agent reports an end by itself: that of the run, unless visible content follows."""
+        end = end_of(event)
+        if end is None:
+            return
+        earlier, _, spoken = self._noted or (None, None, 0)
+        # What is around a content that failed ends, too, mostly without a word of its own.
+        bare = isinstance(end, FinishReason) or end == failure_of(None)
+        told = isinstance(earlier, Failure) and earlier != failure_of(None) and spoken == self._writer.spoken
+        if not (bare and told):
+            self._noted = end, message, self._writer.spoken
 
     def _error(self, message: Message, event: dict[str, Any]) -> None:
-        """The agent reports an error by itself: the run has failed unless visible content follows."""
+        """A message of type `error`."""
         error = event.get("error")
-        if message.known:
-            self._complete(message, event, MessageStatus.FAILED)
-            event = {**event, "content": None}
         message.done = True
         self._writer.flush_held()
-        self._noted = failure_of(error if isinstance(error, dict) else event), self._writer.spoken
-        self.builder.emit(Raw(NAME, {**event, "type": "error"}))
+        failure = failure_of(error if has_error(error) else event, status=event.get("status"))
+        self._noted = failure, message, self._writer.spoken
+        self.builder.emit(Raw(NAME, event))
 
     def _complete(self, message: Message, event: dict[str, Any], status: MessageStatus) -> None:
-        """The completed message: contents not seen before are passed on, others get what is missing (rule 8)."""
+        """The message that has ended: contents not seen before are passed on, others get what is missing (rule 8)."""
         if not message.known:
             # A type that nobody here understands passes whole; an empty list means what was accumulated.
             message.done = True
             said = event.get("content")
             items = [plain(i) for i in said if isinstance(i, dict)] if isinstance(said, list) else []
             self.builder.emit(Raw(NAME, {**event, "type": message.kind, "content": items or message.raw}))
-            return
-        self._contents(message, event, final=True)
-        self._finish(message, status)
+        else:
+            self._contents(message, event, final=True)
+            self._finish(message, status)
+        self._note_end(message, event)
 
     def _contents(self, message: Message, event: dict[str, Any], *, final: bool) -> None:
         """Read the contents of a message object; in one that continues they are snapshots."""
-        status = "completed" if final else "in_progress"
         for content, item in message.retold(event.get("content")):
+            status = (status_of(item) or "completed") if final else "in_progress"
+            done = content.done
             self._writer.tell(message, content, {**item, "delta": False, "status": status}, None)
+            if not done:
+                self._note_end(message, item)
 
     def _finish(self, message: Message, status: MessageStatus) -> None:
         message.done = True
+        if status is MessageStatus.COMPLETED and self._noted is not None and self._noted[1] is not message:
+            # The agent went on after an end that was no error.
+            self._noted = None if isinstance(self._noted[0], FinishReason) else self._noted
         self._writer.finish(message, complete=status is not MessageStatus.FAILED)
         if message.kind == "mcp_approval_request":
             self._approval(message)
-        note = beside(message.metadata, message.usage)
+        note = {**beside(message.metadata, message.usage), **message.end}
+        if message.end:
+            self._writer.open_message(message)
         self.builder.end_message(message, status, None, {NAME: note} if note else None)
 
     def _approval(self, message: Message) -> None:
@@ -263,27 +279,41 @@ class Decoder(JsonDecoder):
     def _on_response(self, event: dict[str, Any]) -> None:
         self._begin(event)
         self._end_implicit()
-        status = event.get("status")
-        if not isinstance(status, str) or status not in _TERMINAL:
+        status, error = status_of(event), event.get("error")
+        if not status:
             return
         self._output(event.get("output"))
         report = usage_report(event.get("usage"))
         if report is not None:
             self.builder.usage(report)
-        if status == "failed":
-            self._writer.flush_held()
-            failure = failure_of(event.get("error"))
-            self.builder.fail(failure, {NAME: {"code": failure.backend_code}})
+        if status == "failed" or has_error(error):
+            self._fail(failure_of(error, status=status), status)
             return
         for message in self._seen:
             if not message.done:
                 self._tell_end(message)
-        if self._noted is not None and self._noted[1] == self._writer.spoken and status == "completed":
-            failure = self._noted[0]
-            self.builder.fail(failure, {NAME: {"code": failure.backend_code}})
-            return
-        self.builder.finish(_TERMINAL[status] or self._reason)
+        end, _, spoken = self._noted or (None, None, 0)
+        if end == failure_of(None) and status != "completed":
+            end = None  # the Java form has no other word for a message that its response cut short
+        if isinstance(end, Failure):
+            if spoken == self._writer.spoken:
+                self._fail(end, status)
+                return
+            # The agent went on after its error, which only its message tells.
+            self.builder.emit(Raw(NAME, {"object": "error", "type": "error"}))
+            end = None
+        said = {NAME: {"status": status}} if status != "completed" else None
+        self.builder.finish(REASONS.get(status) or end or self._reason, said)
         self.builder.end()
+
+    def _fail(self, failure: Failure, status: str) -> None:
+        """The run has failed: what is open is over, and a status that hides it is not passed on."""
+        self._writer.flush_held()
+        for message in self._seen:
+            if not message.done and not message.known and message.raw:
+                self._complete(message, self._unended(message, "incomplete"), MessageStatus.FAILED)
+        said = {"code": failure.backend_code, "status": "failed" if status == "completed" else status}
+        self.builder.fail(failure, {NAME: said})
 
     def _begin(self, event: dict[str, Any]) -> None:
         wire_id, session = event.get("id"), event.get("session_id")
@@ -299,7 +329,12 @@ class Decoder(JsonDecoder):
         if message.known:
             self._finish(message, MessageStatus.COMPLETED)
         elif message.raw:
-            self._complete(message, {"object": "message", "id": message.id, "role": message.role}, _ENDS["completed"])
+            self._complete(message, self._unended(message, "completed"), MessageStatus.COMPLETED)
+
+    @staticmethod
+    def _unended(message: Message, status: str) -> dict[str, Any]:
+        """A message that passes as a whole and whose end never came."""
+        return {"object": "message", "id": message.id, "role": message.role, "status": status}
 
     def _output(self, output: object) -> None:
         """Messages that only the response tells, matched by id, else by position (rule 9)."""
@@ -316,5 +351,4 @@ class Decoder(JsonDecoder):
             if known is None:
                 known = self._new(item_id if isinstance(item_id, str) and item_id else None, kind, role_of(item))
                 known.done = self._writer.knows(kind, item)
-            status = item.get("status")
-            self._tell(known, {**item, "status": status if status in _ENDED else "completed"})
+            self._tell(known, {**item, "status": status_of(item) or "completed"})

@@ -10,17 +10,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.agentscope.approvals import approval_data
 from bridge.dialects.agentscope.calls import call_data, call_type, origin_note, output_data, output_of
 from bridge.dialects.agentscope.contents import content_of
 from bridge.dialects.agentscope.errors import error_object
+from bridge.dialects.agentscope.fields import said_of_end
 from bridge.dialects.agentscope.forms import PYTHON, Form, safe
 from bridge.dialects.agentscope.notes import NAME, foreign_metadata, own, reasoning_note, usage_of
 from bridge.dialects.agentscope.objects import WireMessage, usage_object
 from bridge.dialects.agentscope.options import FrontOptions, front
 from bridge.dialects.agentscope.output import Output
+from bridge.dialects.agentscope.spelling import payload_of
 from bridge.errors import ErrorCode, Failure
 from bridge.model import SHARED, Extras, FinishReason, MessageStatus, PartKind
 from bridge.model import events as ev
@@ -32,10 +35,21 @@ _STATUSES = {
     MessageStatus.FAILED: "incomplete",
     MessageStatus.CANCELED: "incomplete",
 }
+_PART_STATUSES = {
+    MessageStatus.INCOMPLETE: "incomplete",
+    MessageStatus.FAILED: "incomplete",
+    MessageStatus.CANCELED: "canceled",
+}
 # What is said of these reasons where they are to be failures.
 _STOPPED = {
-    FinishReason.CONTENT_FILTER: Failure(ErrorCode.CONTENT_FILTER, "The answer was stopped by a content filter."),
+    FinishReason.CONTENT_FILTER: Failure(ErrorCode.CONTENT_FILTER, CUT[FinishReason.CONTENT_FILTER]),
     FinishReason.CANCELED: Failure(ErrorCode.CANCELED, "The run was canceled."),
+}
+# The options that name the status for a reason.
+_OPTIONS = {
+    FinishReason.LENGTH: "length",
+    FinishReason.CONTENT_FILTER: "content_filter",
+    FinishReason.CANCELED: "canceled",
 }
 # These carry no place in the answer.
 _FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
@@ -67,11 +81,13 @@ class Encoder:
     def __init__(self, context: Context, form: Form = PYTHON, options: FrontOptions | None = None) -> None:
         self._context = context
         self._options = options or front(context)
+        self._cut_calls = CutCalls()
         self._sequencer = Sequencer(context.lost, _FREE)
         self._wire = Output(form, context.lost)
         self._live: _Live | None = None
         self._roles: dict[str, str] = {}
         self._calls: dict[str, tuple[str, str, str]] = {}
+        self._cut: WireMessage | None = None
         self._created_at = 0.0
         self._beside: dict[str, Any] = {}
         self._usage: dict[str, Any] | None = None
@@ -79,7 +95,7 @@ class Encoder:
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out: list[FrameLike] = []
         self._wire.frames = out
-        self._sequencer.dispatch(events, self, _HANDLERS)
+        self._sequencer.dispatch(self._cut_calls.feed(events), self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -104,19 +120,25 @@ class Encoder:
 
     def _finish(self, event: ev.RunFinished) -> None:
         """A reason other than stop stands in the last message's metadata, or in the status where so configured."""
-        reason, status = event.reason, "completed"
-        if reason is FinishReason.LENGTH:
-            status = self._options.length
-        elif reason is FinishReason.CONTENT_FILTER:
-            status = self._options.content_filter
-        elif reason is FinishReason.CANCELED:
-            status = self._options.canceled
+        reason = event.reason
+        status = self._status_of(reason, own(event.extras).get("status"))
         if status == "failed":
             self._terminal(status, ended_at=None, error=error_object(_STOPPED[reason]))
             return
         if reason in _NOTED:
             self._note_reason(reason, status)
+        if reason in CUT and self._cut is not None and self._cut is self._wire.message:
+            # Nobody may run this call, and whoever waits for it has to learn why.
+            self._cut.extra = {"code": str(reason), "message": CUT[reason]}
         self._terminal(status, ended_at=None if status == "canceled" else event.ended_at or self._created_at)
+
+    def _status_of(self, reason: FinishReason, said: object) -> str:
+        """The status for a reason: what the route's option names, else what a backend of this dialect `said`."""
+        option = _OPTIONS.get(reason)
+        if option is None:
+            return "completed"
+        chosen = str(getattr(self._options, option))
+        return said if isinstance(said, str) and option not in self._options.model_fields_set else chosen
 
     def _note_reason(self, reason: FinishReason, status: str) -> None:
         """The reason in the metadata of the last message, which is made where there is none."""
@@ -129,9 +151,11 @@ class Encoder:
             self._context.lost.add(lost)
 
     def _fail(self, event: ev.RunFailed) -> None:
-        word = own(event.extras).get("code")
-        error = error_object(event.error, word if isinstance(word, str) else None)
-        self._terminal("failed", ended_at=None, error=error)
+        mine = own(event.extras)
+        word, status = mine.get("code"), mine.get("status")
+        status = status if isinstance(status, str) else "failed"
+        error = error_object(event.error, word if isinstance(word, str) else None, status)
+        self._terminal(status, ended_at=None, error=error)
 
     def _terminal(self, status: str, *, ended_at: float | None, error: dict[str, Any] | None = None) -> None:
         """The partial message is closed as incomplete: the web frontend shows `output` instead of what it had."""
@@ -158,7 +182,7 @@ class Encoder:
             kind = call_type(event.origin, event.extras, self._options.call_type, noted=not self._wire.form.exact)
             self._wire.open(event.message_id, kind, "assistant", origin_note(event.origin, kind))
             self._calls[event.call_id or ""] = (kind, event.name or "", event.message_id)
-            self._say_call("in_progress", event, "")
+            self._say_call(event, "")
 
     def _delta(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         live, text = self._live, event.text
@@ -204,34 +228,45 @@ class Encoder:
         assert live is not None
         live.pieces.append(event.text)
         if self._options.arguments == "snapshots":
-            self._say_call("in_progress", live.started, "".join(live.pieces))
+            self._say_call(live.started, "".join(live.pieces))
 
-    def _say_call(self, status: str, event: ev.PartStarted, arguments: str) -> None:
+    def _say_call(self, event: ev.PartStarted, arguments: str, end: dict[str, Any] | None = None) -> None:
+        """A call with the arguments so far; with all of them if it has ended."""
         assert self._wire.message is not None
         kind = self._wire.message.kind
         data = call_data(kind, event.call_id or "", event.name or "", arguments, event.server_label)
-        self._wire.content(status, "data", 0, False, {"data": data})
+        if end is None:
+            self._wire.content("data", 0, False, {"data": data})
+        else:
+            self._wire.end_content("data", {"data": data}, end)
 
     def _end_part(self, event: ev.PartEnded) -> None:
-        live = self._live
+        live, end = self._live, own(event.extras)
         assert live is not None
+        if "status" not in end and event.status in _PART_STATUSES:
+            end = {"status": _PART_STATUSES[event.status]}
         if live.started.kind is PartKind.TOOL_CALL:
-            # Readers parse the arguments as JSON, and an empty string is none.
-            self._say_call("completed", live.started, "".join(live.pieces) or "{}")
+            arguments = "".join(live.pieces)
+            if event.status is MessageStatus.INCOMPLETE and self._wire.message is not None:
+                self._cut = self._wire.message
+                self._cut.status, self._cut.ended = "incomplete", True
+            elif not arguments and event.status is MessageStatus.COMPLETED:
+                arguments = "{}"  # readers parse the arguments as JSON, and an empty string is none
+            self._say_call(live.started, arguments, end)
         else:
-            self._end_text(live, reasoning_note(event.signature, event.redacted))
+            self._end_text(live, reasoning_note(event.signature, event.redacted), end)
         self._live = None
 
-    def _end_text(self, live: _Live, note: dict[str, Any]) -> None:
-        if note and not live.prefix:
+    def _end_text(self, live: _Live, note: dict[str, Any], end: dict[str, Any]) -> None:
+        if (note or end) and not live.prefix:
             self._open_text(live)
         if live.prefix:
             self._wire.note(note)
-            self._wire.complete_text(live.kind, "".join(live.pieces))
+            self._wire.end_content(live.kind, {live.kind: "".join(live.pieces)}, end)
 
     def _add(self, event: ev.ContentAdded) -> None:
         self._join(event.message_id)
-        self._wire.whole(*content_of(event.part))
+        self._wire.whole(*content_of(event.part), own(event.part.extras))
 
     def _result(self, event: ev.ToolResulted) -> None:
         known = self._calls.get(event.call_id)
@@ -245,8 +280,8 @@ class Encoder:
             {"is_error": True} if event.is_error else {},
         )
         self._whole_message(owner, kind, "tool", mine, note)
-        self._wire.content("in_progress", "data", 0, False, {"data": {**data, "output": ""}})
-        self._wire.content("completed", "data", 0, False, {"data": data})
+        self._wire.content("data", 0, False, {"data": {**data, "output": ""}})
+        self._wire.end_content("data", {"data": data}, mine.get("end") or {})
 
     def _whole_message(self, owner: str, kind: str, role: str, mine: dict[str, Any], note: dict[str, Any]) -> None:
         """Opens a message of which no event tells the end. `mine`: what a backend of this dialect said beside it."""
@@ -255,11 +290,14 @@ class Encoder:
         message.ended = True
 
     def _end_message(self, event: ev.MessageEnded) -> None:
-        message = self._wire.message
+        message, mine = self._wire.message, own(event.extras)
+        said = mine.get("status")
+        if said is not None and not self._wire.told(event.message_id):
+            message = self._wire.open(event.message_id, "message", self._roles.get(event.message_id, "assistant"))
         if message is not None and message.owner == event.message_id and not message.ended:
-            mine = own(event.extras)
-            message.status = _STATUSES[event.status]
-            message.ended = event.status is MessageStatus.COMPLETED
+            message.status = said or _STATUSES[event.status]
+            message.ended = said is not None or event.status is MessageStatus.COMPLETED
+            message.extra = {name: mine[name] for name in ("error", "code", "message") if name in mine}
             message.usage = usage_of(mine)
             message.metadata.update(foreign_metadata(mine.get("metadata")))
 
@@ -280,7 +318,7 @@ class Encoder:
         mine = own(event.extras)
         owner = str(mine.get("id") or self._context.make_id("msg"))
         self._whole_message(owner, "mcp_approval_request", "assistant", mine, note)
-        self._wire.whole("data", {"data": data})
+        self._wire.whole("data", {"data": data}, {})
 
     def _beat(self, event: ev.Heartbeat) -> None:
         keepalive, wire = self._options.keepalive, self._wire
@@ -292,11 +330,23 @@ class Encoder:
             wire.write(beat.opening(number))
 
     def _raw(self, event: ev.Raw) -> None:
-        """A message of a type that only AgentScope knows, as it came, with this stream's numbers."""
+        """A message or a content of a type that only AgentScope knows, as it came, with this stream's numbers."""
         value = event.value
-        if event.dialect != NAME or not isinstance(value, dict) or value.get("object") != "message":
-            self._context.lost.add(Feature.RAW, event.dialect)
-            return
+        shape = value.get("object") if event.dialect == NAME and isinstance(value, dict) else None
+        if shape == "message":
+            self._raw_message(value)
+        elif shape == "content":
+            self._raw_content(value, own(event.extras))
+        elif shape != "error":  # an error of the agent's own stands in its message already
+            self._context.lost.add(Feature.RAW, event.label)
+
+    def _raw_content(self, value: dict[str, Any], beside: dict[str, Any]) -> None:
+        owner, message = str(value["msg_id"]), self._wire.message
+        if message is None or message.owner != owner:
+            self._wire.open(owner, beside["type"], beside["role"])
+        self._wire.whole(value["type"], payload_of(value), said_of_end(value))
+
+    def _raw_message(self, value: dict[str, Any]) -> None:
         wanted, kind, role = value.get("id"), value.get("type"), value.get("role")
         self._whole_message(
             wanted if isinstance(wanted, str) and wanted else self._context.make_id("msg"),
@@ -310,9 +360,9 @@ class Encoder:
         message.extra = {k: v for k, v in value.items() if k not in _HANDLED}
         message.status = status if isinstance(status, str) else "completed"
         contents = value.get("content")
-        for index, content in enumerate(contents if isinstance(contents, list) else []):
+        for content in contents if isinstance(contents, list) else []:
             if isinstance(content, dict):
-                self._wire.copy(index, content)
+                self._wire.copy(content)
 
 
 _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {

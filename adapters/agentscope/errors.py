@@ -52,6 +52,8 @@ _CODES: dict[str, ErrorCode] = {
     "PARAMETER_VALIDATION": ErrorCode.INVALID_REQUEST,
     "CANCELED": ErrorCode.CANCELED,
 }
+# A status that says why says it also of an error whose word is unknown.
+_BY_STATUS = {"rejected": ErrorCode.CONTENT_FILTER, "canceled": ErrorCode.CANCELED}
 _STATUSES = {**BY_STATUS, 499: ErrorCode.CANCELED}
 _OWN_CODES = frozenset(map(str, ErrorCode))
 
@@ -59,29 +61,43 @@ _OWN_CODES = frozenset(map(str, ErrorCode))
 # ------------------------------------------------------------------ inside a stream
 
 
-def error_object(failure: Failure, word: str | None = None) -> dict[str, Any]:
-    """`error` of a failed response. `word` is what an AgentScope backend called it.
+def error_object(failure: Failure, word: str | None = None, status: str = "failed") -> dict[str, Any]:
+    """`error` of a response with this status. `word` is what an AgentScope backend called it.
 
     Where the word says less than we know, `reason` names our own code; clients read `code` and `message` only.
     """
-    chosen = word if word and _CODES.get(word, ErrorCode.BACKEND_ERROR) is failure.code else None
+    chosen = word if word and _code_of(word, status) is failure.code else None
     if chosen is None and failure.code is ErrorCode.NOT_FOUND and failure.backend_code == "model_not_found":
         chosen = "MODEL_NOT_FOUND"
     chosen = masked(chosen, LONGEST_WORD) if chosen else _WORDS.get(failure.code, _UNKNOWN)
     error = {"code": chosen, "message": masked(failure.message)}
-    if _CODES.get(chosen, ErrorCode.BACKEND_ERROR) is not failure.code:
+    if _code_of(chosen, status) is not failure.code:
         error["reason"] = str(failure.code)
     return error
 
 
-def failure_of(error: object, fallback: str = "The backend reported an error.") -> Failure:
-    """Return the failure in an `error` of a stream: an object with `code` and `message`, or a text."""
+def _code_of(word: str | None, status: object) -> ErrorCode:
+    """Return our code for AgentScope's word; for an unknown one, what the status says."""
+    default = _BY_STATUS.get(status, ErrorCode.BACKEND_ERROR) if isinstance(status, str) else ErrorCode.BACKEND_ERROR
+    return _CODES.get(word or "", default)
+
+
+def has_error(error: object) -> bool:
+    """Return whether an `error` says anything: a text, or an object whose values are not all null."""
+    return any(v is not None for v in error.values()) if isinstance(error, dict) else bool(error)
+
+
+def failure_of(error: object, fallback: str = "The backend reported an error.", status: object = None) -> Failure:
+    """Return the failure in an `error` of a stream: an object with `code` and `message`, or a text.
+
+    `status` is that of the object with the error.
+    """
     if isinstance(error, dict):
         word, text, own = error.get("code"), error.get("message"), error.get("reason")
     else:
         word, text, own = None, error, None
     word = str(word) if isinstance(word, (str, int)) and not isinstance(word, bool) else None
-    code = _CODES.get(word or "", ErrorCode.BACKEND_ERROR)
+    code = _code_of(word, status)
     if isinstance(own, str) and own in _OWN_CODES:
         code = ErrorCode(own)
     message = masked(text) if isinstance(text, str) and text else fallback

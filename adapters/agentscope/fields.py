@@ -5,10 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec.jsontext import loads, loads_unpaired
-from bridge.dialects.agentscope.errors import failure_of
-from bridge.dialects.agentscope.messages import Message
+from bridge.codec.redact import masked
+from bridge.dialects.agentscope.errors import error_object, failure_of, has_error
 from bridge.dialects.agentscope.spelling import message_type
 from bridge.errors import Failure
+from bridge.model import FinishReason, MessageStatus
+
+ENDS: dict[str, MessageStatus] = {
+    "completed": MessageStatus.COMPLETED,
+    "incomplete": MessageStatus.INCOMPLETE,
+    "failed": MessageStatus.FAILED,
+    "rejected": MessageStatus.FAILED,
+    "canceled": MessageStatus.CANCELED,
+}
+"""The statuses with which a response, a message or a content is over."""
+
+REASONS: dict[str, FinishReason] = {
+    "rejected": FinishReason.CONTENT_FILTER,
+    "canceled": FinishReason.CANCELED,
+    "incomplete": FinishReason.LENGTH,
+}
+"""The reasons that a status tells."""
+
+FINISHES: dict[str, FinishReason] = {
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+}
+"""The reasons that stand in a message's metadata, or in its code."""
 
 
 def object_of(event: dict[str, Any]) -> str:
@@ -52,11 +75,35 @@ def role_of(event: dict[str, Any]) -> str:
     return role if role in ("user", "system") else "assistant"
 
 
-def is_error(message: Message, event: dict[str, Any]) -> bool:
-    """Return whether a message reports an error; one of type `error` may open before the error is known."""
-    if message.kind == "error":
-        return event.get("status") not in (None, "created", "in_progress") or event.get("code") is not None
-    return event.get("status") == "failed" and (isinstance(event.get("error"), dict) or event.get("code") is not None)
+def status_of(event: dict[str, Any]) -> str:
+    """The status of a final event; empty for any other."""
+    status = event.get("status")
+    return status if isinstance(status, str) and status in ENDS else ""
+
+
+def end_of(event: dict[str, Any]) -> Failure | FinishReason | None:
+    """Return what a message or a content says of its own end: an error, another reason than completion, or nothing."""
+    status, error, code = status_of(event), event.get("error"), event.get("code")
+    if has_error(error):
+        return failure_of(error, status=status)
+    if status in ("", "completed"):
+        return None
+    if isinstance(code, str) and code in FINISHES:
+        return FINISHES[code]
+    return failure_of(event, status=status) if code is not None else REASONS.get(status) or failure_of(None)
+
+
+def said_of_end(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields by which a message or a content tells its end, for frontends of the same dialect."""
+    if end_of(event) is None:
+        return {}
+    status = status_of(event)
+    said: dict[str, Any] = {"status": "failed" if status in ("", "completed") else status}
+    if has_error(event.get("error")):
+        failure = failure_of(event["error"], status=status)
+        said["error"] = error_object(failure, failure.backend_code, status)
+    words = {name: event.get(name) for name in ("code", "message")}
+    return {**said, **{name: masked(str(w)) for name, w in words.items() if isinstance(w, (str, int))}}
 
 
 def read_any(body: bytes) -> Any:

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.jsontext import dumps
-from bridge.dialects.agentscope.spelling import CAMEL, STAND_INS, text_of
+from bridge.dialects.agentscope.spelling import CAMEL, PLACE, STAND_INS, text_of
 
 _COMMON = ("sequence_number", "object", "status", "error")
 _MESSAGE = frozenset({*_COMMON, "id", "type", "role", "content", "code", "message", "usage"})
 _CONTENT = frozenset({*_COMMON, "type", "index", "delta", "msg_id", "text", "data", "image_url"})
-_PLACE = frozenset({*_COMMON, "type", "index", "delta", "msg_id"})
 
 
 @dataclass(frozen=True)
@@ -81,14 +80,16 @@ class Form:
         if not self.exact:
             return self.named(content)
         kind = content["type"]
-        place = {k: v for k, v in content.items() if k in _PLACE}
+        if content.get("status") in self.statuses:
+            content = {**content, "status": self._status(content)}
+        place = {k: v for k, v in content.items() if k in PLACE}
         if kind in ("text", "refusal"):
             return self.named({**place, "type": "text", "text": text_of(content.get(kind))})
         if kind == "data" and "wrapped" in content:
             return self.named({**place, "data": {"type": kind, "value": content["data"]["value"]}})
         if kind == "data" or (kind == "image" and content.get("image_url") is not None):
             return self.named({k: v for k, v in content.items() if k in _CONTENT})
-        known = STAND_INS.get(kind, content.keys() - _PLACE)
+        known = STAND_INS.get(kind, content.keys() - PLACE)
         rest = {k: v for k, v in content.items() if k in known and v is not None}
         return self.named({**place, "type": "data", "data": {"type": kind, **rest}})
 

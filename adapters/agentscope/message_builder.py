@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from bridge.dialects.agentscope.content_builder import PAYLOADS, ContentBuilder, Snapshot
+from bridge.dialects.agentscope.content_builder import PAYLOADS, ContentBuilder, Fields, Snapshot, fields_of
 from bridge.dialects.agentscope.forms import Form
 from bridge.dialects.agentscope.objects import WireMessage
 
@@ -20,16 +20,12 @@ class Holder(Protocol):
 
     def new_id(self, prefix: str) -> str: ...
 
-    def need_open(self, action: str) -> None:
-        """Raises `RuntimeError` unless the response has begun and is not over."""
-        ...
-
 
 class MessageBuilder:
     """One message. Every method that changes it returns the event to send; `get_message_data()` is the opening one.
 
-    Contents come one after another, each complete before the next begins; messages may overlap. Raises `ValueError`
-    for a value that makes no sense and `RuntimeError` for a step out of order.
+    Contents and messages may overlap, and a message that is complete may grow again. Raises `ValueError` for an invalid
+    value.
     """
 
     def __init__(self, response: Holder, role: str = "assistant", message_type: str = "message") -> None:
@@ -39,12 +35,17 @@ class MessageBuilder:
             raise ValueError(f"message_type: expected a type such as message or plugin_call, got {message_type!r}.")
         self._response = response
         self._wire = WireMessage(response.new_id("msg"), message_type, role, "")
-        self._parts: list[ContentBuilder] = []
+        self._parts: dict[int, ContentBuilder] = {}
         self._ended: Snapshot | None = None
 
     @property
     def id(self) -> str:
         return self._wire.id
+
+    @property
+    def message(self) -> Snapshot:
+        """The message as it stands."""
+        return self.get_message_data()
 
     @property
     def form(self) -> Form:
@@ -57,21 +58,22 @@ class MessageBuilder:
     # ------------------------------------------------------------------ contents
 
     def create_content_builder(self, content_type: str = "text", index: int | None = None) -> ContentBuilder:
-        """The next content. `index` may be said, but it can only be the next one."""
-        self._need_open("create_content_builder")
-        following = len(self._parts)
-        if index is not None and index != following:
-            raise ValueError(f"index: the next content of this message is {following}, got {index!r}.")
-        part = ContentBuilder(self, content_type, following)
-        self._parts.append(part)
+        """A content at this index, in place of the one there; without an index behind the others."""
+        if index is None:
+            index = max(self._parts, default=-1) + 1
+        elif not isinstance(index, int) or isinstance(index, bool) or index < 0:
+            raise ValueError(f"index: expected a whole number from 0, got {index!r}.")
+        part = self._parts[index] = ContentBuilder(self, content_type, index)
+        self._ended = None
         return part
 
-    def add_delta_content(self, content: Mapping[str, Any]) -> Snapshot:
+    def add_delta_content(self, content: Fields) -> Snapshot:
         """A piece: of a new content when `index` is absent, else of the content at that index.
 
-        `content` has a `type` and the fields of that type (`text`, `data`, `image_url` ...). Only a piece can join
-        what is there: a content with an `index` needs `delta` true.
+        `content`, a mapping or an object with `model_dump()`, has a `type` and the fields of that type (`text`, `data`,
+        `image_url` ...). Only a piece can join what is there: a content with an `index` needs `delta` true.
         """
+        content = fields_of(content, "content")
         kind, payload = self._payload(content)
         index = content.get("index")
         if index is None:
@@ -82,23 +84,18 @@ class MessageBuilder:
                 raise ValueError("delta: expected true for a content that has an index already.")
             if part.type != kind:
                 raise ValueError(f"type: content {index} is {part.type}, got {kind}.")
-        return part.add_payload_delta(payload, "add_delta_content")
+        return part.add_payload_delta(payload)
 
     def content_completed(self, index: int) -> Snapshot:
         """The content at this index, whole."""
         return self._part(index).complete()
 
-    def add_content(self, content: Mapping[str, Any]) -> Snapshot:
-        """A whole content: a new one, or in place of the one at its `index`."""
+    def add_content(self, content: Fields) -> Snapshot:
+        """A whole content, a mapping or an object with `model_dump()`: a new one, or the one at its `index` anew."""
+        content = fields_of(content, "content")
         kind, payload = self._payload(content)
-        index = content.get("index")
-        if index is None or index == len(self._parts):
-            part = self.create_content_builder(kind, index)
-        else:
-            self._part(index)
-            self._need_open("add_content")
-            part = self._parts[index] = ContentBuilder(self, kind, index)
-        part.set_payload(payload, "add_content")
+        part = self.create_content_builder(kind, content.get("index"))
+        part.set_payload(payload)
         return part.complete()
 
     def get_text_content(self) -> str | None:
@@ -120,15 +117,11 @@ class MessageBuilder:
         return self._ended or self.snapshot("in_progress")
 
     def complete(self, *, usage: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None) -> Snapshot:
-        """The whole message. `usage`: `{"input_tokens", "output_tokens", "total_tokens"}`. Again: the same event."""
+        """The whole message: its contents that are complete. Again: the same event.
+
+        `usage`: `{"input_tokens", "output_tokens", "total_tokens"}`.
+        """
         if self._ended is None:
-            self._need_open("complete")
-            unfinished = next((p for p in self._parts if not p.done), None)
-            if unfinished is not None:
-                raise RuntimeError(
-                    f"complete(): content {unfinished.index} ({unfinished.type}) of message {self.id} is not complete; "
-                    "call complete() on it first."
-                )
             self._wire.usage = dict(usage) if usage else None
             self._wire.metadata = dict(metadata or {})
             self._ended = self.snapshot("completed")
@@ -136,7 +129,6 @@ class MessageBuilder:
 
     def failed(self, code: str, message: str) -> Snapshot:
         """The message as one that reports an error, which ends it; with the type `error` it says nothing else."""
-        self._need_open("failed")
         self._wire.extra = {"code": str(code), "message": str(message)}
         self._ended = self.snapshot("failed")
         return self._ended
@@ -146,44 +138,33 @@ class MessageBuilder:
         return self._ended or self.snapshot(status)
 
     def snapshot(self, status: str) -> Snapshot:
-        """The message with this status; contents that are not complete stand in it only when it is over."""
-        self._wire.status, going_on = status, status == "in_progress"
-        contents = [{**p.get_content_data(), **({} if p.done else {"status": status})} for p in self._parts]
-        self._wire.contents = [c for c in contents if c["status"] != "in_progress"] if going_on else contents
-        event = self._wire.closing(None) if self._wire.contents or not going_on else self._wire.opening(None)
-        return Snapshot.of(event, self.form)
+        """The message with this status. Contents that are not complete stand in it only when it was cut."""
+        self._wire.status = status
+        parts = [self._parts[index] for index in sorted(self._parts)]
+        if status in ("in_progress", "completed"):
+            parts = [part for part in parts if part.done]
+        self._wire.contents = [{**p.get_content_data(), **({} if p.done else {"status": status})} for p in parts]
+        going_on = status == "in_progress" and not parts
+        return Snapshot.of(self._wire.opening(None) if going_on else self._wire.closing(None), self.form)
 
-    def turn_of(self, index: int, action: str) -> None:
-        """Raises `RuntimeError` unless the content at this index may be written now."""
-        self._need_open(action)
-        before = next((p for p in self._parts[:index] if not p.done), None)
-        if before is not None:
-            raise RuntimeError(
-                f"{action}(): content {before.index} ({before.type}) of message {self.id} is not complete; "
-                "contents come one after another."
-            )
+    def changed(self) -> None:
+        """A content of the message has changed: it is not complete any more."""
+        self._ended = None
 
     # ------------------------------------------------------------------ inside
 
-    def _need_open(self, action: str) -> None:
-        self._response.need_open(action)
-        if self._ended is not None:
-            raise RuntimeError(f"{action}(): message {self.id} is complete, nothing can be added to it.")
-
     def _part(self, index: object) -> ContentBuilder:
-        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(self._parts):
+        if not isinstance(index, int) or isinstance(index, bool) or index not in self._parts:
             count = len(self._parts)
             raise ValueError(f"index: this message has {count} content{'' if count == 1 else 's'}, got {index!r}.")
         return self._parts[index]
 
     def _values(self, kind: str, name: str) -> list[Any]:
-        return [p.get_content_data()[name] for p in self._parts if p.type == kind]
+        return [part.get_content_data()[name] for _, part in sorted(self._parts.items()) if part.type == kind]
 
     @staticmethod
     def _payload(content: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The type of a content and the fields that belong to it."""
-        if not isinstance(content, Mapping):
-            raise ValueError(f"content: expected a mapping with a type, got {type(content).__name__}.")
         kind = content.get("type")
         if kind not in PAYLOADS:
             raise ValueError(f"type: expected one of {', '.join(sorted(PAYLOADS))}, got {kind!r}.")

@@ -8,12 +8,17 @@ from typing import Any
 
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS
 from bridge.dialects.agentscope.merge import MEDIA_FIELDS
-from bridge.dialects.agentscope.spelling import CONTENT_TYPES, plain
+from bridge.dialects.agentscope.spelling import CONTENT_TYPES, payload_of, plain
 from bridge.model import PartKind
 from bridge.model.surrogates import mend
 
 _PLAIN_KINDS = frozenset({"message", "reasoning", "mcp_approval_request"})
 PART_KINDS = {"text": PartKind.TEXT, "refusal": PartKind.REFUSAL, "reasoning": PartKind.REASONING}
+
+
+def content_type(said: str) -> str:
+    """The type of a content in the Python form; an unknown one stays as it came."""
+    return name if (name := said.lower()) in CONTENT_TYPES else said
 
 
 def is_known(kind: str) -> bool:
@@ -25,9 +30,10 @@ def is_known(kind: str) -> bool:
 class Content:
     """One content; the object itself is the builder's key of its part.
 
-    `kind` is what it becomes: text, refusal, reasoning, call, output, media, data, approval. `pieces` is what was
-    passed on, `value` what was accumulated of anything but text, `opened` whether a part was opened for it, `final`
-    whether the wire said that the value is whole, `done` that nothing more is to be told of it.
+    `kind` is what it becomes: text, refusal, reasoning, call, output, media, data, approval, or unknown. `pieces` is
+    what was passed on, `value` what was accumulated of anything but text, `opened` whether a part was opened for it,
+    `final` whether the wire said that the value is whole, `done` that nothing more is to be told of it. `end` has the
+    fields by which the wire told an end other than completion.
     """
 
     type: str
@@ -38,6 +44,7 @@ class Content:
     final: bool = False
     done: bool = False
     wrapped: bool = False
+    end: dict[str, Any] = field(default_factory=dict)
 
     @property
     def streams(self) -> bool:
@@ -55,6 +62,8 @@ class Content:
             return False
         if self.kind in PART_KINDS:
             return bool(self.pieces) and event.get(self.type) == "".join(self.pieces)
+        if self.kind == "unknown":
+            return bool(self.value == payload_of(event))
         if self.kind == "media":
             return all(self.value.get(f) == event.get(f) for f in MEDIA_FIELDS)
         return bool(self.value == event.get("data"))
@@ -64,7 +73,8 @@ class Content:
 class Message:
     """One message of the wire; the object itself is the builder's key of the message.
 
-    `implied` says that only contents of it were seen, so that its kind is a guess.
+    `implied` says that only contents of it were seen, so that its kind is a guess. `end` has the fields by which it
+    told an end other than completion.
     """
 
     id: str | None
@@ -74,6 +84,7 @@ class Message:
     metadata: dict[str, Any] = field(default_factory=dict)
     usage: object = None
     raw: list[dict[str, Any]] = field(default_factory=list)
+    end: dict[str, Any] = field(default_factory=dict)
     done: bool = False
     implied: bool = False
 
@@ -82,14 +93,14 @@ class Message:
         return is_known(self.kind)
 
     def content(self, event: dict[str, Any]) -> Content | None:
-        """The content that an event speaks of; None when no content type fits or the message passes as a whole."""
+        """The content that an event speaks of; None when it has no type or the message passes as a whole."""
         if not self.known:
             self.raw.append(event)
             return None
         kind = event.get("type")
-        if not isinstance(kind, str) or kind.lower() not in CONTENT_TYPES:
+        if not isinstance(kind, str) or not kind:
             return None
-        kind, index = kind.lower(), event.get("index")
+        kind, index = content_type(kind), event.get("index")
         if not isinstance(index, int) or isinstance(index, bool):
             # A call in one piece and all of langgraph come without an index (capture `langgraph_tool`).
             index = self._place_of(kind, event)
@@ -120,12 +131,10 @@ class Message:
         """
         counts: dict[str, int] = {}
         for item in items if isinstance(items, list) else ():
-            if not isinstance(item, dict) or not isinstance(item.get("type"), str):
+            if not isinstance(item, dict) or not isinstance(item.get("type"), str) or not item["type"]:
                 continue
             said = plain(item)
-            kind, index = said["type"].lower(), said.get("index")
-            if kind not in CONTENT_TYPES:
-                continue
+            kind, index = content_type(said["type"]), said.get("index")
             nth = counts[kind] = counts.get(kind, -1) + 1
             if not isinstance(index, int) or isinstance(index, bool):
                 same = sorted(i for i, t in self.contents if t == kind)
@@ -151,6 +160,8 @@ class Message:
         return not said or said.startswith(mend(sent))
 
     def _role_of(self, kind: str, data: object) -> str:
+        if kind not in CONTENT_TYPES:
+            return "unknown"
         if kind == "text":
             return "reasoning" if self.kind == "reasoning" else "text"
         if kind != "data":

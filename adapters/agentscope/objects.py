@@ -10,13 +10,20 @@ from bridge.model import UsageReported
 
 
 def content_object(
-    number: int | None, status: str, kind: str, index: int, delta: bool, msg_id: str, payload: dict[str, Any]
+    number: int | None,
+    status: str,
+    kind: str,
+    index: int,
+    delta: bool,
+    msg_id: str,
+    payload: dict[str, Any],
+    error: object = None,
 ) -> dict[str, Any]:
     return {
         "sequence_number": number,
         "object": "content",
         "status": status,
-        "error": None,
+        "error": error,
         "type": kind,
         "index": index,
         "delta": delta,

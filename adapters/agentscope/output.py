@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Feature, FrameLike, Losses
+from bridge.dialects.agentscope.fields import said_of_end
 from bridge.dialects.agentscope.forms import Form
 from bridge.dialects.agentscope.objects import WireMessage, WireResponse, content_object
+from bridge.dialects.agentscope.spelling import payload_of
 
 # What a message without metadata cannot say.
 _NOTED = {
@@ -18,7 +20,6 @@ _NOTED = {
     "signature": Feature.REASONING_SIGNATURE,
     "redacted": Feature.REASONING_SIGNATURE,
 }
-_PLACE = content_object(None, "", "", 0, False, "", {}).keys()
 
 
 class Output:
@@ -91,20 +92,25 @@ class Output:
 
     # ------------------------------------------------------------------ contents
 
-    def content(self, status: str, kind: str, index: int, delta: bool, payload: dict[str, Any]) -> None:
-        """One content event of the open message; a completed one becomes part of the message."""
+    def content(self, kind: str, index: int, delta: bool, payload: dict[str, Any]) -> None:
+        """A content event of the open message, which is not the content's last."""
         assert self.message is not None
-        content = content_object(self.next(), status, kind, index, delta, self.message.id, payload)
-        if status == "completed":
-            self.message.contents.append(content)
+        self.write(content_object(self.next(), "in_progress", kind, index, delta, self.message.id, payload))
+
+    def end_content(self, kind: str, payload: dict[str, Any], end: dict[str, Any]) -> None:
+        """The last event of the next content. `end`: its status, if that is not `completed`, and its error."""
+        message = self.message
+        assert message is not None
+        status, error, index = end.get("status", "completed"), end.get("error"), len(message.contents)
+        content = content_object(self.next(), status, kind, index, False, message.id, payload, error)
+        message.contents.append(content)
         self.write(content)
 
-    def whole(self, kind: str, payload: dict[str, Any]) -> None:
+    def whole(self, kind: str, payload: dict[str, Any], end: dict[str, Any]) -> None:
         """A content at once: first as a delta, since the frontend lays anything else over the content before it."""
         assert self.message is not None
-        index = len(self.message.contents)
-        self.content("in_progress", kind, index, True, payload)
-        self.content("completed", kind, index, False, payload)
+        self.content(kind, len(self.message.contents), True, payload)
+        self.end_content(kind, payload, end)
 
     def text_prefix(self, kind: str) -> bytes:
         """Return the bytes that all deltas of the open message's next text have between their number and their text.
@@ -116,15 +122,14 @@ class Output:
         event = content_object(0, "in_progress", kind, index, True, self.message.id, {kind: ""})
         return self.form.write(event)[len(self.head) + 1 : -3]
 
-    def complete_text(self, kind: str, text: str) -> None:
-        assert self.message is not None
-        self.content("completed", kind, len(self.message.contents), False, {kind: text})
-
-    def copy(self, index: int, content: dict[str, Any]) -> None:
+    def copy(self, content: dict[str, Any]) -> None:
         """A content as another server wrote it, as one of this stream."""
         kind = content.get("type")
-        payload = {k: v for k, v in content.items() if k not in _PLACE}
-        self.content("completed", kind if isinstance(kind, str) else "data", index, False, payload)
+        self.end_content(kind if isinstance(kind, str) else "data", payload_of(content), said_of_end(content))
+
+    def told(self, owner: str) -> bool:
+        """Return whether a message of this owner was opened."""
+        return owner in self._ids
 
     # ------------------------------------------------------------------ the response
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, arguments_of, call_of, origin_of, result_of
 from bridge.dialects.agentscope.contents import part_of
+from bridge.dialects.agentscope.fields import said_of_end, status_of
 from bridge.dialects.agentscope.merge import join_media, merge
 from bridge.dialects.agentscope.messages import PART_KINDS, Content, Message
 from bridge.dialects.agentscope.notes import NAME, beside, own, reasoning_of
-from bridge.dialects.agentscope.spelling import plain
-from bridge.model import Builder, PartKind
+from bridge.dialects.agentscope.spelling import payload_of, plain
+from bridge.model import Builder, Extras, PartKind, Raw
 from bridge.model.surrogates import mend
 
 _ONCE = ("call_id", "name", "server_label", "id")
@@ -35,7 +36,8 @@ class Writer:
         """One content event: a delta, a snapshot, or the final value."""
         if content.done:
             return
-        final = event.get("status") == "completed" and event.get("delta") is not True
+        content.end = content.end or said_of_end(event)
+        final = bool(content.end) or (bool(status_of(event)) and event.get("delta") is not True)
         if content.kind in PART_KINDS:
             self._text(message, content, event, final, unpaired)
         else:
@@ -56,13 +58,13 @@ class Writer:
             if content.kind in PART_KINDS:
                 content.done = True
                 self._end_text(message, content)
-            elif not content.done and (complete or content.final or content.kind == "media"):
+            elif not content.done and (complete or content.final or content.kind in ("media", "unknown")):
                 self._whole(message, content)
 
     def flush_held(self) -> None:
         """Pictures whose completion never comes (capture `text_and_image`) go out when something else begins."""
         for content, message in list(self._held.items()):
-            if (content.final or content.kind in ("media", "data")) and not content.done:
+            if (content.final or content.kind in ("media", "data", "unknown")) and not content.done:
                 self._whole(message, content)
 
     # ------------------------------------------------------------------ text
@@ -80,17 +82,15 @@ class Writer:
         if final:
             content.done = True
             if content.kind != "reasoning":
-                self._builder.end_part(content)
+                self._end_text(message, content)
 
     def _end_text(self, message: Message, content: Content) -> None:
         """Reasoning ends with its message, whose metadata may hold the signature that belongs to it."""
-        if content.kind != "reasoning":
-            self._builder.end_part(content)
-            return
-        note = reasoning_of("", message.metadata)
-        if note.signature is not None or note.redacted is not None:
+        note = reasoning_of("", message.metadata if content.kind == "reasoning" else None)
+        if content.end or note.signature is not None or note.redacted is not None:
             self._open_text(message, content)
-        self._builder.end_part(content, signature=note.signature, redacted=note.redacted)
+        extras = _ending(content)
+        self._builder.end_part(content, signature=note.signature, redacted=note.redacted, extras=extras)
 
     def _rest(self, message: Message, content: Content, text: str) -> None:
         sent = "".join(content.pieces)
@@ -113,10 +113,11 @@ class Writer:
     def _open_text(self, message: Message, content: Content) -> None:
         if not content.opened:
             content.opened = True
-            self._open_message(message)
+            self.open_message(message)
             self._builder.open_part(content, message, PART_KINDS[content.kind])
 
-    def _open_message(self, message: Message) -> None:
+    def open_message(self, message: Message) -> None:
+        """Opens a message that nothing has opened yet."""
         self._builder.message(message, message_id=message.id, role=message.role)
 
     # ------------------------------------------------------------------ calls, outputs, data, media
@@ -127,6 +128,10 @@ class Writer:
         Of a call and an output each field is replaced apart, since some servers complete them with less than all.
         """
         delta = event.get("delta") is True
+        if content.kind == "unknown":
+            told = payload_of(event)
+            content.value = merge(content.value, told) if delta and content.value else told
+            return
         if content.kind == "media":
             content.value = join_media(content.value, event) if delta and content.value else dict(event)
             return
@@ -168,7 +173,7 @@ class Writer:
         if message.id is None:
             self._loose.add(("call", call_id))
         call = call_of(kind, data, message.metadata, call_id)
-        self._open_message(message)
+        self.open_message(message)
         self._builder.open_part(
             content, message, PartKind.TOOL_CALL, call_id=call_id, name=call.name,
             origin=origin_of(kind, message.metadata), server_label=call.server_label, extras=call.extras,
@@ -183,19 +188,32 @@ class Writer:
             case "output":
                 self._output(message, content)
             case "media":
-                self._add(message, content.value)
+                self._add(message, content, content.value)
             case "data":
                 wrapped = {"data": {"value": content.value}, "wrapped": True}
-                self._add(message, {"type": "data", **(wrapped if content.wrapped else {"data": content.value})})
+                self._add(
+                    message, content, {"type": "data", **(wrapped if content.wrapped else {"data": content.value})}
+                )
+            case "unknown":
+                self._pass_whole(message, content)
             case _:
                 pass
 
-    def _add(self, message: Message, content: dict[str, Any]) -> None:
-        part = part_of(plain(content))
+    def _add(self, message: Message, content: Content, value: dict[str, Any]) -> None:
+        part = part_of(plain(value))
         if part is not None:
             self.spoken += 1
-            self._open_message(message)
+            self.open_message(message)
+            part.extras = _ending(content)
             self._builder.add(message, part)
+
+    def _pass_whole(self, message: Message, content: Content) -> None:
+        """A content of a type that nobody here understands."""
+        self.spoken += 1
+        owner = self._builder.message(message, message_id=message.id, role=message.role)
+        beside = {"type": message.kind, "role": message.role}
+        said = {"object": "content", "type": content.type, "msg_id": owner, **content.end, **content.value}
+        self._builder.emit(Raw(NAME, said, {NAME: beside}))
 
     def _end_call(self, message: Message, content: Content) -> None:
         self._open_call(message, content)
@@ -203,7 +221,7 @@ class Writer:
         arguments, sent = arguments_of(data.get("arguments")), "".join(content.pieces)
         if arguments.startswith(sent):
             self._builder.delta(content, arguments[len(sent) :])
-        self._builder.end_part(content)
+        self._builder.end_part(content, extras=_ending(content))
 
     def _output(self, message: Message, content: Content) -> None:
         data = content.value if isinstance(content.value, dict) else {}
@@ -211,9 +229,11 @@ class Writer:
         result = result_of(kind, data, message.metadata, self._partner(data.get("call_id")))
         if message.id is None:
             self._loose.add(("output", result.call_id))
+        end = {"end": content.end} if content.end else {}
         self._builder.result(
-            result.call_id, result.parts, name=result.name, is_error=result.is_error, message_id=message.id,
-            extras={NAME: {**own(result.extras), **beside(message.metadata, message.usage)}},
+            result.call_id, result.parts, name=result.name, is_error=result.is_error or bool(content.end),
+            message_id=message.id,
+            extras={NAME: {**own(result.extras), **beside(message.metadata, message.usage), **end}},
         )  # fmt: skip
 
     def _partner(self, said: object) -> str:
@@ -235,3 +255,8 @@ class Writer:
         data = [c.get("data") for c in contents if isinstance(c, dict)] if isinstance(contents, list) else []
         ids = [d.get("call_id") for d in data if isinstance(d, dict)]
         return bool(ids) and all(isinstance(i, str) and (what, i) in self._loose for i in ids)
+
+
+def _ending(content: Content) -> Extras | None:
+    """Extras that bring a content's end to a frontend of the same dialect."""
+    return {NAME: content.end} if content.end else None

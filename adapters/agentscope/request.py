@@ -11,9 +11,10 @@ from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, call_of, result_of
 from bridge.dialects.agentscope.contents import part_of
 from bridge.dialects.agentscope.notes import NAME, reasoning_of
 from bridge.dialects.agentscope.options import front
-from bridge.dialects.agentscope.spelling import CAMEL, CONTENT_TYPES, message_type, plain, unwrapped
+from bridge.dialects.agentscope.spelling import CAMEL, CONTENT_TYPES, message_type, plain, text_of, unwrapped
 from bridge.model import (
     HistoryMode,
+    Interrupted,
     Message,
     Part,
     Request,
@@ -25,6 +26,7 @@ from bridge.model import (
     ToolCall,
     ToolChoice,
     ToolMode,
+    interrupt_text,
 )
 
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
@@ -215,12 +217,20 @@ class _Reader:
         self.aside: list[dict[str, Any]] = []
         self._calls: dict[str, ToolCall] = {}
         self._nameless: list[ToolCall] = []
+        self._unanswered: set[str] = set()
+        # What came aside since the last ordinary message: what else comes decides whether an answer is one to this run.
+        self._last: list[tuple[str, dict[str, Any], list[Node]]] = []
 
     def read(self, body: Node) -> None:
         for place, value in enumerate(body.need_array("input")):
             path = f"input[{place}]"
             Node.of(value, path)
             self._message(_Spelled(value, path))
+        for _, message, contents in self._last:
+            self._put_aside(message)
+            if message["type"] == "mcp_approval_response":
+                for content in contents:
+                    self._answer(Node(_data(content), f"{content.path}.data"))
         for entry in self.aside:
             # Counted from the end: a stored history is put in front of what came.
             entry["followed_by"] = len(self.messages) - entry.pop("after")
@@ -237,10 +247,12 @@ class _Reader:
         if kind == "mcp_approval_response" and (role == "tool" or any("output" in _data(c) for c in contents)):
             kind = "mcp_call_output"
         if kind in _ASIDE or kind.startswith(_ASIDE_PREFIX):
-            self._aside(kind, node, contents)
+            whole = {**node.value, "type": kind, "content": [c.value for c in contents]}
+            self._last.append((node.path, whole, contents))
             return
+        self._pass()
         notes = metadata.value if metadata else {}
-        parts = self._parts(kind, contents, notes, java)
+        parts, places = self._parts(kind, contents, notes, java)
         if kind in CALLS or kind == "reasoning":
             role = "assistant"
         elif kind in OUTPUTS:
@@ -248,29 +260,46 @@ class _Reader:
         rest = node.rest(_MESSAGE_FIELDS)
         mine = {**({"fields": rest} if rest else {}), **({} if kind in _ORDINARY else {"type": kind})}
         extras = {NAME: mine} if mine else None
-        self.messages.append(Message(role or "assistant", parts, node.string("id"), name, notes, extras))
+        message = Message(role or "assistant", parts, node.string("id"), name, notes, extras, (node.path, *places))
+        self.messages.append(message)
 
-    def _aside(self, kind: str, node: Node, contents: list[Node]) -> None:
-        message = {**node.value, "type": kind, "content": [c.value for c in contents]}
+    def _pass(self) -> None:
+        """An ordinary message follows what came aside, so that approvals in there are history: the run went on.
+
+        Other dialects get them as text. While calls are open nothing may come between them and their outputs, which
+        tell the decision.
+        """
+        for place, message, contents in self._last:
+            data = _data(contents[0]) if contents else {}
+            if message["type"] == "mcp_approval_request" and not self._unanswered:
+                self._history(place, message, "assistant", interrupt_text(Interrupted("", "approval", data)))
+            elif message["type"] == "mcp_approval_response" and not self._unanswered:
+                said = "Approved" if data.get("approve") is True else "Not approved"
+                self._history(place, message, "user", ": ".join(filter(None, (said, text_of(data.get("reason"))))))
+            else:
+                self._put_aside(message)
+        self._last.clear()
+
+    def _history(self, place: str, message: dict[str, Any], role: str, text: str) -> None:
+        self.messages.append(Message(role, [Text(text)], extras={NAME: {"whole": message}}, places=(place,)))
+
+    def _put_aside(self, message: dict[str, Any]) -> None:
         self.aside.append({"after": len(self.messages), "message": message})
-        if kind == "mcp_approval_response":
-            for content in contents:
-                self._approval(Node(_data(content), f"{content.path}.data"))
 
-    def _approval(self, data: Node) -> None:
+    def _answer(self, data: Node) -> None:
         wanted = data.string("approval_request_id") or data.need_string("id")
         decision = "resolved" if data.boolean("approve") else "cancelled"
         self.resume.append(Resume(wanted, decision, data.value))
 
-    def _parts(self, kind: str, contents: list[Node], metadata: dict[str, Any], java: bool) -> list[Part]:
-        parts: list[Part] = []
-        for content in contents:
-            part = self._part(kind, content, metadata, java)
-            if part is not None:
-                parts.append(part)
+    def _parts(
+        self, kind: str, contents: list[Node], metadata: dict[str, Any], java: bool
+    ) -> tuple[list[Part], list[str]]:
+        """The parts, and where each stands."""
+        told = [(self._part(kind, content, metadata, java), content.path) for content in contents]
+        parts = [(part, path) for part, path in told if part is not None]
         # The web frontend puts a text first even when it is empty, and some backends refuse empty texts.
-        kept = [p for p in parts if not isinstance(p, Text) or p.text]
-        return kept or parts[:1]
+        kept = [(p, path) for p, path in parts if not isinstance(p, Text) or p.text] or parts[:1]
+        return [part for part, _ in kept], [path for _, path in kept]
 
     def _part(self, kind: str, content: Node, metadata: dict[str, Any], java: bool) -> Part | None:
         is_data = content.get("type") == "data" and "wrapped" not in content.value
@@ -280,7 +309,9 @@ class _Reader:
             call_id = data.string("call_id") if java else data.need_string("call_id")
             if kind in CALLS:
                 return self._call(kind, data, metadata, call_id)
-            return result_of(kind, data.value, metadata, self._partner(call_id))
+            result = result_of(kind, data.value, metadata, self._partner(call_id))
+            self._unanswered.discard(result.call_id)
+            return result
         if kind == "reasoning" and content.get("type") == "text":
             return reasoning_of(content.string("text") or "", metadata)
         part, rest = part_of(content.value), content.rest(_KNOWN_CONTENT_FIELDS)
@@ -291,6 +322,7 @@ class _Reader:
     def _call(self, kind: str, data: Node, metadata: dict[str, Any], call_id: str | None) -> ToolCall:
         call = call_of(kind, data.value, metadata, call_id or f"call_{len(self._calls) + 1}")
         self._calls[call.call_id] = call
+        self._unanswered.add(call.call_id)
         if not call_id:
             self._nameless.append(call)
         return call
@@ -301,6 +333,7 @@ class _Reader:
             return said
         if self._nameless:
             call = self._nameless.pop(0)
+            self._unanswered.discard(call.call_id)
             call.call_id = said or call.call_id
             return call.call_id
         return said or f"call_{len(self._calls) + 1}"

@@ -9,6 +9,9 @@ from typing import Any
 
 CONTENT_TYPES = frozenset({"text", "refusal", "data", "image", "audio", "video", "file"})
 
+PLACE = frozenset({"sequence_number", "object", "status", "error", "type", "index", "delta", "msg_id"})
+"""The fields that every content has; the others are its payload."""
+
 CAMEL: dict[str, str] = {
     "sequence_number": "sequenceNumber",
     "created_at": "createdAt",
@@ -74,6 +77,11 @@ def unwrapped(content: dict[str, Any]) -> dict[str, Any]:
     if fields and fields <= STAND_INS.get(kind, frozenset()):
         return {**{k: v for k, v in content.items() if k != "data"}, **data}
     return content
+
+
+def payload_of(content: dict[str, Any]) -> dict[str, Any]:
+    """What a content says, without its place in the stream."""
+    return {name: value for name, value in content.items() if name not in PLACE}
 
 
 def message_type(value: object) -> str:

@@ -198,6 +198,9 @@ class _Writer:
         self._contents: list[dict[str, Any]] | None = None
 
     def write(self) -> list[dict[str, Any]]:
+        whole = own(self._message.extras).get("whole")
+        if isinstance(whole, dict):
+            return [whole]
         for part in self._message.parts:
             self._part(part)
         if not self._out and self._message.role != "tool":

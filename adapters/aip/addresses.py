@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from bridge.codec.redact import printable
-from bridge.codec.sessions import Dial, Refuse, Visitor
+from bridge.codec.sessions import Dial, Refuse, Visitor, without_scheme
 
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})")
 _TARGET = re.compile(r"(?:unix|unix-abstract|vsock|dns|ipv4|ipv6|xds|google-c2p|passthrough):", re.IGNORECASE)
@@ -28,8 +28,8 @@ _EXPECTED = (
 
 
 def plain_address(written: str) -> str:
-    """`host:port` without the `http://` that reference programs may write, the host in lower case."""
-    bare = written[7:].removesuffix("/") if written[:7].lower() == "http://" else written
+    """`host:port` without the `http://` or `grpc://` that programs may write, the host in lower case."""
+    bare = without_scheme(written)
     return bare.lower() if _HOST_PORT.fullmatch(bare) and not _TARGET.match(bare) else bare
 
 
@@ -64,7 +64,10 @@ class AddressRule:
             return Dial(node, address, "", 0, lambda ip: False) if allowed else not_allowed(address)
         found = _HOST_PORT.fullmatch(address)
         if found is None or not 0 < int(found[2]) < 65536:
-            return Refuse("INVALID_ARGUMENT", f"Address [{printable(address)}]: expected host:port.")
+            return Refuse(
+                "INVALID_ARGUMENT",
+                f"Address [{printable(address)}]: expected host:port, alone or after http:// or grpc://.",
+            )
         host = found[1].strip("[]")
         return Dial(node, address, host, int(found[2]), lambda ip: self._admits(host, _ip(ip), _ip(by.address)))
 

@@ -20,18 +20,26 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.dialect import Decoder as AnyDecoder
-from bridge.codec.sessions import AgentRegistry, CallerSession, Channel, OwnAgent, Registration
+from bridge.codec.sessions import (
+    AgentRegistry,
+    CallerSession,
+    Channel,
+    OwnAgent,
+    RegisteredNode,
+    Registration,
+    without_scheme,
+)
 from bridge.codec.tools import OfferedTool
 from bridge.dialects.aip import encoder, errors, request, tools, writing
 from bridge.dialects.aip.caller import Caller
 from bridge.dialects.aip.capabilities import CAPABILITIES
 from bridge.dialects.aip.decoder import Decoder
-from bridge.dialects.aip.gateway import Gateway, info_of, options_of
-from bridge.dialects.aip.messages import AgentMessage, ContentItem, NodeHead, Peers, SessionStatus, TaskInfo
+from bridge.dialects.aip.gateway import EVERY_DOMAIN, Gateway, info_of, options_of
+from bridge.dialects.aip.messages import AgentMessage, ContentItem, SessionStatus, TaskInfo
 from bridge.dialects.aip.options import CANCEL_GRACE, MAX_MESSAGE, BackOptions, FrontOptions, Tls, back
 from bridge.dialects.aip.registration import Membership
 from bridge.dialects.aip.request import CONTENT_TYPE, NAME
-from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Part, Request
 
 _GATEWAY = "/grpc_service.GatewayService/"
@@ -42,6 +50,7 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     """Both sides of an agent session; one turn of it is one run."""
 
     name = NAME
+    url = "127.0.0.1:50051"
     capabilities = CAPABILITIES
     framing = Framing.MESSAGES
     content_type = CONTENT_TYPE
@@ -77,6 +86,12 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     def session_key(self, request: Request, context: Context) -> str | None:
         return request.thread_id if back(context).session == "keep" else None
 
+    def single_process_options(self, options: Options) -> list[str]:
+        if not isinstance(options, BackOptions):
+            return []
+        found = {"expose_client_tools": options.expose_client_tools, "session": options.session == "keep"}
+        return [name for name, on in found.items() if on]
+
     def caller(self, context: Context) -> CallerSession:
         return Caller(context)
 
@@ -88,7 +103,7 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
         if options.mode == "gateway":
             return None
         key = options.gateway_key.get_secret_value() if options.gateway_key is not None else ""
-        return Membership(options.gateway, info_of(agent_id, options.advertise or address, agent), key)
+        return Membership(options.gateway, info_of(agent_id, without_scheme(options.advertise or address), agent), key)
 
     # ------------------------------------------------------------- as the front
 
@@ -127,15 +142,21 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     def decode_error(self, wire: WireResponse) -> Failure:
         return errors.decode_error(wire)
 
+    def nodes_request(self, domain: str | None = None) -> WireRequest:
+        return tools.nodes_request("bridge", domain or EVERY_DOMAIN)
+
+    def decode_nodes(self, wire: WireResponse) -> list[RegisteredNode]:
+        return tools.nodes_of(wire)
+
     def models_request(self) -> WireRequest:
-        return tools.nodes_request("bridge")
+        return self.nodes_request()
 
     def own_tools(self, options: Options) -> int | None:
         offers = isinstance(options, FrontOptions) and options.tools == "gateway"
         return options.max_tool_rounds if isinstance(options, FrontOptions) and offers else None
 
     def tools_request(self) -> WireRequest:
-        return tools.nodes_request("bridge")
+        return self.nodes_request()
 
     def decode_tools(self, wire: WireResponse, options: Options) -> list[OfferedTool]:
         generation = options.generation if isinstance(options, FrontOptions | BackOptions) else "auto"
@@ -148,12 +169,7 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
         return tools.answer_of(wire)
 
     def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
-        try:
-            peers = Peers.from_bytes(wire.body).peers
-            return [ModelInfo(NodeHead.from_bytes(peer.agent).node_id) for peer in peers if peer.agent]
-        except ValueError:
-            text = "The gateway's list of nodes cannot be read."
-            raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL) from None
+        return [ModelInfo(node.node_id) for node in tools.nodes_of(wire) if node.kind == "agent"]
 
 
 dialect = AIP()

@@ -1,14 +1,17 @@
 """A tool's arguments: the texts of registrations and JSON Schema, both ways.
 
 The text of a parameter is a type as Python prints it, a description, or both: `<class 'int'>`, `the first number`,
-`<class 'int'>: the first number`. An optional one ends in `(default: 1)`.
+`<class 'int'>: the first number`. An optional one ends in `(default: 1)`. Or it is a JSON Schema, as JSON or as Python
+prints a dict: `{'type': 'integer', 'description': 'the first number'}`.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bridge.codec.jsontext import loads
@@ -25,6 +28,7 @@ _TYPES = {
     "set": "array",
     "dict": "object",
 }
+_JSON_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _TYPE = re.compile(r"<class '(?P<cls>[\w.]+)'>|(?:typing\.)?(?P<word>[A-Za-z]+)")
 _OPTIONAL = re.compile(r"(?:typing\.)?Optional\[")
 _MAY_MISS = re.compile(r"\b(?:default|optional)\b|\|\s*None\b", re.IGNORECASE)
@@ -38,12 +42,103 @@ _LONGEST = 8192
 
 def parameter(text: str) -> dict[str, Any]:
     """The schema of one parameter; what names no type is a description of a text."""
-    text = text.strip()
+    return _described(text)[0]
+
+
+def _described(text: Any, room: int = _LONGEST) -> tuple[dict[str, Any], bool]:
+    """The schema of one parameter, and whether a call may leave it out. `room`: the longest literal that is read."""
+    said = text if isinstance(text, dict) else _literal(text, room) if isinstance(text, str) else None
+    schema = _schema(said) if said else None
+    if said and schema:
+        return schema, _dict_may_miss(said)
+    text = (text if isinstance(text, str) else repr(text)).strip()
     found = _typed_text(_without_optional(text))
-    if found is None:
-        return {"type": "string", **({"description": text} if text else {})}
-    json_type, rest = found
-    return {"type": json_type, **({"description": rest} if rest else {})}
+    json_type, rest = found if found is not None else ("string", text)
+    return {"type": json_type, **({"description": rest} if rest else {})}, may_miss(text)
+
+
+def _literal(text: str, room: int) -> dict[str, Any] | None:
+    """The dict that a text is, as JSON or as Python prints it; None for anything else, and what JSON cannot hold."""
+    text = text.strip()
+    if len(text) > room or text[:1] != "{" or text[-1:] != "}":
+        return None
+    try:
+        return loads(text)  # type: ignore[no-any-return]
+    except ValueError:
+        pass
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd escapes in foreign text
+            said = ast.literal_eval(text)
+        return loads(json.dumps(said, allow_nan=False)) if isinstance(said, dict) else None
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_KEYWORDS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("title", "description", "format", "pattern"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"), _is_number),
+    "enum": lambda value: isinstance(value, list) and bool(value),
+    "required": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+    "default": lambda value: True,
+    "const": lambda value: True,
+}
+"""What is taken over of a schema beside its types and the schemas in it, if it is of this form."""
+
+
+def _schema(said: dict[str, Any], depth: int = 8) -> dict[str, Any]:
+    """The JSON Schema that a dict stands for; empty where it is none. Types may have their names in Python.
+
+    Anything that models could refuse is left out, and what is nested deeper.
+    """
+    schema: dict[str, Any] = {}
+    if "type" in said:
+        json_type = _json_type(said["type"])
+        if json_type is None:
+            return {}
+        schema["type"] = json_type
+    schema |= {name: value for name, value in said.items() if name in _KEYWORDS and _KEYWORDS[name](value)}
+    if depth:
+        for name in ("anyOf", "oneOf", "allOf"):
+            inner = [_schema(each, depth - 1) for each in _list_of(said.get(name)) if isinstance(each, dict)]
+            schema |= {name: inner} if inner and all(inner) else {}
+        if isinstance(said.get("items"), dict):
+            schema["items"] = _schema(said["items"], depth - 1)
+        if isinstance(said.get("properties"), dict):
+            schema["properties"] = {name: _inner(each, depth - 1) for name, each in said["properties"].items()}
+    if schema.keys() == {"description"}:
+        schema = {"type": "string", **schema}
+    return schema
+
+
+def _inner(said: Any, depth: int) -> dict[str, Any]:
+    return _schema(said, depth) if isinstance(said, dict) else {}
+
+
+def _list_of(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _json_type(said: Any) -> str | list[str] | None:
+    """The type or types that a schema names; None for what is no type."""
+    if isinstance(said, list):
+        types = [_json_type(each) for each in said]
+        return [t for t in types if isinstance(t, str)] if types and all(isinstance(t, str) for t in types) else None
+    if not isinstance(said, str):
+        return None
+    found = said if said in _JSON_TYPES else _typed_text(said)
+    return found[0] if isinstance(found, tuple) else found
+
+
+def _dict_may_miss(said: Mapping[str, Any]) -> bool:
+    if isinstance(said.get("required"), bool):
+        return not said["required"]
+    nullable = isinstance(said.get("type"), list) and "null" in said["type"]
+    return "default" in said or said.get("optional") is True or nullable
 
 
 def _typed_text(text: str) -> tuple[str, str] | None:
@@ -88,24 +183,31 @@ def may_miss(text: str) -> bool:
     return bool(_OPTIONAL.match(text.lstrip()) or _MAY_MISS.search(text))
 
 
-def schema_of(arguments: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON Schema of a tool's arguments."""
-    needed = [name for name, text in arguments.items() if not may_miss(text)]
-    schema: dict[str, Any] = {"type": "object", "properties": {n: parameter(t) for n, t in arguments.items()}}
+def schema_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of a tool's arguments: texts, or schemas as dicts."""
+    room = _LONGEST
+    needed, properties = [], {}
+    for name, text in arguments.items():
+        properties[name], may_be_left_out = _described(text, room)
+        if isinstance(text, str) and text.lstrip()[:1] == "{":
+            room -= len(text)
+        if not may_be_left_out:
+            needed.append(name)
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
     return {**schema, "required": needed} if needed else schema
 
 
 def schema_of_literal(text: str) -> dict[str, Any]:
-    """The same of the Python dict literal that tools of a box have; of anything unreadable any object."""
+    """The same of the Python dict literal that tools of a box have, or of a whole schema as one; of anything unreadable
+    any object.
+    """
     if not text.strip():
         return schema_of({})
-    try:
-        said = ast.literal_eval(text.strip()) if len(text) <= _LONGEST else None
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+    said = _literal(text, _LONGEST)
+    if said is None:
         return {"type": "object"}
-    return schema_of({str(name): value if isinstance(value, str) else repr(value) for name, value in said.items()})
+    whole = said.get("type") == "object" and isinstance(said.get("properties"), dict)
+    return _schema(said) if whole else schema_of(said)
 
 
 _NAMES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str", "array": "list", "object": "dict"}
@@ -135,8 +237,8 @@ def typed(arguments: Mapping[str, Any], described: Mapping[str, str]) -> dict[st
 
 
 def _typed(value: Any, text: str) -> Any:
-    wanted = parameter(text)["type"]
-    if wanted == "string" or not isinstance(value, str):
+    wanted = parameter(text).get("type")
+    if wanted in (None, "string") or not isinstance(value, str):
         return value
     try:
         return loads(value)

@@ -210,7 +210,7 @@ class Encoder:
         """
 
     def _lose(self, event: Event) -> None:
-        self._lost.add(_LOST[type(event)])
+        self._lost.add(_LOST[type(event)], event.label if isinstance(event, ev.Raw) else "")
 
 
 _LOST: dict[type, Feature] = {

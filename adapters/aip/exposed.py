@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from bridge.codec import Context
 from bridge.codec.jsontext import dumps
+from bridge.codec.redact import printable
 from bridge.codec.sessions import ClientTools, Refuse, Registration, Respond
 from bridge.codec.tools import supported
 from bridge.dialects.aip.described import texts_of, typed
@@ -79,7 +80,10 @@ class Exposed(ClientTools):
         boxed = self._box is not None and asked.receiver_id == self._box
         name = asked.tool_name if boxed else self._nodes.get(asked.receiver_id)
         if name not in self._described:
-            return Refuse("NOT_FOUND", "Receiver not found")
+            missing = (
+                f"{printable(asked.tool_name)}] in the box [{self._box}" if boxed else printable(asked.receiver_id)
+            )
+            return Refuse("NOT_FOUND", f"Receiver not found: no tool [{missing}] answers at this address.")
         if asked.sender_id != self._agent:
             return Respond(_response(asked, error="this tool belongs to the session of another agent").to_bytes())
         try:

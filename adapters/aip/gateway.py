@@ -19,6 +19,8 @@ from bridge.codec.sessions import (
     Dialed,
     Forward,
     Handle,
+    NodeChange,
+    NodeEvent,
     OwnAgent,
     Refuse,
     Respond,
@@ -54,7 +56,8 @@ from bridge.dialects.aip.writing import CALL_AGENT
 
 CALL_TOOL = "/grpc_service.ToolService/CallTool"
 EVERY_DOMAIN = "default"
-_NOT_FOUND = Refuse("NOT_FOUND", "Receiver not found")
+_IS_ERROR = 4
+"""The number of `is_error` in a ToolResponse."""
 _MOST_NEWS = 1000
 """Updates that wait for a subscriber; one who does not read them is none any more."""
 _NO_GATEWAY = Refuse("UNIMPLEMENTED", "This is the address of an agent, not of a gateway.")
@@ -89,6 +92,9 @@ class Node:
     @property
     def peer(self) -> Peer:
         return Peer(agent=self.raw) if self.is_agent else Peer(tool=self.raw)
+
+    def change(self, event: NodeEvent) -> NodeChange:
+        return NodeChange(self.node_id, "agent" if self.is_agent else "tool", self.address, self.owner, event)
 
 
 @dataclass(slots=True)
@@ -138,6 +144,7 @@ class Gateway(AgentRegistry):
         )
         self._joining: dict[str, _Joining] = {}
         self._live: set[str] = set()
+        self._changes: list[NodeChange] = []
         self._watching: dict[str, _Subscriber] = {}
         self._methods: dict[str, Callable[[bytes, float, Visitor], Decision]] = {
             "RegisterAgent": lambda body, now, by: self._register(body, now, by, is_agent=True),
@@ -149,7 +156,7 @@ class Gateway(AgentRegistry):
             "RouteToolCalling": self._route_tool,
             "SubscribeToUpdates": self._subscribe,
             "Unsubscribe": self._unsubscribe,
-            "CallTool": lambda body, now, by: _NOT_FOUND,
+            "CallTool": lambda body, now, by: _not_here("tool", ToolRequest.from_bytes(body).receiver_id),
         }
 
     # ------------------------------------------------------------------ subscribers
@@ -194,12 +201,17 @@ class Gateway(AgentRegistry):
             if len(subscriber.waiting) > _MOST_NEWS:
                 del self._watching[name]
 
-    def _drop(self, name: str) -> bool:
+    def _drop(self, name: str, event: NodeEvent) -> bool:
         """Forgets a node; whether it was there."""
         node = self.nodes.pop(name, None)
         if node is not None:
+            self._changes.append(node.change(event))
             self._tell(UpdateType.REMOVED, node)
         return node is not None
+
+    def changes(self) -> list[NodeChange]:
+        changes, self._changes = self._changes, []
+        return changes
 
     @property
     def addresses(self) -> set[str]:
@@ -255,14 +267,15 @@ class Gateway(AgentRegistry):
             return Refuse("UNAVAILABLE", f"Address [{printable(address)}] cannot be reached.")
         if joining.is_update:
             return self._updated(joining.node, now)
-        self._place(joining.node, now)
+        self._place(joining.node, NodeEvent.REGISTERED, now)
         response = RegisterAgentResponse(True, self._peers(EVERY_DOMAIN)) if joining.node.is_agent else Done(True)
         return Respond(response.to_bytes())
 
-    def _place(self, node: Node, now: float) -> None:
+    def _place(self, node: Node, event: NodeEvent, now: float) -> None:
         what = UpdateType.UPDATED if node.node_id in self.nodes else UpdateType.ADDED
         node.beat = now
         self.nodes[node.node_id] = node
+        self._changes.append(node.change(event))
         self._tell(what, node)
 
     def _deregister(self, body: bytes, now: float, by: Visitor) -> Decision:
@@ -270,7 +283,7 @@ class Gateway(AgentRegistry):
         node = self.nodes.get(name)
         if node is not None and node.owner != by.user:
             return _foreign("Node", name)
-        return Respond(Done(self._drop(name)).to_bytes())
+        return Respond(Done(self._drop(name, NodeEvent.DEREGISTERED)).to_bytes())
 
     def _list(self, body: bytes, now: float, by: Visitor) -> Decision:
         return Respond(Peers(self._peers(GetNodesRequest.from_bytes(body).domain)).to_bytes())
@@ -323,7 +336,7 @@ class Gateway(AgentRegistry):
     def _updated(self, node: Node, now: float) -> Decision:
         if node.node_id not in self.nodes:
             return Refuse("NOT_FOUND", f"Agent [{printable(node.node_id)}] not registered.")
-        self._place(node, now)
+        self._place(node, NodeEvent.UPDATED, now)
         return Respond(Done(True, f"Node [{printable(node.node_id)}] updated successfully.").to_bytes())
 
     def _route_tool(self, body: bytes, now: float, by: Visitor) -> Decision:
@@ -331,8 +344,15 @@ class Gateway(AgentRegistry):
         self._heard(request.sender_id, now, by)
         node = self.nodes.get(request.receiver_id)
         if node is None or node.is_agent:
-            return _NOT_FOUND
+            return self._not_found("tool", request.receiver_id)
         return Forward(node.node_id, node.address, CALL_TOOL)
+
+    def _not_found(self, what: str, name: str) -> Refuse:
+        """The refusal of a message whose receiver is not registered, or is not `what` the message is for."""
+        if name not in self._own and name not in self.nodes:
+            return _absent(f"no {what} [{printable(name)}] is registered here.")
+        other = "a tool, expected an agent" if what == "agent" else "an agent, expected a tool"
+        return _absent(f"[{printable(name)}] is {other}.")
 
     # ------------------------------------------------------------------ sessions
 
@@ -344,7 +364,7 @@ class Gateway(AgentRegistry):
         except ValueError as error:
             return Refuse("INVALID_ARGUMENT", f"expected an AgentMessage, got bytes that are none ({error}).")
         if message.session_status != SessionStatus.START_QUEST:
-            return Refuse("INVALID_ARGUMENT", "First message must be START_QUEST")
+            return Refuse("INVALID_ARGUMENT", _no_session(message))
         if not message.session_id:
             return Refuse("INVALID_ARGUMENT", "Missing session_id in START_QUEST")
         if message.session_id in self._live:
@@ -362,8 +382,10 @@ class Gateway(AgentRegistry):
         if own is not None:
             return Serve(message.receiver_id, Callee(message.receiver_id, own[0], message))
         node = self.nodes.get(message.receiver_id)
-        if endpoint.path == CALL_AGENT or node is None or not node.is_agent:
-            return _NOT_FOUND
+        if endpoint.path == CALL_AGENT:
+            return _not_here("agent", message.receiver_id)
+        if node is None or not node.is_agent:
+            return self._not_found("agent", message.receiver_id)
         return Forward(node.node_id, node.address, CALL_AGENT, Relayed(message))
 
     def closed(self, session: str) -> None:
@@ -383,13 +405,21 @@ class Gateway(AgentRegistry):
     # ------------------------------------------------------------------ liveness
 
     def lost(self, node: str) -> None:
-        self._drop(node)
+        self._drop(node, NodeEvent.UNREACHABLE)
 
     def expire(self, now: float) -> list[str]:
         silent = [n.node_id for n in self.nodes.values() if now - n.beat > self._timeout]
         for name in silent:
-            self._drop(name)
+            self._drop(name, NodeEvent.SILENT)
         return silent
+
+    # ------------------------------------------------------------------ tools
+
+    def failed(self, answer: bytes) -> bool:
+        try:
+            return any(number == _IS_ERROR and value for number, value in fields(answer))
+        except ValueError:
+            return True
 
 
 class ToolNode(Gateway):
@@ -424,6 +454,25 @@ def _peer_of_update(body: bytes) -> Peer:
 
 def _foreign(what: str, name: str) -> Refuse:
     return Refuse("PERMISSION_DENIED", f"{what} [{printable(name)}] belongs to another user.")
+
+
+def _absent(reason: str) -> Refuse:
+    return Refuse("NOT_FOUND", f"Receiver not found: {reason}")
+
+
+def _not_here(what: str, name: str) -> Refuse:
+    """The refusal of a direct call."""
+    return _absent(f"no {what} [{printable(name)}] answers at this address.")
+
+
+def _no_session(message: AgentMessage) -> str:
+    """Why a session cannot begin with this message, whose status is not START_QUEST."""
+    known = {status.value: status.name for status in SessionStatus}
+    status = known.get(message.session_status, f"message of status {message.session_status}")
+    return (
+        f"First message must be START_QUEST: there is no session [{printable(message.session_id)}] to which "
+        f"a {status} could belong."
+    )
 
 
 def options_of(agent: OwnAgent) -> FrontOptions:

@@ -5,10 +5,13 @@ Names, defaults and numbers are those of the specification; `to_bytes` and `from
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
+from typing import Any, Concatenate, Generic, ParamSpec
 
-from bridge.dialects.aip.proto import Kind, Wire, at, bytes_field, text_field
+from bridge.dialects.aip.proto import Kind, Wire, alias, at, bytes_field, text_field
 
 
 class Mode(IntEnum):
@@ -40,26 +43,56 @@ class TaskStatus(IntEnum):
     FINISH = 4
 
 
+P = ParamSpec("P")
+
+
+class _AlsoOnClass(Generic[P]):
+    """A method that, called on the class, is called on a new item."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], ContentItem]) -> None:
+        self._method = method
+
+    def __get__(self, item: ContentItem | None, owner: type[ContentItem]) -> Callable[P, ContentItem]:
+        return partial(self._method, owner() if item is None else item)
+
+
 @dataclass(slots=True)
 class ContentItem(Wire):
-    """One piece of content; exactly one of the four is set. An item that sets none is one with empty text."""
+    """One piece of content; exactly one of the four is set. An item that sets none is one with empty text.
+
+    `write_text` and its siblings return a new item when they are called on the class. Called on an item, they replace
+    its content and return it. `_text`, `_image`, `_audio` and `_embedded` are the specification's names of the fields.
+    """
 
     text: str | None = at(1, Kind.STRING, default=None)
     image: bytes | None = at(2, Kind.BYTES, default=None)
     audio: bytes | None = at(3, Kind.BYTES, default=None)
     embedded: bytes | None = at(4, Kind.BYTES, default=None)
 
-    def write_text(self, text: str) -> None:
+    @_AlsoOnClass
+    def write_text(self, text: str) -> ContentItem:
         self.text, self.image, self.audio, self.embedded = text, None, None, None
+        return self
 
-    def write_image(self, data: bytes) -> None:
+    @_AlsoOnClass
+    def write_image(self, data: bytes) -> ContentItem:
         self.text, self.image, self.audio, self.embedded = None, data, None, None
+        return self
 
-    def write_audio(self, data: bytes) -> None:
+    @_AlsoOnClass
+    def write_audio(self, data: bytes) -> ContentItem:
         self.text, self.image, self.audio, self.embedded = None, None, data, None
+        return self
 
-    def write_embedded(self, data: bytes) -> None:
+    @_AlsoOnClass
+    def write_embedded(self, data: bytes) -> ContentItem:
         self.text, self.image, self.audio, self.embedded = None, None, None, data
+        return self
+
+    _text = alias("text")
+    _image = alias("image")
+    _audio = alias("audio")
+    _embedded = alias("embedded")
 
     def to_bytes(self) -> bytes:
         """A member of a `oneof` is written even when it is empty: that it is set is what it says."""

@@ -114,7 +114,8 @@ class BackOptions(Options):
     sender_id: str = Field("bridge", description="Our own id; it need not be registered.")
     direct: bool = Field(False, description="The url is the agent itself, not a gateway.")
     session: Literal["per_request", "keep"] = Field(
-        "per_request", description="A session for each request, or one that is kept for a conversation's id."
+        "per_request",
+        description="A session for each request, or one that is kept for a conversation's id (server.workers: 1).",
     )
     history: Literal["render", "last"] = Field(
         "render", description="Earlier messages: written before the last one as lines, or left out."
@@ -137,7 +138,8 @@ class BackOptions(Options):
     )
     expose_client_tools: bool = Field(
         False,
-        description="A client's own tools register at the gateway, and what the agent calls is called of the client.",
+        description="A client's own tools register at the gateway, and what the agent calls is called of the client "
+        "(server.workers: 1).",
     )
     tools_host: str = Field(
         "127.0.0.1",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Self
 
 
@@ -45,6 +46,15 @@ def at(number: int, kind: Kind, inner: type[Wire] | None = None, *, default: Any
     if default is not _UNSAID or kind in _EMPTY:
         return dataclasses.field(default=_EMPTY[kind] if default is _UNSAID else default, metadata=metadata)
     return dataclasses.field(default_factory=dict if kind is Kind.MAP else list, metadata=metadata)
+
+
+def alias(attribute: str) -> Any:
+    """Another name of an attribute of a message."""
+
+    def write(message: Any, value: Any) -> None:
+        setattr(message, attribute, value)
+
+    return property(attrgetter(attribute), write)
 
 
 _tables: dict[type[Any], dict[int, Field]] = {}

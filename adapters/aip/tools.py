@@ -6,14 +6,25 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from bridge.codec import Context, WireRequest, WireResponse
+from bridge.codec.sessions import RegisteredNode
 from bridge.codec.tools import OfferedTool
 from bridge.dialects.aip.content import part_of
 from bridge.dialects.aip.described import schema_of, schema_of_literal
 from bridge.dialects.aip.generation import Generation, of_registration, write_arguments
-from bridge.dialects.aip.messages import GetNodesRequest, Peers, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
+from bridge.dialects.aip.messages import (
+    AgentInfo,
+    GetNodesRequest,
+    NodeHead,
+    Peer,
+    Peers,
+    ToolBoxInfo,
+    ToolInfo,
+    ToolRequest,
+    ToolResponse,
+)
 from bridge.dialects.aip.options import back
 from bridge.dialects.aip.request import CONTENT_TYPE
 from bridge.errors import BackendError, ErrorCode
@@ -36,9 +47,35 @@ class Place:
     generation: Generation
 
 
-def nodes_request(sender_id: str) -> WireRequest:
-    """Asks a gateway for every node."""
-    return WireRequest("POST", GET_NODES, dict(_HEADERS), body=GetNodesRequest(sender_id, "default").to_bytes())
+def nodes_request(sender_id: str, domain: str) -> WireRequest:
+    """Asks a gateway for the nodes of a domain."""
+    return WireRequest("POST", GET_NODES, dict(_HEADERS), body=GetNodesRequest(sender_id, domain).to_bytes())
+
+
+def _peers_of(wire: WireResponse) -> list[Peer]:
+    try:
+        return Peers.from_bytes(wire.body).peers
+    except ValueError:
+        text = "The gateway's list of nodes cannot be read."
+        raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL) from None
+
+
+def nodes_of(wire: WireResponse) -> list[RegisteredNode]:
+    """Return the nodes in a list of nodes. Raises `BackendError` for bytes that are not a list.
+
+    Invalid registrations are skipped.
+    """
+    nodes = []
+    for peer in _peers_of(wire):
+        raw = peer.agent or peer.tool
+        try:
+            head, box = NodeHead.from_bytes(raw), not peer.agent and of_registration(raw) == "toolbox"
+            info = (AgentInfo if peer.agent else ToolBoxInfo if box else ToolInfo).from_bytes(raw)
+        except ValueError:
+            continue
+        kind: Literal["agent", "tool"] = "agent" if peer.agent else "tool"
+        nodes.append(RegisteredNode(kind, head.node_id, head.name, head.domain, head.address, info.description))
+    return nodes
 
 
 def offered(wire: WireResponse, fallback: Generation) -> list[OfferedTool]:
@@ -46,13 +83,8 @@ def offered(wire: WireResponse, fallback: Generation) -> list[OfferedTool]:
 
     Invalid registrations are skipped.
     """
-    try:
-        peers = Peers.from_bytes(wire.body).peers
-    except ValueError:
-        text = "The gateway's list of nodes cannot be read."
-        raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL) from None
     found: dict[str, OfferedTool] = {}
-    for peer in peers:
+    for peer in _peers_of(wire):
         try:
             tools = list(_tools_of(peer.tool, fallback)) if peer.tool else []
         except ValueError:

@@ -153,8 +153,8 @@ def _medium(
         texts.append(as_text(media))
     else:
         raise Unsupported(
-            f"{place}: expected text, an image, a sound or a file, got {_what(media)}. The option unsupported_media: "
-            "text sends it as text.",
+            f"{place}: expected text, an image, a sound or a file, got {_what(media)}; tell it as text, or "
+            "leave it out.",
             param=place,
         )
 
@@ -181,5 +181,5 @@ def _note_losses(request: Request, context: Context) -> None:
     calls = (p for m in request.messages for p in m.parts if isinstance(p, ToolCall))
     if any(call.origin is not Origin.FUNCTION for call in calls):
         context.lost.add(Feature.TOOL_ORIGIN)
-    if any(name != NAME and fields for name, fields in (request.extras or {}).items()):
+    if request.has_fields_of_others(NAME):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")

@@ -57,7 +57,7 @@ def _body(request: Request, context: Context, options: BackOptions) -> dict[str,
     system, messages = MessageWriter(context, options).write(request.messages)
     tools = [_tool(t) for t in supported(request, NAME, context.lost)]
     fields = {
-        "model": context.model or request.model or "",
+        **({"model": model} if (model := context.model or request.model) else {}),
         "max_tokens": options.max_tokens if sampling.max_tokens is None else sampling.max_tokens,
         "system": shortest(system) or None,
         "messages": messages,
@@ -142,7 +142,7 @@ def _record_losses(request: Request, context: Context) -> None:
         context.lost.add(Feature.SAMPLING, ", ".join(dropped))
     if request.thread_id is not None and request.thread_id not in request.metadata.values():
         context.lost.add(Feature.THREAD_ID)
-    if any(name != NAME and fields for name, fields in (request.extras or {}).items()):
+    if request.has_fields_of_others(NAME):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")
 
 

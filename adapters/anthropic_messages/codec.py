@@ -35,7 +35,11 @@ class AnthropicMessages(CountingDialect, ModelsDialect):
 
     name = NAME
     provider = "anthropic"
+    mount = "/v1"
+    url = "https://api.anthropic.com/v1"
+    key_variable = "ANTHROPIC_API_KEY"
     capabilities = CAPABILITIES
+    requires_model = True
     surface = (
         Endpoint("POST", "/messages", Operation.RUN),
         Endpoint("POST", "/messages/count_tokens", Operation.COUNT),

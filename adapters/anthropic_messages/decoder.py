@@ -258,10 +258,10 @@ class MessagesDecoder(JsonDecoder):
         self.builder.end()
 
     def flush(self) -> None:
-        self._end_blocks()
-        self._report_usage()
         if self._stop is not None:
             self.builder.finish(reason_of(self._stop), noted(self._end))
+        self._end_blocks()
+        self._report_usage()
 
     def _error(self, event: dict[str, Any]) -> None:
         self.fail(failure_of(error_in(event) or {"message": event.get("message")}))

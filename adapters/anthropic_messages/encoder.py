@@ -209,7 +209,7 @@ class MessagesEncoder:
     def _raw(self, event: ev.Raw) -> None:
         value = event.value
         if event.dialect != NAME or not isinstance(value, dict):
-            self._context.lost.add(Feature.RAW, event.dialect)
+            self._context.lost.add(Feature.RAW, event.label)
         elif isinstance(block := value.get("block"), dict):
             self._whole(block, value.get(UNREAD) or [])
         elif isinstance(wire := value.get("event"), dict):

@@ -179,8 +179,8 @@ class MessageWriter:
         if not spoken and self._options.unsupported_media == "refuse":
             kind = shortened(media.mime or media.kind)
             raise Unsupported(
-                f"{path}: this backend takes no {kind} {_SOURCES[type(media.source)]}. The option unsupported_media: "
-                "text sends it as text.",
+                f"{path}: this backend takes no {kind} {_SOURCES[type(media.source)]}; tell it as text, "
+                "or leave it out.",
                 param=path,
             )
         self._lost.add(_feature(media), "told as text")

@@ -209,7 +209,7 @@ class _Assembler:
                 case Raw() if event.dialect == NAME and isinstance(event.value, dict):
                     self._raw(event.value)
                 case _:
-                    self._context.lost.add(_LOST[type(event)])
+                    self._context.lost.add(_LOST[type(event)], event.label if isinstance(event, Raw) else "")
 
     def _raw(self, value: dict[str, Any]) -> None:
         choice = self._choice(value.get("index", 0))

@@ -26,7 +26,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         raise Unsupported("resume: this backend has no interrupts, so that there is none to answer.", param="resume")
     extras = dict(request.extra(NAME))
     body: dict[str, Any] = {
-        "model": context.model or request.model or "",
+        **({"model": model} if (model := context.model or request.model) else {}),
         "messages": MessageWriter(context, options).write(request.messages, joined=NAME not in (request.extras or {})),
         "stream": request.stream,
     }
@@ -83,8 +83,7 @@ def _record_losses(request: Request, context: Context) -> None:
         context.lost.add(Feature.STATE)
     if request.thread_id is not None and request.thread_id not in request.metadata.values():
         context.lost.add(Feature.THREAD_ID)
-    extras = request.extras
-    if extras and any(name != NAME and not SHARED.issuperset(fields) for name, fields in extras.items()):
+    if request.has_fields_of_others(NAME, SHARED):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")
 
 

@@ -37,7 +37,11 @@ class OpenAIChat(OpenAIDialect):
 
     name = NAME
     provider = "openai"
+    mount = "/v1"
+    url = "https://api.openai.com/v1"
+    key_variable = "OPENAI_API_KEY"
     capabilities = CAPABILITIES
+    requires_model = True
     surface = (
         Endpoint("POST", "/chat/completions", Operation.RUN),
         *MODELS,

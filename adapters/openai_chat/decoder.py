@@ -342,14 +342,14 @@ class ChatDecoder(JsonDecoder):
         """Gives out what was kept back: half a tag, calls without a name, the audio as one medium."""
         if not self._started:
             self._begin()
+        if self._lanes and all(lane.finished for lane in self._lanes.values()):
+            self._finish()
         for index, lane in self._lanes.items():
             for kind, piece in lane.think.close() if lane.think else ():
                 self._put(index, kind, piece)
             lane.calls.close()
             if lane.audio:
                 self.builder.add(index, audio_from(lane.audio, self._audio_format, self._streamed))
-        if self._lanes and all(lane.finished for lane in self._lanes.values()):
-            self._finish()
 
 
 def _unknown(chunk: dict[str, Any]) -> dict[str, Any]:

@@ -320,7 +320,7 @@ class ChatEncoder:
 
     def _raw(self, event: Raw) -> None:
         if event.dialect != NAME or not isinstance(event.value, dict):
-            self._context.lost.add(Feature.RAW, event.dialect)
+            self._context.lost.add(Feature.RAW, event.label)
             return
         value = event.value
         index = value.get("index", 0)

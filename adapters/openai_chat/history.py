@@ -205,8 +205,8 @@ class MessageWriter:
             self._lost.add(feature_of(media), "told as text")
             return {"type": "text", "text": as_text(media)}
         raise Unsupported(
-            f"{path}: this backend takes no {media.kind} {source_words(media.source)}. The option "
-            "unsupported_media: text sends it as text.",
+            f"{path}: this backend takes no {media.kind} {source_words(media.source)}; "
+            "tell it as text, or leave it out.",
             param=path,
         )
 

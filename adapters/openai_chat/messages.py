@@ -35,6 +35,7 @@ class MessageReader:
     def __init__(self, make_id: Callable[[str], str]) -> None:
         self._make_id = make_id
         self._names: dict[str, str] = {}
+        self._open: dict[str, str] = {}
         self._old_call: str | None = None
 
     def read(self, node: Node) -> Message:
@@ -73,7 +74,7 @@ class MessageReader:
         inner = node.need_object(kind)
         field = "input" if kind == "custom" else "arguments"
         name = node_name(inner)
-        self._names[call_id] = name
+        self._names[call_id] = self._open[call_id] = name
         extras = node.rest({"id", "type", "function", "custom", "index"})
         if kind == "custom":
             extras["type"] = kind
@@ -95,13 +96,25 @@ class MessageReader:
             call_id = self._old_call or self._make_id("call")
             name: str | None = node_name(node)
         else:
-            call_id = node.need_string("tool_call_id")
+            call_id = self._answered(node)
             name = node.string("name") or self._names.get(call_id)
+            self._open.pop(call_id, None)
         result = ToolResult(call_id, _marked_odd(read_content(node)), name)
-        rest = node.rest({"role", "content", "tool_call_id"})
+        rest = node.rest({"role", "content", "tool_call_id", "id"})
         if role == "function":
             del rest["name"]  # a tool message has none, but those of some clients do
         return Message("tool", [result], extras=noted(rest))
+
+    def _answered(self, node: Node) -> str:
+        """The id of the call that a tool message answers. Some clients write it as `id`, others name only the function,
+        or nothing: then it is the first open call of that name, else the first open call.
+        """
+        if node.get("tool_call_id") is not None or not self._open:
+            return node.need_string("tool_call_id")
+        if (known := node.get("id")) in self._open:
+            return str(known)
+        name = node.get("name")
+        return next((call_id for call_id, called in self._open.items() if called == name), next(iter(self._open)))
 
 
 def node_name(node: Node) -> str:

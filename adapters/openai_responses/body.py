@@ -101,5 +101,5 @@ def _record_losses(request: Request, context: Context) -> None:
         context.lost.add(Feature.SAMPLING, ", ".join(unsaid))
     if request.thread_id is not None and request.thread_id not in request.metadata.values():
         context.lost.add(Feature.THREAD_ID)
-    if any(name != NAME and not SHARED.issuperset(fields) for name, fields in (request.extras or {}).items()):
+    if request.has_fields_of_others(NAME, SHARED):
         context.lost.add(Feature.EXTRAS, "fields of other dialects")

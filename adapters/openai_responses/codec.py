@@ -34,7 +34,11 @@ class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
 
     name = NAME
     provider = "openai"
+    mount = "/v1"
+    url = "https://api.openai.com/v1"
+    key_variable = "OPENAI_API_KEY"
     capabilities = CAPABILITIES
+    requires_model = True
     surface = (
         Endpoint("POST", "/responses", Operation.RUN),
         Endpoint("POST", "/responses/input_tokens", Operation.COUNT),

@@ -345,7 +345,7 @@ class ResponsesEncoder:
         """An event of this dialect's own, as it came, with this stream's numbers."""
         value = event.value
         if event.dialect != NAME or not isinstance(value, dict) or not isinstance(value.get("type"), str):
-            self._context.lost.add(Feature.RAW, event.dialect)
+            self._context.lost.add(Feature.RAW, event.label)
             return
         fields = {k: v for k, v in value.items() if k not in ("type", "sequence_number")}
         item = dict_of(value.get("item"))

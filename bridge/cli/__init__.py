@@ -55,13 +55,37 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     serve = _command(commands, "serve", "serve a configuration", "dialect-bridge serve config.yaml --port 9000")
-    _config_argument(serve)
-    serve.add_argument("--host", help="listen here instead of server.host")
-    serve.add_argument("--port", type=int, help="listen on this port instead of server.port")
-    serve.add_argument("--workers", type=int, metavar="N", help="processes that share the port")
-    serve.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    serve.add_argument("--log-format", default="text", choices=["text", "json"])
+    serve.add_argument(
+        "config", nargs="?", metavar="CONFIG", help="default: config.yaml; where there is none, the demo is served"
+    )
+    _serving_arguments(serve)
     serve.set_defaults(run=_later("bridge.cli.serve", "serve"))
+
+    demo = _command(
+        commands,
+        "demo",
+        "serve a scripted agent behind six dialects and open its page",
+        "dialect-bridge demo --port 9000",
+    )
+    _serving_arguments(demo)
+    demo.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
+    demo.set_defaults(run=_later("bridge.cli.serve", "demo"))
+
+    init = _command(
+        commands,
+        "init",
+        "write a configuration, by flags or a few questions",
+        "dialect-bridge init --from openai-chat --to agentscope --url http://127.0.0.1:8090",
+    )
+    init.add_argument("--from", dest="source", action="append", metavar="A", help="dialect of a frontend; repeatable")
+    init.add_argument("--to", metavar="B", help="dialect of the backend; `demo` is a scripted agent")
+    init.add_argument("--url", metavar="URL", help="base URL of the backend")
+    init.add_argument("--model", metavar="M", help="model of the backend; without it, the one that clients name")
+    init.add_argument("--api-key-env", metavar="NAME", help="environment variable with the key of the backend")
+    init.add_argument("--port", type=int, default=8080, help="port to listen on")
+    init.add_argument("--output", default="config.yaml", metavar="FILE", help="default: config.yaml")
+    init.add_argument("--force", action="store_true", help="replace the file if there is one")
+    init.set_defaults(run=_later("bridge.cli.init", "init"))
 
     check = _command(commands, "check", "validate a configuration", "dialect-bridge check config.yaml")
     _config_argument(check)
@@ -98,6 +122,19 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("text", nargs="*", default=[], metavar="TEXT", help="one turn; without it, a conversation")
     chat.set_defaults(run=_later("bridge.cli.chat", "chat"))
 
+    nodes = _command(
+        commands, "nodes", "who is registered at a running gateway", "dialect-bridge nodes 127.0.0.1:50051"
+    )
+    nodes.add_argument("address", metavar="ADDRESS", help="host:port of the gateway")
+    nodes.add_argument("--domain", metavar="D", help="the nodes of one domain; default: all")
+    nodes.add_argument("--json", action="store_true", help="as JSON")
+    nodes.add_argument("--dialect", metavar="D", help="default: the dialect that has gateways")
+    nodes.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
+    nodes.add_argument("--ca", metavar="FILE", help="certificates that the gateway is checked by; makes it a TLS call")
+    nodes.add_argument("--cert", metavar="FILE", help="our own certificate, where the gateway asks for one")
+    nodes.add_argument("--cert-key", metavar="FILE", help="its private key")
+    nodes.set_defaults(run=_later("bridge.cli.nodes", "nodes"))
+
     key = _command(
         commands,
         "key",
@@ -119,7 +156,33 @@ def _parser() -> argparse.ArgumentParser:
 
     schema = _command(commands, "schema", "JSON Schema of the configuration", "dialect-bridge schema > schema.json")
     schema.set_defaults(run=_later("bridge.cli.look", "schema"))
+
+    completion = _command(
+        commands,
+        "completion",
+        "completion script for a shell",
+        "dialect-bridge completion bash > ~/.local/share/bash-completion/completions/dialect-bridge",
+    )
+    completion.add_argument("shell", choices=["bash", "zsh", "tcsh"])
+    completion.set_defaults(run=_completion)
     return parser
+
+
+def _completion(args: argparse.Namespace) -> int:
+    try:
+        import shtab
+    except ImportError:
+        raise ConfigError("shell completion needs an extra: pip install 'dialect-bridge[completion]'") from None
+    print(shtab.complete(_parser(), args.shell))
+    return 0
+
+
+def _serving_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", help="listen here instead of server.host")
+    parser.add_argument("--port", type=int, help="listen on this port instead of server.port")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that share the port")
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--log-format", default="text", choices=["text", "json"])
 
 
 def _command(

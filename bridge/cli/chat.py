@@ -67,7 +67,7 @@ def _backend(dialect: Dialect, url: str, api_key: str | None) -> Backend:
     registry.check_installed(dialect)
     from bridge.grpc.backend import GrpcBackend
 
-    return GrpcBackend("chat", dialect, url)
+    return GrpcBackend("chat", dialect, url, api_key=api_key)
 
 
 def _lines() -> Iterator[str]:

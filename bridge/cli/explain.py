@@ -13,6 +13,7 @@ import orjson
 from bridge import __version__
 from bridge.codec import Context, Dialect, registry
 from bridge.errors import BridgeError
+from bridge.framing import lines as json_lines
 from bridge.framing import sse
 from bridge.library import Translator
 from bridge.model import pretty
@@ -29,7 +30,9 @@ Row = tuple[str, str, str]
 
 
 class Explanation:
-    """The three columns of one translation. `failed`: there is none, as the rows say; known after the last line."""
+    """The three columns of one translation. `failed`: there is none, or it is that of a run that failed, as the rows
+    say; known after the last line.
+    """
 
     def __init__(
         self, data: bytes, source: str, target: str, what: str, done: Callable[[int], None] = lambda _: None
@@ -79,6 +82,7 @@ class Explanation:
             explained += len(frame)
             self._done(explained)
         yield "(end of input)", pretty(reading.close()), _wire(self._translator.close())
+        self.failed = self._translator.failure is not None
 
     def _request(self, data: bytes) -> Iterator[Row]:
         made = self._tried(lambda: self._translator.request(data, client=self._source))
@@ -110,9 +114,9 @@ _FRAME = re.compile(rb".+?(?:(?:\r\n|\r|\n){2}|\Z)", re.DOTALL)
 
 
 def _frames(data: bytes) -> list[bytes]:
-    """A stream cut after its blank lines, whichever line ends it has; a body in one piece is one frame."""
+    """A stream cut after its blank lines, or, of JSON lines, after each; a body in one piece is one frame."""
     if not sse.is_stream(data):
-        return [data]
+        return data.splitlines(keepends=True) if json_lines.is_stream(data) else [data]
     return [m[0] for m in _FRAME.finditer(data)]
 
 

@@ -19,7 +19,10 @@ _PIECE = 2**16
 
 
 def check(args: argparse.Namespace) -> int:
-    """Validates a configuration and prints its routes; refuses what `serve` refuses before it listens."""
+    """Validates a configuration and prints its routes; refuses what `serve` refuses before it listens.
+
+    What is valid and will hardly work is a warning on stderr.
+    """
     from bridge.config import load
     from bridge.engine import Bridge
     from bridge.server.serve import check as check_server
@@ -29,6 +32,8 @@ def check(args: argparse.Namespace) -> int:
     print(f"{args.config} is fine.")
     for line in config.describe():
         print(f"  {line}")
+    for warning in config.warnings():
+        print(f"warning: {warning}", file=sys.stderr)
     return 0
 
 
@@ -68,7 +73,10 @@ def _capabilities_json(capabilities: Capabilities) -> dict[str, Any]:
 
 
 def translate(args: argparse.Namespace) -> int:
-    """Translates stdin to stdout, a stream while it comes; names on stderr what was lost."""
+    """Translates stdin to stdout, a stream while it comes; names on stderr what was lost.
+
+    Returns 1 when what was read is the answer of a run that failed.
+    """
     from bridge.library import Translator
 
     if args.explain:
@@ -83,6 +91,9 @@ def translate(args: argparse.Namespace) -> int:
         _write(translator.request(data, client=args.source) if args.what == "request" else translator.response(data))
     if translator.lost:
         print(f"lost: {', '.join(translator.lost)}", file=sys.stderr)
+    if translator.failure is not None:
+        print(f"failed: {translator.failure.code}: {translator.failure.message}", file=sys.stderr)
+        return 1
     return 0
 
 

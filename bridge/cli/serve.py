@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import json
 import os
 import shlex
 import sys
 import tempfile
+import threading
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from bridge.cli import logs
+from bridge.cli.demo import configuration
 from bridge.cli.handover import Handover
 from bridge.codec import Operation, WireRequest
 from bridge.config import Config, load, read, share_of
@@ -24,6 +28,9 @@ from bridge.server import serve as run
 from bridge.server.serve import check
 from bridge.telemetry import SHARED_METRICS
 
+DEFAULT = "config.yaml"
+"""The file that is served when the command line names none."""
+
 
 def serve(args: argparse.Namespace) -> int:
     """Serve until stopped."""
@@ -32,7 +39,7 @@ def serve(args: argparse.Namespace) -> int:
     if handed is not None:
         config = _config(args, handed.read_config())
         return _serve(args, Bridge.of(share_of(config, handed.number)), handed)
-    text = read(args.config)
+    text = _source(args)
     bridge = _bridge(args, text)
     server = bridge.config.server
     if server.workers == 1:
@@ -49,6 +56,12 @@ def serve(args: argparse.Namespace) -> int:
         return _no_address(bridge, error)
 
 
+def demo(args: argparse.Namespace) -> int:
+    """Serve the demo, and open its page."""
+    args.config, args.demo = None, True
+    return serve(args)
+
+
 def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = None) -> int:
     """This process as the server; `handed` makes it a worker."""
     listening = False
@@ -59,11 +72,14 @@ def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = N
         if handed is None or handed.announces:
             # Of several processes one speaks for all, as soon as it listens.
             _announce(bridge, port)
+            if getattr(args, "demo", False) and not args.no_open:
+                # In a thread: some browsers keep the command until they end.
+                threading.Thread(target=webbrowser.open, args=(f"http://127.0.0.1:{port}/",), daemon=True).start()
         if handed is not None:
             handed.say_ready()
 
     sockets = handed.open_sockets() if handed is not None else None
-    reload = None if handed is not None else partial(_bridge, args)
+    reload = None if handed is not None else lambda: _bridge(args, _source(args))
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(run(bridge, sockets, ready=ready, reload=reload))
@@ -77,7 +93,8 @@ def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = N
 def _no_address(bridge: Bridge, error: OSError) -> int:
     server = bridge.config.server
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    print(f"cannot listen on {server.host}:{server.port}: {reason}", file=sys.stderr)
+    hint = "; another program has the port: try --port" if error.errno == errno.EADDRINUSE else ""
+    print(f"cannot listen on {server.host}:{server.port}: {reason}{hint}", file=sys.stderr)
     return 1
 
 
@@ -100,12 +117,19 @@ def _bridge(args: argparse.Namespace, text: str | None = None) -> Bridge:
 def _config(args: argparse.Namespace, text: str | None = None) -> Config:
     """The configuration with the command line's own words on top."""
     overrides = {k: v for k in ("host", "port", "workers") if (v := getattr(args, k)) is not None}
-    return load(args.config, server=overrides or None, text=text)
+    return load(args.config or DEFAULT, server=overrides or None, text=text)
+
+
+def _source(args: argparse.Namespace) -> str:
+    """The text of the file that the command line names, else of the default one, else of the demo."""
+    if args.config is not None:
+        return read(args.config)
+    return configuration() if getattr(args, "demo", False) or not os.path.exists(DEFAULT) else read(DEFAULT)
 
 
 def _checked(args: argparse.Namespace) -> tuple[str, Config]:
     """The text of the configuration, and what it says, checked with all that it names."""
-    text = read(args.config)
+    text = _source(args)
     bridge = _bridge(args, text)
     check(bridge)
     return text, bridge.config

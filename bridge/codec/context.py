@@ -25,6 +25,10 @@ class Losses:
         """Notes a loss; of what was lost the first detail counts."""
         self._names.setdefault(feature, detail)
 
+    def discard(self, feature: Feature) -> None:
+        """Forgets a loss that turned out to be none."""
+        self._names.pop(feature, None)
+
     def copy(self) -> Losses:
         """Return a copy."""
         return Losses(dict(self._names))

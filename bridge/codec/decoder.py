@@ -52,6 +52,7 @@ class JsonDecoder:
     def close(self, failure: Failure | None = None) -> list[Event]:
         """Return the last events: the input ended, or broke off because of `failure`."""
         if not self.builder.done:
+            self.builder.cutting = True
             self.flush()
             self.builder.close(failure)
         return self.builder.take()
@@ -84,7 +85,10 @@ class JsonDecoder:
         """Handle ``[DONE]``, with which the streams of OpenAI end. Ignored by default."""
 
     def flush(self) -> None:
-        """Pass on what was held back; called before the run fails and when the input is over."""
+        """Pass on what was held back; called before the run fails and when the input is over.
+
+        A finish reason that was held back comes first: without one, what ends here was cut off.
+        """
 
     def malformed(self, data: bytes) -> None:
         """Handle a frame that is not JSON."""
@@ -94,6 +98,7 @@ class JsonDecoder:
 
     def fail(self, failure: Failure) -> None:
         """End the run with `failure`, after passing on what was held back."""
+        self.builder.cutting = True
         self.flush()
         self.builder.fail(failure)
 

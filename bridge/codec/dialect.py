@@ -76,8 +76,12 @@ class Dialect:
     """The vendor whose API it is, as OpenTelemetry spells it (`gen_ai.provider.name`); empty = the dialect's name."""
     surface: ClassVar[Surface]
     framing: ClassVar[Framing] = Framing.SSE
+    streams_json_lines: ClassVar[bool] = False
+    """True if its servers may stream one JSON object a line instead of server-sent events."""
     content_type: ClassVar[str] = "application/json"
     """The media type of its requests and of its answers in one piece."""
+    requires_model: ClassVar[bool] = False
+    """True if every request of it names a model."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Modules that serving and calling it needs beside what is always installed."""
     extra: ClassVar[str | None] = None
@@ -86,6 +90,12 @@ class Dialect:
     """Request headers, in lower case, that belong to the protocol: where both sides speak it, the client's go on."""
     request_id_header: ClassVar[str | None] = None
     """The response header in which its clients look for the request's id, where `x-request-id` is not it."""
+    mount: ClassVar[str] = ""
+    """The path at which its clients look for it by themselves, such as `/v1`; empty = `/` and the dialect's name."""
+    url: ClassVar[str] = ""
+    """The base URL at which such a backend usually is, which `dialect-bridge init` suggests."""
+    key_variable: ClassVar[str] = ""
+    """The environment variable that usually holds the key of such a backend."""
     front_options: ClassVar[type[Options]] = Options
     back_options: ClassVar[type[Options]] = Options
 

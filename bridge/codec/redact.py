@@ -77,14 +77,15 @@ class Secrets:
 
         Headers that hold one are dropped.
         """
-        failure.message = self._text(failure.message)
+        failure.message = self.text(failure.message)
         failure.param = self._word(failure.param)
         failure.backend_code = self._word(failure.backend_code)
-        failure.headers = {name: value for name, value in failure.headers.items() if self._text(value) == value}
+        failure.headers = {name: value for name, value in failure.headers.items() if self.text(value) == value}
         failure.details = self._value(failure.details, 0)
         return failure
 
-    def _text(self, text: str, longest: int = LONGEST) -> str:
+    def text(self, text: str, longest: int = LONGEST) -> str:
+        """Return the text without secrets, cut to `longest` characters and "..."."""
         if self._known is None:
             return masked(text, longest)
         masked_text = masked(self._known.sub("***", text), longest)
@@ -99,13 +100,13 @@ class Secrets:
         return masked_text
 
     def _word(self, word: str | None) -> str | None:
-        return None if word is None else self._text(word, LONGEST_WORD)
+        return None if word is None else self.text(word, LONGEST_WORD)
 
     def _value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
-            return self._text(value)
+            return self.text(value)
         if depth > _DEEPEST and isinstance(value, (dict, list)):
             return None
         if isinstance(value, dict):
-            return {self._text(str(name)): self._value(each, depth + 1) for name, each in value.items()}
+            return {self.text(str(name)): self._value(each, depth + 1) for name, each in value.items()}
         return [self._value(each, depth + 1) for each in value] if isinstance(value, list) else value

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import ClassVar, Protocol
+from enum import Enum, StrEnum, auto
+from typing import ClassVar, Literal, Protocol
 
 from bridge.codec.capabilities import Capabilities
 from bridge.codec.context import Context
 from bridge.codec.dialect import Dialect, Encoder, Framing, Options
 from bridge.codec.surface import Endpoint
-from bridge.codec.wire import FrameLike
+from bridge.codec.wire import FrameLike, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.model.events import Event
 from bridge.model.parts import ToolCall, ToolResult
@@ -282,6 +282,45 @@ class Handle:
 Decision = Respond | Refuse | Forward | Dial | Serve | Handle | Subscribe
 
 
+def without_scheme(address: str) -> str:
+    """`host:port` without the `http://` or `grpc://` that people write in front of it; anything else as it is."""
+    scheme, found, rest = address.partition("://")
+    return rest.removesuffix("/") if found and scheme.lower() in ("http", "grpc") else address
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredNode:
+    """A node as a gateway lists it. `kind`: agent or tool."""
+
+    kind: Literal["agent", "tool"]
+    node_id: str
+    name: str
+    domain: str
+    address: str
+    description: str
+
+
+class NodeEvent(StrEnum):
+    """What became of a registered node."""
+
+    REGISTERED = "registered"
+    UPDATED = "updated"
+    DEREGISTERED = "deregistered"
+    SILENT = "silent"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """A change of a registered node. `owner` is the user who registered it, empty where everybody may."""
+
+    node: str
+    kind: Literal["agent", "tool"]
+    address: str
+    owner: str
+    event: NodeEvent
+
+
 class Registration(Protocol):
     """The registration of one of our agents at a foreign registry."""
 
@@ -341,6 +380,14 @@ class AgentRegistry(Protocol):
         """The node cannot be reached any more."""
         ...
 
+    def changes(self) -> list[NodeChange]:
+        """What became of nodes since the last call."""
+        ...
+
+    def failed(self, answer: bytes) -> bool:
+        """Return whether this answer of a tool says that the call failed."""
+        ...
+
     def events(self, subscriber: str) -> list[bytes] | None:
         """The messages for a subscriber since the last call; None when it is none any more."""
         ...
@@ -378,6 +425,10 @@ class SessionDialect(Dialect):
         """Return the name under which the session of this request is kept for the next one; None to keep none."""
         return None
 
+    def single_process_options(self, options: Options) -> list[str]:
+        """Return the names of a backend's options whose sessions outlive a request in the process that began them."""
+        return []
+
     def caller(self, context: Context) -> CallerSession:
         """Return a new session towards a backend."""
         raise NotImplementedError
@@ -389,3 +440,11 @@ class SessionDialect(Dialect):
     def registration(self, address: str, agent_id: str, agent: OwnAgent) -> Registration | None:
         """Return how this agent, served at `address`, registers elsewhere; None when its options do not want that."""
         return None
+
+    def nodes_request(self, domain: str | None = None) -> WireRequest:
+        """Return the request for the nodes that are registered at a gateway, all or those of a domain."""
+        raise NotImplementedError
+
+    def decode_nodes(self, wire: WireResponse) -> list[RegisteredNode]:
+        """Return the nodes in the answer. Raises `BackendError` when it is no list of nodes."""
+        raise NotImplementedError

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from bridge.codec import ModesDialect, Operation, ToolHostDialect, offers, served
+from bridge.codec import ModesDialect, Operation, SessionDialect, ToolHostDialect, offers, served
 from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest, path_text
 from bridge.config.schema import Allowed, ApiKey, Config, FileKey
@@ -38,6 +38,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_modes(config),
         *_stored(config),
         *_tools(config, show),
+        *_single_process(config),
     ]
 
 
@@ -82,6 +83,20 @@ def _grpc(config: Config, show: Show) -> Iterator[Problem]:
             yield Problem((*path, "agent_id"), f"{shown_id} is already the agent of routes[{other}] at this address")
     if seen and config.server.workers > 1:
         yield Problem(("server", "workers"), "agents at an address live in one process; expected 1")
+
+
+def _single_process(config: Config) -> Iterator[Problem]:
+    """Sessions with backends that wait for a later request of their client: that must reach the same process."""
+    workers = config.server.workers
+    for name, backend in config.backends.items() if workers > 1 else ():
+        dialect = dialect_of(backend.dialect)
+        if isinstance(dialect, SessionDialect):
+            for option in dialect.single_process_options(backend.options):
+                yield Problem(
+                    ("backends", name, "options", option),
+                    "keeps a session in the process that began it, and a later request of its client may reach another "
+                    f"one of the {workers} workers; set server.workers to 1, or leave this option out",
+                )
 
 
 def _keys(config: Config) -> tuple[ApiKey, ...]:

@@ -21,6 +21,7 @@ from bridge.pipeline.attempt import NextAttempt
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.continuation import StreamContinuation, continued_request
 from bridge.pipeline.memory import Memory, Turn
+from bridge.pipeline.places import places_of
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.retries import may_ask_elsewhere
 from bridge.pipeline.stored_responses import Answers
@@ -251,7 +252,8 @@ class Bridge:
                 request = await files.request(request)
             fetcher = self._fetchers.get(backend.name)
             if fetcher is not None and not route.passthrough:
-                request = await fetcher.request(request, backend.capabilities)
+                with places_of(request):
+                    request = await fetcher.request(request, backend.capabilities)
             return BackendAttempt(
                 request,
                 backend,

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 
 from bridge.codec import Dialect, WireResponse
-from bridge.codec.sessions import Channel
+from bridge.codec.sessions import Channel, without_scheme
 from bridge.errors import BackendError, ConfigError, Failure
 
 _STATUS = "grpc-status"
@@ -25,7 +25,7 @@ def channel_options(settings: Channel) -> list[tuple[str, int]]:
 
 def open_channel(address: str, settings: Channel) -> grpc.aio.Channel:
     """A channel, made inside the running loop; it connects at first use. Raises `OSError` for unreadable files."""
-    options = channel_options(settings)
+    options, address = channel_options(settings), without_scheme(address)
     if not settings.secure:
         return grpc.aio.insecure_channel(address, options=options)
     credentials = grpc.ssl_channel_credentials(_pem(settings.ca), _pem(settings.key), _pem(settings.cert))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from pydantic import ValidationError
 
 from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireResponse
 from bridge.codec.registry import resolve
-from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError
+from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError, with_status
 from bridge.model import Event, Request, RunFailed, RunStarted
 from bridge.pipeline.names import tool_names
+from bridge.pipeline.places import note_places, places_of
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
 
@@ -45,14 +47,14 @@ class Translator:
         backend_options: Mapping[str, Any] | None = None,
         stages: Sequence[StageFactory] = (),
         run_id: str | None = None,
-        created_at: float = 0.0,
+        created_at: float | None = None,
     ) -> None:
         """Dialects are named, or given as objects. Raises `ConfigError` for an unknown one.
 
         `model` is sent to the backend where the client names none. `client_options` and `backend_options` are what
         `options` of a route and of a backend are in a configuration; a wrong one is a `ConfigError` at first use.
         `stages` are added after those that every route gets. `run_id` and `created_at` (Unix seconds) make the
-        result repeatable; without them an id is made up.
+        result repeatable; without them an id is made up and the time is now.
         """
         self._back = resolve(source)
         self._front = resolve(target)
@@ -61,7 +63,7 @@ class Translator:
         self._backend_options = backend_options or {}
         self._factories = (*AUTOMATIC, *stages)
         self._run_id = run_id or uuid.uuid4().hex
-        self._created_at = created_at
+        self._created_at = time.time() if created_at is None else created_at
         self._losses = Losses()
         self._request: Request | None = None
         self._sent: WireRequest | None = None
@@ -78,6 +80,11 @@ class Translator:
     def lost_details(self) -> dict[str, str]:
         """The same features, each with what of it was lost; an empty string where it is all of it."""
         return self._losses.details
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the run failed, if the answer that `feed` and `close` translated did."""
+        return None if self._translation is None else self._translation.failure
 
     @property
     def client_request(self) -> Request | None:
@@ -106,14 +113,16 @@ class Translator:
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
         assert context.request is not None
-        self._sent = self._back.encode_request(context.request, context)
+        with places_of(context.request):
+            self._sent = self._back.encode_request(context.request, context)
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
         """Return the failure that a backend's answer with an error status means, to raise or to pass to
         `encode_error`.
         """
-        return BridgeError.of(self._back.decode_error(WireResponse(status, _lower(headers, self._back), _bytes(data))))
+        wire = WireResponse(status, _lower(headers, self._back), _bytes(data))
+        return BridgeError.of(with_status(self._back.decode_error(wire), status))
 
     def encode_error(self, error: Failure | BaseException) -> WireResponse:
         """Return the response for a failure before the answer began: status, headers, body.
@@ -199,7 +208,9 @@ class Translator:
 
     def _read(self, wire: WireRequest) -> Request:
         options = _options(self._front.front_options, self._client_options, "client_options")
-        return self._front.decode_request(wire, self._context(options, None))
+        request = self._front.decode_request(wire, self._context(options, None))
+        note_places(request)
+        return request
 
     def _context(self, options: Options, request: Request | None) -> Context:
         thread = request.thread_id if request else None

@@ -29,6 +29,8 @@ _STOP, _TOOL_CALLS, _INTERRUPTED = FinishReason.STOP, FinishReason.TOOL_CALLS, F
 _LOOSE = frozenset({_STOP, _TOOL_CALLS, _INTERRUPTED})
 """Reasons that backends confuse: what was seen decides."""
 _COMPLETED = MessageStatus.COMPLETED
+_CUT = frozenset({MessageStatus.FAILED, MessageStatus.CANCELED})
+"""The statuses of messages whose open parts are not complete."""
 _STATUSES: dict[FinishReason | None, MessageStatus] = {
     FinishReason.LENGTH: MessageStatus.INCOMPLETE,
     FinishReason.CANCELED: MessageStatus.CANCELED,
@@ -44,6 +46,9 @@ class _Closed(list[Event]):
 
 class Builder:
     """One per run. Feed facts, then `take()` the events they made.
+
+    A decoder sets `cutting` when the input is over or has failed: parts that end from then on, while no finish reason
+    is known, were cut off.
 
     `run_id`, `thread_id`, `created_at`, `make_id` come from the run's context, since a codec has neither a clock nor
     randomness. `make_id(prefix)` must give a new id each time.
@@ -66,6 +71,7 @@ class Builder:
         "_started",
         "_unanswered",
         "_usage",
+        "cutting",
         "done",
     )
 
@@ -87,6 +93,7 @@ class Builder:
         self._reason: FinishReason | None = None
         self._failure: Failure | None = None
         self._end_extras: Extras | None = None
+        self.cutting = False
         self.done = False
 
     # ------------------------------------------------------------------ the run
@@ -168,11 +175,12 @@ class Builder:
         message = self._messages.get(key)
         if message is None or message.ended or self.done:
             return
+        cut = status if status in _CUT else None
         for part_key in list(message.open):
-            self.end_part(part_key)
+            self.end_part(part_key, status=cut)
         flowing = self._flows.pop(key, None)
         if flowing is not None:
-            self._end(flowing)
+            self._end(flowing, status=cut)
         message.ended = True
         self._out.append(ev.MessageEnded(message.id, status, reason or message.reason, extras))
 
@@ -232,11 +240,13 @@ class Builder:
         signature: str | None = None,
         redacted: str | None = None,
         extras: Extras | None = None,
+        status: MessageStatus | None = None,
     ) -> None:
+        """Ends the part `key`. `status` is needed only where `cutting` does not tell it."""
         part = self._parts.pop(key, None)
         if part is not None:
             del part.message.open[key]
-            self._end(part, signature, redacted, extras)
+            self._end(part, signature, redacted, extras, status)
 
     def flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:
         """A piece of text, reasoning or refusal on a wire without part borders."""
@@ -453,10 +463,13 @@ class Builder:
         signature: str | None = None,
         redacted: str | None = None,
         extras: Extras | None = None,
+        status: MessageStatus | None = None,
     ) -> None:
         if part.ended:
             return
         if (rest := part.rest()) is not None:
             self._out.append(rest)
         part.ended = True
-        self._out.append(ev.PartEnded(part.id, signature, redacted, extras))
+        if status is None:
+            status = MessageStatus.FAILED if self.cutting and self._reason is None else _COMPLETED
+        self._out.append(ev.PartEnded(part.id, signature, redacted, extras, status))

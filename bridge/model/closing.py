@@ -73,5 +73,5 @@ def _walk(events: list[Event], parts: dict[str, None], messages: dict[str, None]
 
 
 def _closers(parts: dict[str, None], messages: dict[str, None], status: MessageStatus) -> list[Event]:
-    closed: list[Event] = [ev.PartEnded(part) for part in parts]
+    closed: list[Event] = [ev.PartEnded(part, status=status) for part in parts]
     return [*closed, *(ev.MessageEnded(message, status) for message in messages)]

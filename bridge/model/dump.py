@@ -82,6 +82,7 @@ _ENUMS: dict[tuple[str, str], type[StrEnum]] = {
     ("p", "origin"): pt.Origin,
     ("C", "origin"): pt.Origin,
     ("M", "kind"): pt.MediaKind,
+    ("q", "status"): ev.MessageStatus,
     ("n", "status"): ev.MessageStatus,
     ("n", "reason"): ev.FinishReason,
     ("g", "op"): ev.StateOp,
@@ -98,9 +99,10 @@ class _Shape:
     def __init__(self, code: str, kind: type) -> None:
         self.code = code
         self.kind = kind
-        self.names = [field.name for field in fields(kind)]
+        stored = [field for field in fields(kind) if field.compare]
+        self.names = [field.name for field in stored]
         self.values = attrgetter(*self.names) if len(self.names) > 1 else _only_value(self.names[0])
-        defaults = [f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(kind)]
+        defaults = [f.default_factory() if f.default_factory is not MISSING else f.default for f in stored]
         self.defaults_backwards = defaults[::-1]
         nested = [index for index, name in enumerate(self.names) if name in _NESTED]
         enums = {index: _ENUMS[code, name] for index, name in enumerate(self.names) if (code, name) in _ENUMS}

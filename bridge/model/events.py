@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from bridge.errors import Failure
+from bridge.errors import Failure, shortened
 from bridge.model.parts import Extras, Origin, Part
 
 
@@ -36,7 +36,7 @@ class FinishReason(StrEnum):
 
 
 class MessageStatus(StrEnum):
-    """The status of a message that has ended."""
+    """How a message or a part of it ended."""
 
     COMPLETED = "completed"
     INCOMPLETE = "incomplete"
@@ -120,12 +120,16 @@ class ArgsDelta:
 
 @dataclass(slots=True)
 class PartEnded:
-    """`signature` and `redacted` belong to reasoning (see `parts.Reasoning`)."""
+    """`signature` and `redacted` belong to reasoning (see `parts.Reasoning`).
+
+    `status` is not COMPLETED for a part that its message or the run left open when it failed or was canceled.
+    """
 
     part_id: str
     signature: str | None = None
     redacted: str | None = None
     extras: Extras | None = None
+    status: MessageStatus = MessageStatus.COMPLETED
 
 
 @dataclass(slots=True)
@@ -223,6 +227,12 @@ class Raw:
     dialect: str
     value: Any
     extras: Extras | None = None
+
+    @property
+    def label(self) -> str:
+        """The dialect and the type of the event, by which a report names it."""
+        kind = self.value.get("type") if isinstance(self.value, dict) else None
+        return f"{self.dialect} {shortened(kind)}" if isinstance(kind, str) and kind else self.dialect
 
 
 @dataclass(slots=True)

@@ -156,7 +156,11 @@ LINKED: frozenset[type] = frozenset({ToolCall, ToolResult})
 
 @dataclass(slots=True)
 class Message:
-    """One message of a conversation. `role` is system, developer, user, assistant or tool."""
+    """One message of a conversation. `role` is system, developer, user, assistant or tool.
+
+    A string as `parts` is one text. `places` says where a client's body has the message and then, if its dialect knows,
+    each part; it is never stored.
+    """
 
     role: str
     parts: list[Part]
@@ -164,6 +168,12 @@ class Message:
     name: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     extras: Extras | None = None
+    places: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        given: object = self.parts
+        if isinstance(given, str):
+            self.parts = [Text(given)]
 
 
 def parse_data_url(url: str) -> tuple[str | None, str] | None:

@@ -55,7 +55,7 @@ def _printed(value: Any) -> str:
         item = getattr(value, field.name)
         if _required(field):
             pieces.append(_short(item))
-        elif item != _default(field):
+        elif field.repr and item != _default(field):
             pieces.append(f"{field.name}={_short(item)}")
     return " ".join(pieces)
 

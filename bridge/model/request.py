@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
-from bridge.model.parts import Extras, Message
+from bridge.model.parts import Extras, Message, Text
 
 
 class HistoryMode(StrEnum):
@@ -97,6 +98,7 @@ class Resume:
     interrupt_id: str
     decision: str
     payload: Any = None
+    extras: Extras | None = None
 
     @property
     def agrees(self) -> bool:
@@ -117,7 +119,7 @@ class Resume:
 
 @dataclass(slots=True)
 class Request:
-    """One request for a run.
+    """One request for a run. A string as `messages` is one message of the user.
 
     `thread_id` is the conversation's id as the client knows it, None when its protocol has none. `extras` holds
     per dialect the top-level fields that only that dialect understands; a codec of the same dialect sends them on.
@@ -146,9 +148,24 @@ class Request:
     extras: Extras | None = None
     shared: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        given: object = self.messages
+        if isinstance(given, str):
+            self.messages = [Message("user", [Text(given)])]
+
     def extra(self, dialect: str) -> dict[str, Any]:
         """Return the extras of `dialect`; an empty dict if there are none."""
         return (self.extras or {}).get(dialect) or {}
+
+    def has_fields_of_others(self, dialect: str, known: Collection[str] = ()) -> bool:
+        """Return whether another dialect than `dialect` keeps fields of its own here, beyond those that are `known`.
+
+        Under "notes" a dialect keeps how the request came, which no backend misses.
+        """
+        return any(
+            name != dialect and not (fields.keys() <= {"notes", *known} or not any(fields.values()))
+            for name, fields in (self.extras or {}).items()
+        )
 
     def copy(self) -> Request:
         """Another one to change fields of, which shares what they hold: `dataclasses.replace` costs six times that."""

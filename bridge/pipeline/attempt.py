@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from bridge.codec import Capabilities, Losses
+from bridge.codec import Capabilities, Feature, Losses
 from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
 from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.pipeline.continuation import ContinuedText
 from bridge.pipeline.memory import Turn
 from bridge.pipeline.names import tool_names
+from bridge.pipeline.places import places_of
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 from bridge.translation import Stage
 
@@ -80,12 +81,19 @@ class BackendAttempt:
     def _first_call(self) -> Call:
         if self.turn is not None and self.turn.reply is not None:
             return KnownAnswer(self.info, [self.head(), *self.turn.reply])
-        return self.backend.call(self.request, self.info, self.lost)
+        return self._asked()
+
+    def _asked(self) -> Call:
+        with places_of(self.request):
+            call = self.backend.call(self.request, self.info, self.lost)
+        if self.turn is not None and self.turn.keeps_thread:
+            self.lost.discard(Feature.THREAD_ID)
+        return call
 
     async def again(self) -> None:
         """Closes the call and makes the next one."""
         await self.call.close()
-        self.call = self.backend.call(self.request, self.info, self.lost)
+        self.call = self._asked()
 
     def recorded(self) -> Answer | None:
         """Hands out what the backend has said, once; None where nothing is kept, or it was handed out before."""

@@ -88,6 +88,11 @@ def as_client_sees(answer: Answer, front: Capabilities) -> Message:
     return Message("assistant", [Text("".join(i[1] for i in items if i[0] == "text")), *calls])
 
 
+def passes_whole(message: Message) -> bool:
+    """Return whether only the message's own dialect knows what it is: the store has no such message of its own."""
+    return any("whole" in fields for fields in (message.extras or {}).values())
+
+
 # ---------------------------------------------------------------------- where a talk goes on
 
 
@@ -126,9 +131,10 @@ def unknown(stored: list[Message], messages: list[Message]) -> list[Message]:
     Clients that should send only what is new may send everything: as it is stored, or with the ids by which AG-Kit's
     second generation compares (docs/dialects/ag-kit.md). Their copies of earlier answers are left out.
     """
-    known = len(stored)
-    if 0 < known <= len(messages) and list(map(mark, messages[:known])) == list(map(mark, stored)):
-        return messages[known:]
+    known = [mark(m) for m in stored if not passes_whole(m)]
+    said = [n for n, m in enumerate(messages) if not passes_whole(m)]
+    if 0 < len(known) <= len(said) and [mark(messages[n]) for n in said[: len(known)]] == known:
+        return messages[said[len(known) - 1] + 1 :]
     return behind(stored, messages, {m.id for m in stored if m.id and m.role != "assistant"})
 
 
@@ -157,17 +163,15 @@ def open_calls(stored: list[Message], new: list[Message]) -> list[ToolCall]:
         for result in results_in(message):
             waiting.pop(result.call_id, None)
     theirs: set[str] = set()
-    for index, message in enumerate(new):
+    for message in new:
         if LINKED.isdisjoint(map(type, message.parts)):
             continue
         theirs.update(c.call_id for c in calls_in(message))
         for result in results_in(message):
             if waiting.pop(result.call_id, None) is None and result.call_id not in theirs:
-                raise RequestError(
-                    f"messages[{index}]: there is no open tool call {shortened(result.call_id)!r} in this "
-                    "conversation.",
-                    param=f"messages[{index}]",
-                )
+                place = message.places[0] if message.places else None
+                text = f"There is no open tool call {shortened(result.call_id)!r} in this conversation."
+                raise RequestError(f"{place}: t{text[1:]}" if place else text, param=place)
     return [c for c in waiting.values() if c.call_id not in theirs]
 
 

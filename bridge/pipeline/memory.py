@@ -60,6 +60,9 @@ class Turn:
     backend is not called.
     """
 
+    keeps_thread = False
+    """The bridge keeps the conversation, so that a backend without a word for its id loses nothing."""
+
     def __init__(
         self,
         history: ConversationStore,
@@ -150,6 +153,8 @@ class Turn:
 
 class Expand(Turn):
     """The client sends what is new, the backend needs the whole conversation."""
+
+    keeps_thread = True
 
     async def begin(self, run_id: str) -> None:
         stored, new = await self._find(run_id)

@@ -242,7 +242,8 @@ class Run:
             late = self._clock.late()
             if late is None:
                 raise
-            return [self._attempt.head(), RunFailed(late)]
+            late.cause = f"Backend {attempt.backend.name!r} has not answered"
+            return [attempt.head(), RunFailed(late)]
 
     def _first_call(self) -> None:
         if self.backend.retry.attempts > 1:
@@ -290,7 +291,8 @@ class Run:
             self._clock.elsewhere(attempt.backend.timeouts)
             self.tried.append(attempt.backend.name)
             name = attempt.backend.name
-            log.warning("run %s: %s failed (%s), now %s", attempt.info.run_id, failed, failure.code, name)
+            why = f"{failure.code}: {failure.cause or failure.message}"
+            log.warning("run %s: %s failed (%s), now %s", attempt.info.run_id, failed, why, name)
             return True
         return False
 

@@ -20,7 +20,7 @@ from bridge.model import Event, Request, RunFailed
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo
 from bridge.pipeline.retries import asked_pause
-from bridge.transports.answers import AT_ONCE, drain, failure_of, unread
+from bridge.transports.answers import AT_ONCE, drain, failure_of, outcome_of, unread
 from bridge.transports.http import HttpBackend
 
 log = logging.getLogger("bridge.http")
@@ -99,7 +99,7 @@ class QueuedCall:
                 answer = await self._backend.whole_answer(wire, seconds)
                 if 200 <= answer.status < 300:
                     return answer
-                failure = self._backend.refusal(answer)
+                failure = self._backend.refusal(answer, wire)
                 requested = asked_pause(failure)
                 # Where the configuration says how calls are repeated, only it does.
                 alone = self._backend.retry.attempts == 1
@@ -126,7 +126,7 @@ class QueuedCall:
             try:
                 response = await self._backend.ask(self._addressed(wire))
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                failure = failure_of(error)
+                failure = self._backend.explained(failure_of(error), wire, *outcome_of(error))
             else:
                 if response.status == 200:
                     self._response, self._came = response, 0
@@ -137,7 +137,7 @@ class QueuedCall:
                     if response.status == 204:
                         self._all_read = True
                         return
-                    failure = await self._backend.refusal_in(response)
+                    failure = await self._backend.refusal_in(response, wire)
                 if response.status != 429 and response.status < 500:
                     raise BackendError.of(failure)
             await self._wait(failure)
@@ -186,7 +186,8 @@ class QueuedCall:
     def _passed_on(self, events: list[Event]) -> list[Event]:
         if events and type(events[-1]) in TERMINAL:
             self._over = True
-            self._backend.hide(events)
+            if isinstance(events[-1], RunFailed):
+                self._backend.secrets.hide(events[-1].error)
             self.wire_ended = not self._all_read and not _unreadable(events[-1])
         return events
 

@@ -23,7 +23,7 @@ from bridge.codec import (
     Operation,
 )
 from bridge.engine import Bridge, Route
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected, shortened
 from bridge.server.audit import Audit
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
@@ -35,7 +35,7 @@ from bridge.server.limits import Limits
 from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
-from bridge.server.wire import FAILURE, OWN_PAGE, USER, WHERE, error_of, request_id
+from bridge.server.wire import FAILURE, OWN_PAGE, REPORTED, USER, WHERE, error_of, request_id
 
 log = logging.getLogger("bridge.server")
 
@@ -119,6 +119,10 @@ class State:
 
 
 STATE = web.AppKey("state", State)
+STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE})
+"""Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
+UNKNOWN_PATH = "unknown_url"
+"""The code of a 404 for a path, which is none for a model."""
 
 
 def make_app(bridge: Bridge) -> web.Application:
@@ -197,11 +201,13 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
                 continue  # the first route there answers for all of them
             handler = _guarded(operations.handler(endpoint.operation), endpoint, route, state)
             choices.append((endpoint, handler))
-            if not endpoint.path and path:
-                # Where the mount path is the endpoint, clients write it with and without a slash at its end.
-                table.setdefault((endpoint.method, f"{path}/"), []).append((endpoint, handler))
     for (method, path), choices in table.items():
-        app.router.add_route(method, path, _chosen(choices))
+        handler = _chosen(choices)
+        # Clients write paths with and without a slash at the end.
+        for known in (path, f"{path}/") if path != "/" else (path,):
+            app.router.add_route(method, known, handler)
+            if method == "GET" and not any(endpoint.operation in STREAMED for endpoint, _ in choices):
+                app.router.add_route("HEAD", known, handler)
 
 
 def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
@@ -313,7 +319,7 @@ def _within(path: str, mount: str) -> bool:
 def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
     match error.status:
         case 404:
-            failure = Failure(ErrorCode.NOT_FOUND, f"There is nothing at {http.method} {http.path[:200]}.")
+            failure = _nowhere(http)
         case 405:
             allowed = error.headers.get("allow", "")
             message = f"{http.method} is not allowed at {http.path[:200]}; allowed: {allowed}."
@@ -323,6 +329,24 @@ def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
         case status:
             failure = Failure(ErrorCode.INVALID_REQUEST, error.reason, status=status)
     return error_of(_nearest(http), failure)
+
+
+def _nowhere(http: web.Request) -> Failure:
+    """The failure of a request for an unknown path. It names the routes where anybody may know them; the log does."""
+    bridge = http.app[STATE].bridge
+    routes = [route for route in bridge.routes if not route.dialect.over_grpc]
+    likely = [
+        f"{endpoint.method} {route.path.rstrip('/')}{endpoint.path} ({route.dialect.name})"
+        for route in routes
+        for endpoint in route.surface
+        if endpoint.path and "{" not in endpoint.path and http.path.rstrip("/").endswith(endpoint.path)
+    ]
+    hint = f" Did you mean {likely[0]}?" if likely else ""
+    hint += f" Routes: {', '.join(f'{route.dialect.name} at {route.path}' for route in routes)}."
+    message = f"There is nothing at {http.method} {shortened(http.path)}."
+    if bridge.config.server.is_open:
+        return Failure(ErrorCode.NOT_FOUND, message + hint, backend_code=UNKNOWN_PATH)
+    return Failure(ErrorCode.NOT_FOUND, message, backend_code=UNKNOWN_PATH, cause=hint.strip().removesuffix("."))
 
 
 def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
@@ -338,7 +362,12 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
         if (failure := response.get(FAILURE)) is not None:
             # The path as it was sent: spaces in it could look like further facts of the line.
             path = http.rel_url.raw_path
-            state.audit.refused(failure, path=path, peer=http.remote, user=http.get(USER), request_id=known)
+            user = http.get(USER)
+            if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
+                state.audit.refused(failure, path=path, peer=http.remote, user=user, request_id=known)
+            elif REPORTED not in http:
+                peer, method = http.remote, http.method
+                state.audit.unserved(failure, method=method, path=path, peer=peer, user=user, request_id=known)
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()

@@ -1,4 +1,8 @@
-"""The audit log: a line for each request that is refused for what its sender may not do, at a bounded rate."""
+"""Log lines for requests that are refused before a route serves them, at a bounded rate.
+
+What a sender may not do goes to the audit log (`bridge.audit`), anything else, such as an unknown path, to
+`bridge.access`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,10 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from bridge.errors import ErrorCode, Failure, shortened
 from bridge.server.access import Reason, Refusal
+from bridge.server.report import explanation
 
 log = logging.getLogger("bridge.audit")
+access = logging.getLogger("bridge.access")
 
 LINES = 10
 """Lines for one peer in `WINDOW`; further refusals are counted, and told as one line at its end."""
@@ -35,7 +41,7 @@ class _Window:
 
 
 class Audit:
-    """Writes refusals to the logger `bridge.audit`. Belongs to one event loop; `close` writes what is left to tell.
+    """Writes refusals to the log. Belongs to one event loop; `close` writes what is left to tell.
 
     `count` is called with the reason of every refusal, also of those that the log leaves out.
     """
@@ -51,7 +57,7 @@ class Audit:
     def refused(
         self, failure: Failure, *, path: str, peer: str | None, user: str | None = None, request_id: str | None = None
     ) -> None:
-        """Note a failure if it is a refusal (unauthorized, forbidden).
+        """Note a refusal for the lack of a right (unauthorized, forbidden); other failures are none.
 
         `peer`: the address of the connection; `user`: whose request it is, unless the refusal says so.
         """
@@ -60,8 +66,28 @@ class Audit:
         reason = Reason.FORBIDDEN
         if isinstance(failure, Refusal):
             reason, user = failure.reason, failure.user or user
+        facts = {"reason": reason, **_facts(path, peer, user, request_id)}
+        self._write(log, "refused", facts, str(reason), peer)
+
+    def unserved(
+        self,
+        failure: Failure,
+        *,
+        method: str,
+        path: str,
+        peer: str | None,
+        user: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Note a request that no route has served, such as one for an unknown path."""
+        facts = {"http": failure.http_status, "method": method, **_facts(path, peer, user, request_id)}
+        self._write(access, f"request refused: {explanation(failure)}", facts, str(failure.code), peer)
+
+    def _write(
+        self, logger: logging.Logger, text: str, facts: dict[str, object], counted: str, peer: str | None
+    ) -> None:
         if self._count is not None:
-            self._count(reason)
+            self._count(counted)
         self._end(self._clock())
         name = _peer(peer)
         if name not in self._windows and len(self._windows) >= PEERS:
@@ -76,10 +102,7 @@ class Audit:
                 window.timer = asyncio.get_running_loop().call_later(end - self._clock(), self._end, end)
             return
         window.lines += 1
-        facts = {"reason": reason, "path": shortened(path), "peer": peer or "unknown"}
-        facts |= {"user": user} if user else {}
-        facts |= {"request_id": request_id} if request_id else {}
-        log.warning("refused", extra={"facts": facts})
+        logger.warning("%s", text, extra={"facts": facts})
 
     def close(self) -> None:
         """Write what was suppressed and not told yet."""
@@ -97,6 +120,15 @@ class Audit:
             if window.suppressed:
                 facts = {"peer": name, "suppressed": window.suppressed}
                 log.warning("more was refused than is logged", extra={"facts": facts})
+
+
+def _facts(path: str, peer: str | None, user: str | None, request_id: str | None) -> dict[str, object]:
+    facts: dict[str, object] = {"path": shortened(path), "peer": peer or "unknown"}
+    if user:
+        facts["user"] = user
+    if request_id:
+        facts["request_id"] = request_id
+    return facts
 
 
 def _peer(address: str | None) -> str:

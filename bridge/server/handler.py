@@ -20,11 +20,12 @@ from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, Request
 from bridge.pipeline import Run
+from bridge.pipeline.places import note_places
 from bridge.server.limits import RouteLimiter, Rules
 from bridge.server.page.traces import HEADER, Trace, Traces
 from bridge.server.report import Report
 from bridge.server.spans import spanned
-from bridge.server.wire import USER, decoded, error_of, read_request, request_id
+from bridge.server.wire import FAILURE, REPORTED, USER, decoded, error_of, read_request, request_id
 
 log = logging.getLogger("bridge.server")
 
@@ -72,6 +73,7 @@ class RequestScope:
             ids = require(route.dialect, StoredAnswersDialect).stored_ids(wire)
             context.stored_responses = await answers.stored_responses(ids)
         request = await decoded(route.dialect.decode_request, wire, context)
+        note_places(request)
         context.request, context.thread_id, context.model = request, request.thread_id, request.model
         return request, Caller(self.user, self.report.request_id, wire.headers, wire.body)
 
@@ -141,7 +143,8 @@ class RouteHandler:
             report.http = response.status
         except BridgeError as error:
             response = scope.refuse(error.failure)
-            report.status, report.http = str(error.code), response.status
+            report.http = response.status
+            report.ended(None, error.failure)
         except asyncio.CancelledError:
             # A client that has all of its answer may leave while the run is put away: that is none that was canceled.
             report.status = report.status or "canceled"
@@ -155,10 +158,11 @@ class RouteHandler:
             response = web.Response(status=499)
         except Exception as error:
             log_unexpected(log, f"request {report.request_id} broke", error)
-            report.status = "internal"
             response = scope.refuse(internal_failure())
             report.http = response.status
+            report.ended(None, response[FAILURE])
         finally:
+            scope.http[REPORTED] = True
             report.write()
             if trace is not None:
                 trace.lost(context.lost.details or dict.fromkeys(report.lost, ""))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bridge.codec.redact import masked
 from bridge.errors import Failure
 from bridge.model import UsageReported
 from bridge.pipeline import Run
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from bridge.telemetry.metrics import Metrics
 
 access = logging.getLogger("bridge.access")
+
+
+def explanation(failure: Failure) -> str:
+    """Return a failure as the log tells it: code, message, cause, and the page of the documentation."""
+    cause = f" {failure.cause}." if failure.cause else ""
+    return f"{failure.code}: {masked(failure.message)}{cause} See docs/errors/{failure.code}.md"
 
 
 @dataclass(slots=True)
@@ -42,6 +49,7 @@ class Report:
     metrics: Metrics | None = None
     streaming: bool = False
     pace: Pace | None = None
+    failure: Failure | None = None
     about: Mapping[str, object] = field(default_factory=dict)
     """More facts for the line, such as those of a queued run."""
 
@@ -62,12 +70,14 @@ class Report:
     def ended(self, reason: str | None, failure: Failure | None) -> None:
         """Set the outcome, unless a more precise one is known."""
         self.status = self.status or reason or (str(failure.code) if failure else "")
+        self.failure = self.failure or failure
 
     def write(self) -> None:
         """One line, at the end, whatever the end was; and what is counted."""
         if self.metrics is not None:
             self._count(self.metrics)
-        if not access.isEnabledFor(logging.INFO):
+        level = logging.INFO if self.failure is None else logging.WARNING
+        if not access.isEnabledFor(level):
             return
         now = time.monotonic()
         facts: dict[str, Any] = {
@@ -96,10 +106,9 @@ class Report:
             facts["trace_id"] = self.trace_id
         if self.lost:
             facts["lost"] = ",".join(self.lost)
-        # As `access.info` does, without looking for the caller, who is always this one.
-        access.handle(
-            access.makeRecord(access.name, logging.INFO, __file__, 0, "run", (), None, extra={"facts": facts})
-        )
+        text = "run" if self.failure is None else f"run failed: {explanation(self.failure)}"
+        # As `access.log` does, without looking for the caller, who is always this one.
+        access.handle(access.makeRecord(access.name, level, __file__, 0, text, (), None, extra={"facts": facts}))
 
     def _count(self, metrics: Metrics) -> None:
         if self.streaming:

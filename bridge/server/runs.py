@@ -123,7 +123,8 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
         # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
         log_unexpected(log, f"request {report.request_id} broke in its stream", error)
         report.status = "internal"
-        await _end(http, response, translation.write(run.cut(internal_failure())))
+        report.failure = internal_failure()
+        await _end(http, response, translation.write(run.cut(report.failure)))
     finally:
         watchdog.stop()
         report.pace = run.pace

@@ -23,6 +23,8 @@ WHERE: web.RequestKey[dict[str, Any]] = web.RequestKey("where", dict[str, Any])
 """The `operation` that a request asks for and its `path`, for dialects whose errors depend on them."""
 FAILURE = web.ResponseKey("failure", Failure)
 """The failure that a response tells its client."""
+REPORTED = web.RequestKey("reported", bool)
+"""Set when the log line of a request is written."""
 OWN_PAGE = web.RequestKey("own_page", bool)
 """Set for requests of the bridge's own page: no page of another origin may read their answers."""
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")

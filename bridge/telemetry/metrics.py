@@ -134,6 +134,18 @@ class Metrics:
         self.losses = Counter(
             "bridge_losses", "runs that lost a feature in translation", (*_PATHS, "feature"), registry=registry
         )
+        self.node_changes = Counter(
+            "bridge_node_changes",
+            "changes of the nodes that are registered at an address of agents, by what became of them",
+            ("listen", "kind", "change"),
+            registry=registry,
+        )
+        self.agent_calls = Counter(
+            "bridge_agent_calls",
+            "calls at an address of agents, by their gRPC status (tool_error = the tool answered that it failed)",
+            ("listen", "operation", "status"),
+            registry=registry,
+        )
         self.queue_waiting = Gauge(
             "bridge_queue_waiting", "requests that wait for a place", registry=registry, multiprocess_mode="livesum"
         )
@@ -194,6 +206,14 @@ class Metrics:
     def refusal(self, reason: str) -> None:
         """A request or call was refused; `reason` is one of a closed list."""
         _of(self.refusals, reason).inc()
+
+    def node_change(self, listen: str, kind: str, change: str) -> None:
+        """A node has come, changed or gone; `change` is one of a closed list."""
+        _of(self.node_changes, listen, kind, change).inc()
+
+    def agent_call(self, listen: str, operation: str, status: str) -> None:
+        """A session or a single message at an address of agents is over; `status` is that of gRPC, or tool_error."""
+        _of(self.agent_calls, listen, operation, status).inc()
 
     # ------------------------------------------------------------------ what is looked at
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from bridge import framing
 from bridge.codec import Context, Decoder, Dialect, FrameLike, WireResponse
 from bridge.errors import BackendError, ErrorCode, Failure
+from bridge.framing import lines
 from bridge.model import Event
 from bridge.model.events import TERMINAL
 
@@ -17,7 +18,8 @@ _LOOKED_AT = 64
 class AnswerDecoder:
     """Decodes one answer, cut anywhere, streamed or in one piece.
 
-    The first bytes tell a stream from a body in one piece; where they tell nothing, the content type does. A body in
+    The first bytes tell a stream from a body in one piece; where they tell nothing, the content type does. Backends of
+    some dialects stream JSON lines, which their content type tells, or a second object after the first line. A body in
     one piece is kept until `close`. Wire data never raises: what is wrong with it ends the run with `RunFailed`.
 
     Attributes:
@@ -34,8 +36,10 @@ class AnswerDecoder:
         "_decoder",
         "_dialect",
         "_framing",
+        "_has_line",
         "_headers",
         "_limit",
+        "_may_be_lines",
         "_size",
         "_splitter",
         "_status",
@@ -67,6 +71,8 @@ class AnswerDecoder:
         # A caller without headers has a recording, which is a stream unless its bytes say otherwise.
         declared = self._headers.get("content-type", "") if headers is not None else self._framing.CONTENT_TYPE
         self._declared_stream = declared.lower().startswith(self._framing.CONTENT_TYPE)
+        self._may_be_lines = dialect.streams_json_lines
+        self._has_line = False
         self._limit = max_event or self._framing.MAX_EVENT
         self._splitter = self._framing.Splitter(self._limit)
         self._decoder: Decoder | None = None
@@ -137,9 +143,30 @@ class AnswerDecoder:
             start = b"".join(self._buffered) if self._size - len(data) <= _LOOKED_AT else data
             self._streams = self._framing.is_stream(start)
             if self._streams:
-                start, self._buffered = b"".join(self._buffered), []
-                return start
+                return self._start_stream()
+        if self._streams is False and self._may_be_lines and self._are_lines(data):
+            self._streams = True
+            self._splitter = lines.Splitter(self._limit)
+            return self._start_stream()
         return b""
+
+    def _start_stream(self) -> bytes:
+        """All that was kept, now that it is known to be a stream."""
+        start, self._buffered = b"".join(self._buffered), []
+        return start
+
+    def _are_lines(self, data: bytes) -> bool:
+        """Return whether the answer is JSON lines, once this came. The first line is looked at once."""
+        if self._headers.get("content-type", "").partition(";")[0].strip().lower() in lines.CONTENT_TYPES:
+            return True
+        # White space before the first line tells nothing, and behind it the next line is waited for.
+        had_line = self._has_line
+        self._has_line = had_line or b"\n" in (data if len(self._buffered) > 1 else data.lstrip())
+        if not self._has_line or (had_line and data.isspace()):
+            return False
+        told = lines.is_stream(b"".join(self._buffered))
+        self._may_be_lines = told is None
+        return bool(told)
 
     def _from_wire(self, events: list[Event]) -> list[Event]:
         if events and type(events[-1]) in TERMINAL:

@@ -86,6 +86,22 @@ def failure_of(error: Exception) -> Failure:
     return Failure(ErrorCode.BACKEND_UNAVAILABLE, f"The backend is not available: {reason}.")
 
 
+def outcome_of(error: Exception) -> tuple[str, str]:
+    """Return an error before an answer began in words for the log, and what to check in the configuration."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            advice = "the host name in the url"
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
+            advice = "the url, and the certificate"
+        case aiohttp.ClientConnectorError() | ConnectionRefusedError() | aiohttp.InvalidURL():
+            advice = "the url"
+        case aiohttp.ClientResponseError():
+            advice = "the url: is it http or https"
+        case _:
+            advice = ""
+    return f"failed: {type(error).__name__}: {error}".removesuffix(": "), advice
+
+
 def broken_off(error: Exception) -> Failure:
     """Return the failure for an error in the middle of an answer."""
     if isinstance(error, TimeoutError):

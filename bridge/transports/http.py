@@ -32,7 +32,7 @@ from bridge.codec import (
 )
 from bridge.codec.naming import ModelNames
 from bridge.codec.redact import Secrets
-from bridge.errors import BackendError, ErrorCode, Failure, RequestError
+from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_status
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.events import TERMINAL
@@ -47,6 +47,7 @@ from bridge.transports.answers import (
     broken_off,
     failure_of,
     headers_of,
+    outcome_of,
     unread,
 )
 from bridge.transports.connections import Connector, reused
@@ -67,6 +68,22 @@ _SHUT = frozenset({401, 403, 407})
 """Statuses of a server that does not take our key."""
 _SENDABLE = re.compile(r"[\t -~]*")
 """Values of client headers that every backend takes."""
+_LONGEST_CAUSE = 500
+_EXCERPT = 200
+"""Bytes of an answer that the log repeats."""
+ADVICE: Mapping[int, str] = {
+    301: "the url",
+    302: "the url",
+    307: "the url",
+    308: "the url",
+    401: "the api_key",
+    403: "the api_key",
+    404: "the url, and the model",
+    405: "the url",
+    407: "the proxy",
+    501: "the url",
+}
+"""HTTP status -> what in the configuration of a backend is most likely wrong."""
 _FEW = 64  # paths of a dialect; those with ids in them are not worth remembering
 
 
@@ -247,7 +264,7 @@ class HttpBackend:
         wire.headers = {**wire.headers, **self._headers}
         answer = await self.whole_answer(wire, self.timeouts.first_event)
         if answer.status >= 300:
-            raise BackendError.of(self.secrets.hide(self.dialect.decode_error(answer)))
+            raise BackendError.of(self.refusal(answer, wire))
         return self.dialect.decode_models(answer)
 
     async def check(self) -> None:
@@ -259,7 +276,7 @@ class HttpBackend:
         wire.headers = {**wire.headers, **self._headers}
         answer = await self.whole_answer(wire, self.timeouts.first_event)
         if answer.status in _SHUT or answer.status >= 500:
-            raise BackendError.of(self.dialect.decode_error(answer))
+            raise BackendError.of(self.refusal(answer, wire))
 
     async def _reach(self) -> None:
         try:
@@ -277,7 +294,7 @@ class HttpBackend:
         if answer.status in _NOT_THERE:
             return None
         if answer.status >= 300:
-            raise BackendError.of(self.secrets.hide(self.dialect.decode_error(answer)))
+            raise BackendError.of(self.refusal(answer, wire))
         return self.dialect.decode_count(answer)
 
     async def whole_answer(self, wire: WireRequest, seconds: float | None) -> WireResponse:
@@ -289,7 +306,7 @@ class HttpBackend:
                     body = await bounded(response, self.max_event)
                 return WireResponse(response.status, headers_of(response), body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise BackendError.of(failure_of(error)) from None
+            raise BackendError.of(self.explained(failure_of(error), wire, *outcome_of(error))) from None
 
     async def ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
         """The head of the answer. Raises what aiohttp raises.
@@ -313,28 +330,37 @@ class HttpBackend:
                 if not reused.get():
                     raise
 
-    def hide(self, events: list[Event]) -> list[Event]:
-        """The same events: the failure at their end, if there is one, repeats none of our keys."""
-        if events and isinstance(events[-1], RunFailed):
-            self.secrets.hide(events[-1].error)
-        return events
-
-    async def refusal_in(self, response: aiohttp.ClientResponse) -> Failure:
+    async def refusal_in(self, response: aiohttp.ClientResponse, wire: WireRequest) -> Failure:
         """Return the failure that a status other than 2xx means; reads the body."""
         try:
             body = await bounded(response, MAX_ERROR_BODY, cut=True)
         except (aiohttp.ClientError, OSError):
             body = b""
-        return self.refusal(WireResponse(response.status, headers_of(response), body))
+        return self.refusal(WireResponse(response.status, headers_of(response), body), wire)
 
-    def refusal(self, answer: WireResponse) -> Failure:
+    def refusal(self, answer: WireResponse, wire: WireRequest) -> Failure:
         """Return the failure that an answer with a status other than 2xx means."""
         if answer.status < 400:
             text = f"The backend answered with a redirect (HTTP {answer.status}), which is not followed."
-            return Failure(ErrorCode.BACKEND_ERROR, text, details={"backend_status": answer.status})
-        failure = self.secrets.hide(self.dialect.decode_error(answer))
+            failure = Failure(ErrorCode.BACKEND_ERROR, text)
+        else:
+            failure = with_status(self.secrets.hide(self.dialect.decode_error(answer)), answer.status)
         failure.details.setdefault("backend_status", answer.status)
+        moved = answer.headers.get("location", "")
+        said = f"redirected to {moved}" if answer.status < 400 and moved else _excerpt(answer.body)
+        return self.explained(failure, wire, f"answered {answer.status}: {said}", ADVICE.get(answer.status, ""))
+
+    def explained(self, failure: Failure, wire: WireRequest, outcome: str, advice: str = "") -> Failure:
+        """Return the failure with the cause for the log: the call, its outcome, and what an operator should check."""
+        address = self.address(wire.path).with_user(None).with_query(None)
+        advice = f" (check {advice} of backend {self.name!r})" if advice else ""
+        failure.cause = self.secrets.text(f"{wire.method} {address} {outcome}", _LONGEST_CAUSE) + advice
         return failure
+
+
+def _excerpt(body: bytes) -> str:
+    """The first words of a body, on one line."""
+    return " ".join(body[:_EXCERPT].decode("utf-8", "replace").split()) or "an empty body"
 
 
 class HttpCall:
@@ -348,6 +374,7 @@ class HttpCall:
         self._backend = backend
         self._response: aiohttp.ClientResponse | None = None
         self._decoder: AnswerDecoder | None = None
+        self._began = b""
         self._running = False
         self._finished = False
 
@@ -367,12 +394,12 @@ class HttpCall:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._running = False
             error.__traceback__ = None  # as in `read`
-            raise BackendError.of(failure_of(error)) from None
+            raise BackendError.of(backend.explained(failure_of(error), self.sent, *outcome_of(error))) from None
         self._response = response
         self.sent.body = b""  # it has arrived: a long prompt need not be held while its answer streams
         if response.status >= 300:
             self._running = False
-            raise BackendError.of(await backend.refusal_in(response))
+            raise BackendError.of(await backend.refusal_in(response, self.sent))
         self._decoder = self._new_decoder(headers_of(response), response.status)
         backend.reads(response)
 
@@ -396,8 +423,10 @@ class HttpCall:
             self.frames = decoder.frames if rest else []
             if not decoder.ended:
                 events += decoder.close(broken_off(error))
-            return self._backend.hide(events)
+            return self._explain(events)
         if data:
+            if not self.received:
+                self._began = data[:_EXCERPT]
             self.received += len(data)
             events = decoder.receive(data)
         else:
@@ -406,13 +435,29 @@ class HttpCall:
         self.frames = decoder.frames
         if events and type(events[-1]) in TERMINAL:
             self._finished = decoder.wire_ended and type(events[-1]) is RunFinished
-            self._backend.hide(events)
+            self._explain(events)
+        return events
+
+    def _explain(self, events: list[Event]) -> list[Event]:
+        """The same events: the failure at their end, if there is one, says what failed and repeats none of our keys."""
+        if not events or not isinstance(events[-1], RunFailed) or self._response is None:
+            return events
+        failure, response = self._backend.secrets.hide(events[-1].error), self._response
+        outcome, advice = f"answered {response.status}", ""
+        if failure.code is ErrorCode.BACKEND_PROTOCOL or self.received <= _EXCERPT:
+            outcome += f" {response.content_type}: {_excerpt(self._began)}"
+        if failure.code is ErrorCode.BACKEND_PROTOCOL:
+            advice = "the url, and the dialect"
+        self._backend.explained(failure, self.sent, outcome, advice)
         return events
 
     def fail(self, failure: Failure) -> list[Event]:
         if self._decoder is None:
             self._decoder = self._new_decoder({}, 200)
-        return self._decoder.close(failure)
+        outcome = "has not answered" if self._response is None else f"answered {self._response.status}"
+        if self._response is not None and failure.code is ErrorCode.BACKEND_TIMEOUT:
+            outcome += ", then fell silent"
+        return self._decoder.close(self._backend.explained(failure, self.sent, outcome))
 
     async def close(self) -> None:
         response, self._response = self._response, None

@@ -55,7 +55,7 @@ def _codes() -> str:
     said = meanings()
     for code, rule in RULES.items():
         again = "yes" if rule.retry else "no"
-        lines.append(f"| `{code}` | {said[code]} | {rule.http} | `{rule.grpc}` | {again} |")
+        lines.append(f"| [`{code}`](errors/{code}.md) | {said[code]} | {rule.http} | `{rule.grpc}` | {again} |")
     return "\n".join(lines)
 
 

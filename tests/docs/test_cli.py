@@ -22,7 +22,10 @@ from tests.docs.helpers import COMMAND, README, ROOT, Server, bridge, listeners,
 from tests.server.harness import free_port
 
 CAPTURES = ROOT / "tests" / "captures"
-COMMANDS = ("serve", "check", "dialects", "translate", "chat", "key", "openapi", "schema")
+COMMANDS = (
+    "serve", "demo", "init", "check", "dialects", "translate", "chat", "nodes", "key", "openapi", "schema",
+    "completion",
+)  # fmt: skip
 
 BAD = """\
 backends:

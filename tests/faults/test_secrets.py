@@ -113,7 +113,7 @@ async def _conversation(base: str) -> list[Saw]:
         for body in (b"", b'{"model": "' + BODY.encode(), b'{"messages": "' + BODY.encode() + b'"}'):
             wire.body = body
             out.append(await exchange(base, raw(wire, mount, **{"x-api-key": CLIENT})))
-        wire.path += "/" + BODY
+        wire.path += "/none"
         out.append(await exchange(base, raw(wire, mount, authorization=f"Bearer {CLIENT}")))
         out.append(await exchange(base, raw(wire, mount + f"?access_token={TOKEN}&api_key={CLIENT}")))
     for number in range(len(FAULTS)):

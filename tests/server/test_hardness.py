@@ -543,4 +543,4 @@ async def test_a_body_that_cannot_be_decoded_is_refused(sent: bytes, caplog: pyt
         answer = await asyncio.wait_for(reader.read(), 40)
         writer.close()
     assert answer.startswith(b"HTTP/1.1 400 ")
-    assert [r for r in caplog.records if r.levelno >= logging.WARNING or r.exc_info] == []
+    assert [r for r in caplog.records if r.levelno >= logging.ERROR or r.exc_info] == []

@@ -31,7 +31,7 @@ async def test_a_header_decides_who_answers(routes: tuple[dict[str, Any], ...]) 
 
 async def test_without_the_header_a_stranger_gets_the_first_routes_shape() -> None:
     async with serving(config(CHAT, MESSAGES)) as base:
-        assert (await ask("GET", f"{base}/v1/nothing")).json["error"]["code"] == "model_not_found"
+        assert (await ask("GET", f"{base}/v1/nothing")).json["error"]["code"] == "unknown_url"
 
 
 async def test_an_endpoint_that_shares_its_path_with_no_other_needs_no_header() -> None:

@@ -53,7 +53,10 @@ async def test_its_errors_have_its_own_shape() -> None:
         wrong = await post(f"{base}/toy/ask", {"ask": 3})
         assert (wrong.status, wrong.json) == (400, {"wrong": "ask: expected a string, got 3."})
         nowhere = await ask("GET", f"{base}/toy/nix")
-        assert (nowhere.status, nowhere.json) == (404, {"wrong": "There is nothing at GET /toy/nix."})
+        assert (nowhere.status, nowhere.json) == (
+            404,
+            {"wrong": "There is nothing at GET /toy/nix. Routes: toy at /toy."},
+        )
         method = await ask("GET", f"{base}/toy/ask")
         assert method.status == 405
         assert method.headers["allow"] == "POST"

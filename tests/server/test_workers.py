@@ -155,7 +155,7 @@ async def test_a_stop_drains_all_workers(tmp_path: Path, signals: int, tell: Cal
             for _ in range(signals):
                 tell(served)
                 # Both workers: two signals that wait for one process are one.
-                await until(lambda: served.err.count("stopping; ") == 2, lambda: served.err)
+                await until(lambda: served.err.count("INFO stopping; ") == 2, lambda: served.err)
             if signals == 1:
                 held.release.set()
             bodies = [(await stream).body for stream in streams]

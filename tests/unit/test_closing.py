@@ -75,5 +75,6 @@ def test_what_is_open_ends_in_the_order_in_which_it_began(code: ErrorCode, statu
     assert not parts.ended
     failure = Failure(code, "x")
     assert parts.fail(failure, HEAD) == [
-        PartEnded("1"), PartEnded("3"), MessageEnded("a", status), MessageEnded("b", status), RunFailed(failure)
+        PartEnded("1", status=status), PartEnded("3", status=status),
+        MessageEnded("a", status), MessageEnded("b", status), RunFailed(failure)
     ]  # fmt: skip

@@ -231,7 +231,7 @@ def test_the_defaults() -> None:
         "port": 8080,
         "workers": 1,
         "hosts": None,
-        "max_body": 8388608,
+        "max_body": 33554432,
         "drain": 30.0,
         "body_time": 30.0,
         "slow_reader": 60.0,

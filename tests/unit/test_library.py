@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import time
 from pathlib import Path
 
 import orjson
@@ -28,7 +30,7 @@ from bridge import (
     unfold,
 )
 from bridge.codec import registry
-from bridge.model import verify
+from bridge.model import Message, Request, Text, verify
 from bridge.pipeline import Stage, StageContext
 from tests.strategies import splits
 
@@ -138,7 +140,7 @@ def test_what_cannot_be_translated_is_explained() -> None:
     video = b'{"input":[{"role":"user","content":[{"type":"video","video_url":"https://v.example/a.mp4"}]}]}'
     with pytest.raises(Unsupported) as caught:
         translate(video, "agentscope", "openai-chat", what="request")
-    assert caught.value.failure.param == "messages[0].content[0]"
+    assert caught.value.failure.param == "input[0].content[0]"
 
 
 # ---------------------------------------------------------------------- events
@@ -338,3 +340,17 @@ def test_one_translator_serves_one_run() -> None:
         translator.response(WHOLE)
     with pytest.raises(ConfigError, match=r"expected 'openai-chat' or 'agentscope'.*got 'ag-ui'"):
         Translator("openai-chat", "agentscope").request(SCOPE_REQUEST, client="ag-ui")
+
+
+def test_a_text_may_stand_for_a_message_and_for_a_request() -> None:
+    assert Message("user", "hello").parts == [Text("hello")]  # type: ignore[arg-type]
+    assert Request("hello").messages == [Message("user", [Text("hello")])]  # type: ignore[arg-type]
+
+
+def test_the_time_is_now_where_none_is_given() -> None:
+    began = int(time.time())
+    translator = Translator("openai-chat", "openai-responses")
+    translator.request(b'{"model": "m", "input": "hi", "stream": true}')
+    out = translator.feed(b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n')
+    (created,) = {int(found) for found in re.findall(rb'"created_at":(\d+)', out)}
+    assert began <= created <= time.time()

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from bridge.codec.sessions import OwnAgent
@@ -37,10 +40,11 @@ from bridge.dialects.aip.sdk.data import (
     generation_of,
     infos_of,
 )
-from bridge.dialects.aip.sdk.node import DEADLINE, Node
+from bridge.dialects.aip.sdk.node import DEADLINE, InfoField, Node
 from bridge.dialects.aip.sdk.stubs import GatewayServiceStub
 
-Handler = Callable[[AgentMessage], Any]
+Handler = Callable[..., Any]
+"""Called with a message, or without one when it has it already."""
 
 _TOOL_DEADLINE = 60.0
 """Seconds for a tool."""
@@ -49,8 +53,43 @@ _CANCEL_GRACE = 30.0
 _IDLE = 600.0
 
 
+class KnownNodes(dict[str, NodeInfo]):
+    """Nodes by their ids. Awaiting it gives itself."""
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        yield from ()
+        return self
+
+
+def takes_message(handler: Handler) -> bool:
+    """Return whether a handler still takes a message: a plain one that accepts an argument, or a `partial` that is
+    called with too few without one.
+    """
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:  # some builtins do not tell
+        return True
+    bound = isinstance(handler, partial)
+    try:
+        signature.bind(*(() if bound else (None,)))
+    except TypeError:
+        return bound
+    return not bound
+
+
 class Agent(Node):
-    """An agent at `address`, "host:port". What it says of itself is `agent_info`."""
+    """An agent at `address`, "host:port".
+
+    What it says of itself is `agent_info`, whose fields are also its attributes.
+    """
+
+    name: InfoField[str] = InfoField("agent_info")
+    domain: InfoField[str] = InfoField("agent_info")
+    description: InfoField[str] = InfoField("agent_info")
+    version: InfoField[str] = InfoField("agent_info")
+    input_mode: InfoField[list[int]] = InfoField("agent_info")
+    output_mode: InfoField[list[int]] = InfoField("agent_info")
+    skills: InfoField[list[AgentSkill]] = InfoField("agent_info")
 
     def __init__(
         self,
@@ -74,7 +113,11 @@ class Agent(Node):
         self._inquiries = Inquiries(_IDLE)
         self._clients: dict[str, Client] = {}
         self._tool_sessions: dict[str, str] = {}
-        self._nodes: dict[str, NodeInfo] = {}
+        self._nodes = KnownNodes()
+
+    def _create_agent_info(self) -> AgentInfo:
+        """What the agent registers, as an object of the caller's own."""
+        return replace(deepcopy(self.agent_info), agent_id=self.agent_id, address=self.address)
 
     async def start(self) -> Self:
         self._inquiries = Inquiries(_IDLE)
@@ -91,8 +134,9 @@ class Agent(Node):
 
     async def register_to_gateway(self, gateway_address: str) -> Self:
         """Raises `grpc.aio.AioRpcError`, ALREADY_EXISTS where the id or the address is taken."""
+        self.agent_info = self._create_agent_info()
         answer = await self._register(gateway_address, self.agent_info)
-        self._nodes = infos_of(RegisterAgentResponse.from_bytes(answer).peers)
+        self._nodes = KnownNodes(infos_of(RegisterAgentResponse.from_bytes(answer).peers))
         return self
 
     async def update_peers(self, domain: str = "default") -> Self:
@@ -100,12 +144,12 @@ class Agent(Node):
         stub = GatewayServiceStub(self._channel(self._gateway))
         asked, shown = GetNodesRequest(self.agent_id, domain), self._shown(self._gateway)
         listed = await stub.GetNodes(asked, timeout=DEADLINE, metadata=shown)
-        self._nodes = infos_of(listed.peers)
+        self._nodes = KnownNodes(infos_of(listed.peers))
         return self
 
-    def get_nodes(self) -> dict[str, NodeInfo]:
-        """The nodes that were fetched last, by their ids."""
-        return dict(self._nodes)
+    def get_nodes(self) -> KnownNodes:
+        """The nodes that were fetched last, by their ids. It may be awaited, as published programs do."""
+        return KnownNodes(self._nodes)
 
     # ------------------------------------------------------------------ messages
 
@@ -160,7 +204,7 @@ class Agent(Node):
         info = self._nodes.get(receiver_id)
         if info is None:
             raise ValueError(f"{receiver_id!r} is no node that is known here; update_peers() fetches them")
-        return info.address
+        return self._plain(info.address)
 
     def _client(self, session_id: str) -> Client:
         client = self._clients.get(session_id)
@@ -234,15 +278,21 @@ class Agent(Node):
         return await conversation.send(message)
 
     async def invoke_session_handlers(self, session_id: str, handlers: Handler | Iterable[Handler]) -> list[Any]:
-        """Return what each handler returns for the session's next message, an answer or an inquiry.
+        """Return what each handler returns, in order.
 
-        Raises `EOFError` when the session is over.
+        Handlers that have their message, as `partial(handler, request)` has, are called at once. The others get the
+        message of the session that was received last, an answer or an inquiry; when handlers had it before, or none was
+        received yet, the next one. Raises `EOFError` when the session is over and a handler needs a message.
         """
-        asked = self._clients.get(session_id)
-        message = await (asked.receive() if asked is not None else self._inquiries.receive(session_id))
+        calls = [handlers] if callable(handlers) else list(handlers)
+        takes = [takes_message(call) for call in calls]
+        given: tuple[AgentMessage, ...] = ()
+        if any(takes):
+            asked = self._clients.get(session_id)
+            given = (await (asked.for_handlers() if asked is not None else self._inquiries.for_handlers(session_id)),)
         results = []
-        for handler in [handlers] if callable(handlers) else handlers:
-            result = handler(message)
+        for call, needs in zip(calls, takes, strict=True):
+            result = call(*given) if needs else call()
             results.append(await result if inspect.isawaitable(result) else result)
         return results
 

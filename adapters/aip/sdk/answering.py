@@ -32,6 +32,8 @@ class Dialogue:
         self.caller = ""
         self.last = AgentMessage()
         """The inquiry that was received last."""
+        self.handled = True
+        """True if handlers had it."""
         self.over = asyncio.Event()
         self.room = asyncio.Semaphore(_AHEAD)
         self.unread = False
@@ -77,12 +79,21 @@ class Inquiries:
                 for place, (conversation, message) in enumerate(self._waiting):
                     if session_id in (None, conversation.session_id):
                         del self._waiting[place]
-                        conversation.last = message
+                        conversation.last, conversation.handled = message, False
                         conversation.room.release()
                         return message
                 if session_id is not None and session_id not in self.conversations:
                     raise EOFError(f"the session {session_id!r} is over")
                 await self._news.wait()
+
+    async def for_handlers(self, session_id: str) -> AgentMessage:
+        """The inquiry of a session that was received last, once; then the next one, as `receive` does."""
+        conversation = self.conversations.get(session_id)
+        if conversation is None or conversation.handled:
+            await self.receive(session_id)
+            conversation = self.conversations[session_id]
+        conversation.handled = True
+        return conversation.last
 
     # ------------------------------------------------------------------ for the server
 

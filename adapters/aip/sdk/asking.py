@@ -22,6 +22,7 @@ class Client:
         self.started = self.stopped = False
         self._call = Duplex(call)
         self._came: deque[AgentMessage] = deque()
+        self._received: AgentMessage | None = None
         self._ended = False
 
     async def send(self, message: AgentMessage) -> None:
@@ -43,7 +44,14 @@ class Client:
                 self._ended = True
                 raise self._end()
             self._came.extend(AgentMessage.from_bytes(body) for body in batch)
-        return self._came.popleft()
+        self._received = self._came.popleft()
+        return self._received
+
+    async def for_handlers(self) -> AgentMessage:
+        """The answer that was received last, once; then the next one, as `receive` does."""
+        message = self._received or await self.receive()
+        self._received = None
+        return message
 
     def _end(self) -> Exception:
         if self._call.status is None:

@@ -18,17 +18,17 @@ def new_id(prefix: str) -> str:
 
 
 def content_items(content: Content, modes: Modes | None = None) -> list[ContentItem]:
-    """At least one item, since agents read the first one.
+    """At least one item, since agents read the first one. One mode, alone or in a list, holds for all contents; without
+    a mode a str is TEXT and bytes are EMBEDDED.
 
-    Raises `ValueError` for modes that do not fit: as many as there are contents, text for str, another one for bytes.
+    Raises `ValueError` for modes that do not fit: one for all or one for each, text for str, another one for bytes.
     """
     values: list[str | bytes] = [content] if isinstance(content, str | bytes) else list(content)
-    if modes is None or isinstance(modes, int):
-        wanted: list[int | None] = [modes] * len(values)
-    else:
-        wanted = list(modes)
+    wanted: list[int | None] = [modes] if modes is None or isinstance(modes, int) else list(modes)
+    if len(wanted) == 1:
+        wanted *= len(values)
     if len(wanted) != len(values):
-        raise ValueError(f"content_mode: expected {len(values)}, one for each content, got {len(wanted)}")
+        raise ValueError(f"content_mode: expected one, or {len(values)}, one for each content; got {len(wanted)}")
     return [_item(value, mode) for value, mode in zip(values, wanted, strict=True)] or [ContentItem(text="")]
 
 
@@ -42,7 +42,7 @@ def _item(value: str | bytes, mode: int | None) -> ContentItem:
             return ContentItem(image=bytes(value))
         case Mode.AUDIO:
             return ContentItem(audio=bytes(value))
-        case Mode.EMBEDDED:
+        case None | Mode.EMBEDDED:
             return ContentItem(embedded=bytes(value))
         case _:
-            raise ValueError("content_mode: bytes need IMAGE, AUDIO or EMBEDDED")
+            raise ValueError(f"content_mode: bytes are IMAGE, AUDIO or EMBEDDED, got {Mode(mode).name}")

@@ -25,7 +25,7 @@ from bridge.dialects.aip.messages import (
     ToolInfo,
     ToolResponse,
 )
-from bridge.dialects.aip.proto import Kind, Wire, at
+from bridge.dialects.aip.proto import Kind, Wire, alias, at
 
 __all__ = [
     "AgentInfo", "AgentMessage", "AgentSkill", "BoxedTool", "ContentItem", "DeregisterNodeRequest",
@@ -41,11 +41,17 @@ NodeInfo = AgentInfo | ToolInfo | ToolBoxInfo
 
 @dataclass(slots=True)
 class Peer(Wire):
-    """An entry of a node list: one of the three. Boxes are of the toolbox generation and share the tool's number."""
+    """An entry of a node list: one of the three. Boxes are of the toolbox generation and share the tool's number.
+
+    `_agent_info` and `_tool_info` are the specification's names of the first two.
+    """
 
     agent_info: AgentInfo | None = None
     tool_info: ToolInfo | None = None
     toolbox_info: ToolBoxInfo | None = None
+
+    _agent_info = alias("agent_info")
+    _tool_info = alias("tool_info")
 
     def to_bytes(self) -> bytes:
         return _raw(self).to_bytes()

@@ -38,9 +38,10 @@ class ContextMemory:
         # As in a URL, so that no two ids share a name; no name begins with a dot, which could lead elsewhere.
         name = quote(agent_id, safe="")
         name = f"%2E{name[1:]}" if name.startswith(".") else name
-        self.save_dir = Path(save_root).absolute() / (name or "%")
+        folder = Path(save_root).absolute() / (name or "%")
+        self.save_dir = str(folder)
         self.dbs: Mapping[str, Task] = _Tasks(self)
-        self._conversations = SQLiteConversations(self.save_dir / "memory.db", agent_id, "tasks")
+        self._conversations = SQLiteConversations(folder / "memory.db", agent_id, "tasks")
 
     def create(self, task_id: str) -> bool:
         """False when the task exists, or cannot be made."""

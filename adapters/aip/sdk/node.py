@@ -5,9 +5,10 @@ gateway.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from bridge.codec.sessions import AgentRegistry, Channel
+from bridge.dialects.aip.addresses import plain_address
 from bridge.dialects.aip.codec import dialect
 from bridge.dialects.aip.messages import AgentInfo, ToolInfo
 from bridge.dialects.aip.options import MAX_MESSAGE, FrontOptions, Tls
@@ -25,9 +26,24 @@ _GRACE = 1.0
 """Seconds that calls have to end when a node stops."""
 
 
-def plain_address(address: str) -> str:
-    """`host:port`; the specification's examples write a scheme in front, which gRPC does not take."""
-    return address.partition("://")[2] or address
+T = TypeVar("T")
+
+
+class InfoField(Generic[T]):
+    """An attribute of a node that is a field of its registration: `info` names the attribute with the registration."""
+
+    def __init__(self, info: str) -> None:
+        self._info = info
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, node: Any, owner: type) -> T:
+        # On the class itself it is nothing but its description.
+        return cast(T, self if node is None else getattr(getattr(node, self._info), self._name))
+
+    def __set__(self, node: Any, value: T) -> None:
+        setattr(getattr(node, self._info), self._name, value)
 
 
 class Node:
@@ -41,12 +57,25 @@ class Node:
     def __init__(
         self, address: str, *, max_message: int = MAX_MESSAGE, tls: Tls | None = None, key: str | None = None
     ) -> None:
-        self.address = plain_address(address)
+        self._has_tls = tls is not None
+        self.address = self._plain(address)
         self._settings: Channel = dialect.channel(FrontOptions(max_message=max_message, tls=tls))
         self._key = key
         self._server: GrpcServer | None = None
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._registrations: list[Membership] = []
+
+    def _plain(self, address: str) -> str:
+        """`host:port`, without the scheme that programs may write in front of it.
+
+        Raises `ValueError` for a secure scheme when the node has no certificates.
+        """
+        scheme, found, rest = address.partition("://")
+        if scheme.lower() not in ("https", "grpcs"):
+            return plain_address(address)
+        if not self._has_tls:
+            raise ValueError(f"{address!r}: a secure connection needs certificates, which tls= names")
+        return plain_address(f"http{found}{rest}")
 
     async def _serve(self, agent_registry: AgentRegistry, host: Host, guard: Guard | None = None) -> None:
         """Raises `OSError` when the address cannot be had, `RuntimeError` when it is served by this node already."""
@@ -89,7 +118,7 @@ class Node:
         """
         if self._server is None:
             raise RuntimeError("start() comes first: a gateway connects to the node before it takes it")
-        registration = Membership(plain_address(gateway), info, self._key or "")
+        registration = Membership(self._plain(gateway), info, self._key or "")
         todo = registration.next(0.0)
         assert isinstance(todo, tuple)
         call = self._channel(registration.gateway).unary_unary(todo[0])

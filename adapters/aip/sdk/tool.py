@@ -22,7 +22,7 @@ from bridge.dialects.aip.sdk.data import (
     UpdateNodeInfoRequest,
 )
 from bridge.dialects.aip.sdk.functions import FunctionCall
-from bridge.dialects.aip.sdk.node import DEADLINE, Node
+from bridge.dialects.aip.sdk.node import DEADLINE, InfoField, Node
 from bridge.dialects.aip.sdk.stubs import GatewayServiceStub
 
 log = logging.getLogger("bridge.dialects.aip.tool")
@@ -37,7 +37,18 @@ _ROOM = 4096
 
 
 class Tool(Node):
-    """A tool at `address`, "host:port". `arguments`: parameter -> what it is. What it says of itself is `tool_info`."""
+    """A tool at `address`, "host:port". `arguments`: parameter -> what it is.
+
+    What it says of itself is `tool_info`, whose fields are also its attributes.
+    """
+
+    name: InfoField[str] = InfoField("tool_info")
+    domain: InfoField[str] = InfoField("tool_info")
+    description: InfoField[str] = InfoField("tool_info")
+    version: InfoField[str] = InfoField("tool_info")
+    input_mode: InfoField[list[int]] = InfoField("tool_info")
+    output_mode: InfoField[list[int]] = InfoField("tool_info")
+    arguments: InfoField[dict[str, str]] = InfoField("tool_info")
 
     def __init__(
         self,

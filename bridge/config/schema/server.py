@@ -282,7 +282,7 @@ class Server(Section):
         description='host names under which it may be called, without port; "*" is any; absent = localhost, 127.0.0.1, '
         "[::1], host and that of public_url on loopback without auth, else any",
     )
-    max_body: Size = Field(default=8 * 2**20, description="largest request body")
+    max_body: Size = Field(default=32 * 2**20, description="largest request body")
     drain: Duration = Field(default=30.0, description="time for open streams to finish after SIGTERM")
     cors: Annotated[Cors, BeforeValidator(_off_is_empty)] = Field(
         default_factory=Cors, description="browsers of other origins; off = none", json_schema_extra=or_off_word

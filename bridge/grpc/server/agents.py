@@ -10,6 +10,7 @@ from bridge.codec import Dialect, SessionDialect, ToolHostDialect, require
 from bridge.codec.sessions import Handle, OwnAgent, Refuse, Registration, Respond, Serve
 from bridge.engine import Bridge, Route
 from bridge.errors import ConfigError
+from bridge.grpc.server.activity import Activity
 from bridge.grpc.server.conversation import ServedSession, TurnRunner
 from bridge.grpc.server.guard import Guard
 from bridge.grpc.server.service import GrpcServer
@@ -55,8 +56,9 @@ def _server(
     host = Agents(by_agent, TurnRunner(bridge, limits), settings[0].idle)
     guard = Guard(identity, {name: route.path for name, route in by_agent.items()}, audit)
     server = GrpcServer(
-        address, dialect, dialect.agent_registry(address, agents), settings[0], host, registrations, guard
-    )
+        address, dialect, dialect.agent_registry(address, agents), settings[0], host, registrations, guard,
+        Activity(address, lambda: bridge.metrics),
+    )  # fmt: skip
     for name, route in by_agent.items():
         _give_tools(route, found[name], server, bridge.tracing)
     return server

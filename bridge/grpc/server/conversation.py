@@ -180,7 +180,7 @@ class TurnRunner:
     async def _failed(
         self, session: CalleeSession, failure: Failure, rpc: Any, context: Context, report: Report
     ) -> None:
-        report.status = str(failure.code)
+        report.ended(None, failure)
         encoder = session.encoder(context)
         events: list[Event] = [RunStarted(context.run_id, context.thread_id), RunFailed(failure)]
         await self._write([*encoder.encode(events), *encoder.close()], rpc, report)

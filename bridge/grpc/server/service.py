@@ -18,7 +18,6 @@ import grpc
 import grpc.aio
 
 from bridge.codec import Dialect, Endpoint, Operation
-from bridge.codec.redact import printable
 from bridge.codec.sessions import (
     AgentRegistry,
     Channel,
@@ -44,6 +43,7 @@ from bridge.grpc.channels import (
     server_credentials,
 )
 from bridge.grpc.registration import stay
+from bridge.grpc.server.activity import TOOL_ERROR, Activity, CallRecord
 from bridge.grpc.server.guard import Guard, peer_address
 from bridge.grpc.server.nodes import Nodes
 from bridge.grpc.server.relay import Relays, trace_of
@@ -81,8 +81,9 @@ class GrpcServer:
         host: Host,
         registrations: Sequence[Registration] = (),
         guard: Guard | None = None,
+        activity: Activity | None = None,
     ) -> None:
-        """`guard`: who may call; without one everybody."""
+        """`guard`: who may call; without one everybody. `activity`: where calls are counted; they are logged anyway."""
         self.address = address
         self._dialect = dialect
         self._registry = agent_registry
@@ -90,6 +91,7 @@ class GrpcServer:
         self._host = host
         self._registrations = list(registrations)
         self._guard = guard
+        self._activity = activity or Activity(address)
         self._endpoints = {endpoint.path: endpoint for endpoint in dialect.surface}
         self._handlers = _Handlers(self._endpoints, self)
         self._nodes = Nodes(settings)
@@ -194,8 +196,7 @@ class GrpcServer:
         """Forgets nodes that were silent for too long."""
         while True:
             await asyncio.sleep(self._registry.check_every)
-            for name in self._registry.expire(time.monotonic()):
-                log.info("the node %s was silent for too long and is forgotten", printable(name))
+            self._registry.expire(time.monotonic())
             self._tell()
             await self._nodes.tidy(self._registry.addresses, self._relays.addresses)
 
@@ -231,10 +232,11 @@ class GrpcServer:
 
     async def answer(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
         by = await self._visitor(rpc, endpoint)
-        try:
-            return await self._answered(endpoint, body, rpc, by)
-        finally:
-            self._tell()
+        with self._activity.call(endpoint.operation, by, rpc) as record:
+            try:
+                return await self._answered(endpoint, body, rpc, by, record)
+            finally:
+                self._tell()
 
     async def watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
         """Send changes of the nodes to one subscriber, until the server stops."""
@@ -262,35 +264,48 @@ class GrpcServer:
             self._registry.unwatched(reply.subscriber)
 
     def _tell(self) -> None:
+        """Tell operators and subscribers what became of nodes."""
+        self._activity.changed(self._registry.changes())
         for changed in self._watchers:
             changed.set()
 
-    async def _answered(self, endpoint: Endpoint, body: bytes, rpc: Any, by: Visitor) -> bytes:
+    async def _answered(self, endpoint: Endpoint, body: bytes, rpc: Any, by: Visitor, record: CallRecord) -> bytes:
         reply = self._registry.call(endpoint, body, time.monotonic(), by)
         if isinstance(reply, Dial):
             reply = await self._dial(reply)
         if isinstance(reply, Forward):
-            return await self._forward(reply, body, rpc)
+            record.to(reply.node)
+            return self._noted(await self._forward(reply, body, rpc), record)
         if isinstance(reply, Handle):
+            record.to(reply.node)
             reply = await self._host.call(reply, body)
         if isinstance(reply, Respond):
-            return reply.body
+            return self._noted(reply.body, record)
         return await self._refuse(rpc, endpoint, reply, by)
+
+    def _noted(self, answer: bytes, record: CallRecord) -> bytes:
+        """Note whether a tool's answer is an error."""
+        if record.found and self._registry.failed(answer):
+            record.status = TOOL_ERROR
+        return answer
 
     async def ask(self, path: str, body: bytes, seconds: float, forwarded: Mapping[str, str]) -> bytes:
         """Check how a caller with these headers would be answered. Raises `BackendError`."""
         if self._follower is not None:
             return await self._follower.ask(path, body, seconds, forwarded)
-        reply = self._registry.call(self._endpoints[path], body, time.monotonic(), Visitor())
-        match reply:
-            case Respond():
-                return reply.body
-            case Forward():
-                return await self._ask_node(reply, body, seconds, forwarded)
-            case Refuse():
-                raise BackendError.of(failure_of(self._dialect, grpc.StatusCode[reply.status], reply.details))
-            case _:
-                raise TypeError(f"{path} is no question to a registry")
+        endpoint, by = self._endpoints[path], Visitor()
+        with self._activity.call(endpoint.operation, by) as record:
+            reply = self._registry.call(endpoint, body, time.monotonic(), by)
+            match reply:
+                case Respond():
+                    return reply.body
+                case Forward():
+                    record.to(reply.node)
+                    return self._noted(await self._ask_node(reply, body, seconds, forwarded), record)
+                case Refuse():
+                    raise BackendError.of(failure_of(self._dialect, grpc.StatusCode[reply.status], reply.details))
+                case _:
+                    raise TypeError(f"{path} is no question to a registry")
 
     async def _ask_node(self, node: Forward, body: bytes, seconds: float, forwarded: Mapping[str, str]) -> bytes:
         channel, metadata = self._nodes.at(node.address), tuple(forwarded.items())
@@ -345,12 +360,17 @@ class GrpcServer:
 
     async def session(self, endpoint: Endpoint, rpc: Any) -> None:
         by = await self._visitor(rpc, endpoint)
+        with self._activity.call(endpoint.operation, by, rpc) as record:
+            await self._session(endpoint, rpc, by, record)
+
+    async def _session(self, endpoint: Endpoint, rpc: Any, by: Visitor, record: CallRecord) -> None:
         first = await self._first(rpc)
         reply = self._registry.open(endpoint, first, time.monotonic(), by)
         if isinstance(reply, Serve) and first is not None:
             try:
                 self._open += 1
                 reply.session.user = await self._caller(rpc, endpoint, reply.agent)
+                record.to(reply.agent, reply.session.name)
                 await self._host.session(reply, first, rpc, self._leaving)
             finally:
                 self._registry.closed(reply.session.name)
@@ -358,6 +378,7 @@ class GrpcServer:
                 if not self._open and self._follower is not None:
                     self._quiet.set()
         elif isinstance(reply, Forward) and reply.session is not None and first is not None:
+            record.to(reply.node, reply.session.name)
             try:
                 status = await self._relays.run(reply, reply.session, first, rpc, self._nodes.at(reply.address))
                 if status is not None:

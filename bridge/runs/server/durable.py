@@ -102,8 +102,7 @@ async def written(scope: RequestScope, writing: Awaitable[None]) -> None:
         if not scope.handler.cutting:
             raise
     except BridgeError as error:
-        log.warning("request %s: its stream was cut: %s", report.request_id, error.message)
-        report.status = str(error.code)
+        report.ended(None, error.failure)
     if http.transport is not None:
         http.transport.abort()
 

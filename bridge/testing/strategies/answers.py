@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
+from bridge.codec.cut_calls import CUT, is_json
 from bridge.errors import ErrorCode
 from bridge.model import (
     Builder,
@@ -116,6 +117,7 @@ class _Run:
     choice: int = 0
     parts: int = 0
     names: dict[str, str] = field(default_factory=dict)
+    has_invalid_calls: bool = False
 
     @property
     def key(self) -> Hashable:
@@ -188,6 +190,7 @@ def _calls(run: _Run) -> None:
         run.names[call_id] = name
         origin = draw(st.sampled_from(Origin)) if features.origins else Origin.FUNCTION
         text = draw(arguments(unpaired=features.unpaired_arguments))
+        run.has_invalid_calls = run.has_invalid_calls or not is_json(text)
         label = "srv" if origin is Origin.MCP and draw(st.booleans()) else None
         cut = draw(st.integers(0, len(text)))
         own: list[tuple[str, str | None]] = [(call_id, text[:cut]), (call_id, text[cut:]), (call_id, None)]
@@ -363,7 +366,11 @@ def _end(run: _Run) -> None:
     ways = ["finish"] * 3 + ["fail"] * features.failures + ["truncated"] * features.truncated
     match draw(st.sampled_from(ways)):
         case "finish":
-            reason = draw(st.sampled_from([r for r in FinishReason if r in features.finish]))
+            reasons = [r for r in FinishReason if r in features.finish]
+            if run.has_invalid_calls:
+                # Each dialect has its own way to tell that a limit cut a call off.
+                reasons = [r for r in reasons if r not in CUT] or [FinishReason.STOP]
+            reason = draw(st.sampled_from(reasons))
             if features.choices and draw(st.booleans()):
                 builder.end_reason(run.key, reason)
             builder.finish(reason, run.extras())

@@ -35,7 +35,7 @@ from bridge.model import (
     UsageReported,
 )
 
-from .helpers import context, encode, payloads, shown
+from .helpers import asked, context, encode, payloads, shown
 
 CALL = PartKind.TOOL_CALL
 
@@ -181,14 +181,60 @@ def test_a_call_that_was_over_before_the_failure_has_its_end() -> None:
     assert out == [*call("a", "{}"), text("Now "), {"type": "error", "error": "The backend fell silent."}]
 
 
-def test_the_end_of_a_call_waits_no_longer_than_for_a_heartbeat() -> None:
+def test_the_end_of_a_call_waits_for_nothing_when_its_arguments_are_whole() -> None:
     made = builder()
     open_call(made, "a")
+    made.delta("a", "{}")
     made.end_part("a")
-    ctx = context()
-    encoder = dialect.encoder(ctx)
-    assert len(encoder.encode(made.take())) == 1
-    assert [b"args" in f or b"end" in f for f in encoder.encode([Heartbeat()]) if isinstance(f, bytes)] == [True, True]
+    encoder = dialect.encoder(context())
+    assert [b"args" in f or b"end" in f for f in encoder.encode(made.take()) if isinstance(f, bytes)] == [
+        False, True, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
+@pytest.mark.parametrize("early", [True, False], ids=["ended", "open"])
+@pytest.mark.parametrize("size", [None, 1])
+def test_a_call_that_a_limit_cut_off_has_no_end(reason: FinishReason, early: bool, size: int | None) -> None:
+    """Some backends end the call before they tell that the answer was cut (`early`), others leave it open."""
+    made = builder()
+    open_call(made, "a")
+    made.delta("a", '{"color": "bl')
+    if early:
+        made.end_part("a")
+    frames = encode(finished(made, reason).take(), size=size)
+    out = payloads(frames)
+    assert [e["type"] for e in out] == ["tool-call-start", "tool-call-args", "error"]
+    assert ("length limit" in out[-1]["error"]) == (reason is FinishReason.LENGTH)
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.TOOL_CALLS])
+def test_a_call_that_no_limit_cut_off_has_its_end(reason: FinishReason) -> None:
+    made = builder()
+    open_call(made, "a")
+    made.delta("a", "{}" if reason is FinishReason.LENGTH else "{")
+    out, _ = written(finished(made, reason))
+    assert [e["type"] for e in out] == ["tool-call-start", "tool-call-args", "tool-call-end"]
+
+
+def test_a_broken_call_that_the_answer_goes_on_behind_has_its_end() -> None:
+    made = builder()
+    open_call(made, "a")
+    made.delta("a", "{")
+    made.end_part("a")
+    made.flow("m", PartKind.TEXT, "Now ")
+    out, _ = written(finished(made, FinishReason.LENGTH))
+    assert [e["type"] for e in out] == ["tool-call-start", "tool-call-args", "tool-call-end", "text"]
+
+
+def test_heartbeats_do_not_wait_for_the_end_of_a_broken_call() -> None:
+    made = builder()
+    open_call(made, "a")
+    made.delta("a", "{")
+    made.end_part("a")
+    encoder = dialect.encoder(context(options=FrontOptions(keepalive="comment")))
+    assert len(encoder.encode(made.take())) == 2
+    assert encoder.encode([Heartbeat()]) == [KEEPALIVE]
 
 
 def test_refusals_media_and_data_are_text() -> None:
@@ -316,3 +362,63 @@ def test_unknown_events_of_the_same_dialect_pass() -> None:
     made = builder()
     made.emit(Raw("ag-kit", {"type": "new-thing", "value": 1}))
     assert written(finished(made))[0] == [{"type": "new-thing", "value": 1}]
+
+
+# ---------------------------------------------------------------------- what a route may ask for
+
+
+def test_a_conversation_that_was_made_up_is_told_in_every_event() -> None:
+    def run(**body: Any) -> list[Any]:
+        made = builder()
+        made.flow("m", PartKind.TEXT, "Hi \u2028")
+        open_call(made, "a")
+        request = asked({"messages": [], **body})
+        return payloads(encode(finished(made).take(), context(request=request)))
+
+    request = asked({"messages": []})
+    assert {e.get("conversationId") for e in run()} == {request.thread_id}
+    assert [{k: v for k, v in e.items() if k != "conversationId"} for e in run()] == run(conversationId="c1")
+
+
+def test_the_end_mark_may_be_left_out() -> None:
+    made = builder()
+    made.flow("m", PartKind.TEXT, "x")
+    frames = encode(finished(made).take(), context(options=FrontOptions(done_mark=False)))
+    assert frames == [b'{"type":"text","content":"x"}']
+    failed = builder()
+    failed.fail(Failure(ErrorCode.BACKEND_ERROR, "It broke."))
+    frames = encode(failed.take(), context(options=FrontOptions(done_mark=False)))
+    assert frames == [b'{"type":"error","error":"It broke."}']
+
+
+def test_reasoning_usage_and_codes_as_additional_fields() -> None:
+    made = builder()
+    made.flow("m", PartKind.REASONING, "hm")
+    made.flow("m", PartKind.TEXT, "x")
+    made.usage(UsageReported(3, 2, cached=1))
+    out, ctx = written(finished(made), extra_fields=True)
+    assert out == [
+        {"type": "text", "content": "", "reasoning": "hm"},
+        text("x"),
+        {"type": "text", "content": "", "usage": {"inputTokens": 3, "outputTokens": 2, "cachedTokens": 1}},
+    ]
+    assert ctx.lost.names == []
+    failed = builder()
+    failed.usage(UsageReported(3))
+    failed.fail(Failure(ErrorCode.RATE_LIMITED, "Slow down."))
+    (error,), _ = written(failed, extra_fields=True)
+    assert error == {"type": "error", "error": "Slow down.", "usage": {"inputTokens": 3}, "code": "rate_limited"}
+
+
+def test_additional_fields_change_nothing_for_other_clients() -> None:
+    def run() -> Builder:
+        made = builder()
+        made.flow("m", PartKind.REASONING, "hm")
+        made.flow("m", PartKind.TEXT, "x")
+        made.usage(UsageReported(3, 2))
+        return finished(made)
+
+    client = shown(run().take(), context(options=FrontOptions(extra_fields=True)))
+    assert (client.text, client.error) == ("x", None)
+    told, _ = written(run(), extra_fields=True, reasoning="text")
+    assert [e["content"] for e in told] == ["<think>hm", "</think>\n\n", "x", ""]

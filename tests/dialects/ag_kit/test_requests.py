@@ -34,6 +34,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
+from bridge.model.dump import dump_request, load_request
 
 from .helpers import CASES, asked, context, sent
 
@@ -158,6 +159,35 @@ def test_resume(payload: Any) -> None:
     assert request.resume == [Resume("i", "resolved", payload)]
 
 
+@pytest.mark.parametrize(
+    ("sent", "said", "agrees"),
+    [
+        ('"yes"', "yes", True),
+        ('{"approved":true}', {"approved": True}, True),
+        ('{"approved":false}', {"approved": False}, False),
+        ("true", True, True),
+        ("null", None, True),
+        ('"make it blue"', "make it blue", False),
+        ("[1]", [1], False),
+        ("7", 7, False),
+    ],
+)
+def test_an_answer_that_is_json_in_a_string(sent: str, said: Any, agrees: bool) -> None:
+    """AG-Kit's web client sends `JSON.stringify(answer)`; an AG-Kit server gets it as it came."""
+    request = asked({"conversationId": "c", "resume": {"interruptId": "i", "payload": sent}})
+    (answer,) = request.resume
+    assert (answer.payload, answer.agrees) == (said, agrees)
+    written, _ = ask(resume=request.resume)
+    assert written["resume"]["payload"] == sent
+    assert load_request(dump_request(request)).resume == request.resume
+
+
+@pytest.mark.parametrize("text", ["no", "{broken", "12 apples", '"open', "", "[" * 100_000])
+def test_an_answer_that_is_no_json_stays_a_text(text: str) -> None:
+    request = asked({"conversationId": "c", "resume": {"interruptId": "i", "payload": text}})
+    assert request.resume == [Resume("i", "resolved", text)]
+
+
 def test_unknown_fields_are_ignored_and_reach_the_same_dialect() -> None:
     said = body(
         {**user("hi"), "name": "Ann", "id": 7},
@@ -173,9 +203,6 @@ TOOL = {"name": "f", "description": "d", "parameters": "{}"}
 @pytest.mark.parametrize(
     ("wrong", "param"),
     [
-        ({}, "conversationId"),
-        ({"messages": []}, "conversationId"),
-        ({"conversationId": None}, "conversationId"),
         ({"conversationId": 5}, "conversationId"),
         (body(messages=5), "messages"),
         (body("hi"), "messages[0]"),
@@ -298,7 +325,7 @@ def test_text_is_joined_and_developers_are_systems() -> None:
 @pytest.mark.parametrize("kind", MediaKind)
 def test_media_are_refused_by_their_place_or_told(kind: MediaKind, source: Any) -> None:
     message = Message("user", [Text("see "), Media(kind, source)])
-    with pytest.raises(Unsupported, match="unsupported_media") as caught:
+    with pytest.raises(Unsupported, match="tell it as text, or leave it out") as caught:
         ask(one("x"), message)
     assert caught.value.failure.param == "messages[1].content[1]"
     written, lost = ask(message, options={"unsupported_media": "text"})
@@ -484,3 +511,19 @@ def test_an_answer_to_an_interrupt_is_a_string(answer: Resume, payload: str) -> 
 def test_two_answers_at_once_are_refused() -> None:
     with pytest.raises(Unsupported, match="one interrupt"):
         ask(resume=[Resume("i", "resolved"), Resume("j", "resolved")])
+
+
+@pytest.mark.parametrize("said", [{}, {"conversationId": None}], ids=["absent", "null"])
+def test_a_request_without_a_conversation_begins_one(said: dict[str, Any]) -> None:
+    request = asked({"messages": [user("hi")], **said})
+    assert request.thread_id
+    assert request.thread_id == asked({"messages": [user("hi")], **said}).thread_id, "the same one for the same run"
+    assert request.thread_id != asked({"messages": [user("hi")], **said}, run_id="run2").thread_id
+    assert asked({"conversationId": "", "messages": []}).thread_id == ""
+
+
+def test_only_unknown_fields_are_kept_beside_a_request() -> None:
+    assert asked(body(user("hi"))).extras == {"ag-kit": {"notes": {"generation": 1}}}
+    assert asked({**body(user("hi")), "botId": "b"}).extras == {
+        "ag-kit": {"notes": {"generation": 1}, "fields": {"botId": "b"}}
+    }

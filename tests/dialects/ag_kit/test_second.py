@@ -226,7 +226,7 @@ def test_an_error_status(name: str, code: ErrorCode, message: str) -> None:
 )
 def test_the_body_tells_the_generation(fields: dict[str, Any], option: Any, generation: int) -> None:
     request = asked({"messages": [], **fields}, options=FrontOptions(generation=option))
-    assert request.extra("ag-kit")["generation"] == generation
+    assert request.extra("ag-kit")["notes"]["generation"] == generation
 
 
 @pytest.mark.parametrize(("option", "last"), [(None, b"[DONE]"), (1, b"[DONE]"), (2, b'{"type":"RUN_FINISHED"')])
@@ -289,13 +289,16 @@ def test_an_invalid_body_is_answered_in_this_generations_shape(body: Any) -> Non
 def test_the_spelling_of_python_models() -> None:
     props = {"command": {"resume": "yes"}}
     request = asked({"thread_id": "t", "run_id": "r", "messages": [], "forwarded_props": props})
-    assert (request.thread_id, request.run_id, request.extra("ag-kit")["generation"]) == ("t", "r", 2)
+    assert (request.thread_id, request.run_id, request.extra("ag-kit")["notes"]["generation"]) == ("t", "r", 2)
     assert [r.payload for r in request.resume] == ["yes"]
 
 
-def test_a_body_of_neither_generation() -> None:
-    with pytest.raises(RequestError, match="threadId"):
-        asked({"messages": []})
+@pytest.mark.parametrize("generation", [None, 1, 2])
+def test_a_body_of_neither_generation_begins_a_conversation_of_the_routes(generation: int | None) -> None:
+    request = asked({"messages": []}, options=FrontOptions(generation=generation))
+    assert request.extras is not None
+    assert request.extras["ag-kit"]["notes"]["generation"] == (generation or 1)
+    assert request.thread_id
 
 
 def answered(made: Builder, **options: Any) -> list[dict[str, Any]]:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+import importlib.util
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from bridge.codec import FrameLike
+from bridge.codec import FrameLike, json_request
+from bridge.dialects import agentscope
 from bridge.dialects.agentscope import ContentBuilder, MessageBuilder, ResponseBuilder, dialect, java
 from bridge.dialects.agentscope.sdk import Snapshot
 from bridge.errors import ErrorCode
 from bridge.framing.sse import Splitter
-from bridge.model import Answer, FinishReason, fold, verify
+from bridge.model import Answer, FinishReason, Text, fold, verify
 
 from .frontends import WebFrontend, python_client
 from .helpers import CASES, SCHEMAS, body_of, check_schemas, context
@@ -65,7 +70,7 @@ def hello(response: ResponseBuilder) -> list[Snapshot]:
 # ------------------------------------------------------------------ whole streams
 
 
-def test_a_text_answer_is_the_stream_of_section_5() -> None:
+def test_a_text_answer() -> None:
     response = ResponseBuilder("s", "r")
     events = [*hello(response), response.completed()]
     assert [(e["object"], e["status"], e.get("delta")) for e in events] == [
@@ -128,7 +133,7 @@ def test_data_merges_as_in_the_original() -> None:
 
 
 def test_text_then_image_differs_from_the_original_in_one_delta() -> None:
-    """A later content begins with a delta: the web frontend lays anything else over the one before (section 13)."""
+    """A later content begins with a delta: the web frontend lays anything else over the one before."""
     response = ResponseBuilder("session_123", "response_fixed")
     events = [response.created(), response.in_progress()]
     message = response.create_message_builder()
@@ -241,7 +246,10 @@ def test_a_rejection() -> None:
     assert (event["status"], event["output"]) == ("rejected", [])
     assert event["error"] == {"code": "ACCESS_DENIED", "message": "not this"}
     assert begun().rejected()["error"] is None
-    assert read([event]).reason is FinishReason.CONTENT_FILTER
+    failure = read([event]).failure
+    assert failure is not None
+    assert (failure.code, failure.message) == (ErrorCode.CONTENT_FILTER, "not this")
+    assert read([begun().rejected()]).reason is FinishReason.CONTENT_FILTER
 
 
 def test_a_message_that_reports_an_error() -> None:
@@ -388,87 +396,235 @@ def test_messages_are_added_and_replaced_by_id() -> None:
 # ------------------------------------------------------------------ order
 
 
-def _late(change: Callable[[ContentBuilder], Any]) -> Callable[[], Any]:
-    def step() -> Any:
-        content = _message().create_content_builder()
+def _builders() -> ModuleType:
+    """The real software's builders by their file, on its real schemas."""
+    folder = Path(SCHEMAS.__file__ or "").parents[1]
+    package = "agentscope_runtime.engine.schemas.agent_schemas"
+    own = importlib.util.spec_from_file_location("agentscope_builders", folder / "helpers" / "agent_api_builder.py")
+    assert own is not None
+    assert own.loader is not None
+    module = importlib.util.module_from_spec(own)
+    names = [package.rsplit(".", n)[0] for n in (3, 2, 1)] + [package]
+    known = {name: sys.modules.get(name) for name in names}
+    try:
+        sys.modules.update({name: ModuleType(name) for name in names[:-1]}, **{package: SCHEMAS})
+        own.loader.exec_module(module)
+    finally:
+        for name, before in known.items():
+            if before is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = before
+    return module
+
+
+THEIRS = _builders()
+
+
+def _after_the_end(response: Any) -> list[Any]:
+    """The states at once, then a message: as the documentation shows the builders."""
+    events = [response.created(), response.in_progress(), response.completed()]
+    message = response.create_message_builder(role="assistant", message_type="message")
+    text = message.create_content_builder(content_type="text")
+    events += [text.add_text_delta("Hello"), text.add_text_delta(" World"), text.complete(), message.complete()]
+    return [*events, response.completed()]
+
+
+def _nothing_created(response: Any) -> list[Any]:
+    message = response.create_message_builder()
+    text = message.create_content_builder()
+    return [text.set_text("x"), text.complete(), message.complete(), response.completed()]
+
+
+def _overlapping(response: Any) -> list[Any]:
+    response.created()
+    message = response.create_message_builder()
+    text, data = message.create_content_builder(), message.create_content_builder("data")
+    events = [data.set_data({"a": 1}), text.add_text_delta("x"), data.complete(), text.add_text_delta("y")]
+    return [*events, text.complete()]
+
+
+def _unfinished(response: Any) -> list[Any]:
+    response.created()
+    message = response.create_message_builder()
+    message.create_content_builder("image").set_image_url("https://x.example/a")
+    text = message.create_content_builder()
+    text.set_text("x")
+    return [text.complete(), message.complete(), response.completed()]
+
+
+def _twice(response: Any) -> list[Any]:
+    response.created()
+    events = [response.completed(), response.created(), response.in_progress()]
+    message = response.create_message_builder()
+    first = message.create_content_builder()
+    first.set_text("a")
+    events += [first.complete(), message.complete()]
+    second = message.create_content_builder("refusal")
+    second.set_refusal("no")
+    return [*events, second.complete(), message.complete(), response.completed()]
+
+
+@pytest.mark.parametrize("steps", [_after_the_end, _nothing_created, _overlapping, _unfinished, _twice])
+def test_steps_in_any_order_give_what_the_original_gives(steps: Callable[[Any], list[Any]]) -> None:
+    """The original returns one object that changes: what it is at the end counts, as in what a program keeps."""
+    theirs = [json.loads(e.model_dump_json()) for e in steps(THEIRS.ResponseBuilder("s", "r"))]
+    ours = [json.loads(e.model_dump_json()) for e in steps(ResponseBuilder("s", "r"))]
+    assert [_outline(event) for event in ours] == [_outline(event) for event in theirs]
+    if ours[-1]["object"] == "response":
+        assert ours[-1]["status"] == theirs[-1]["status"] == "completed"
+        assert _contents(ours[-1]) == _contents(theirs[-1])
+
+
+def _outline(event: dict[str, Any]) -> list[Any]:
+    # Not `delta`: the first event of a later content is one of ours, for the web frontend.
+    return [event["object"], *(event.get(name) for name in ("type", "index", "text", "data", "refusal"))]
+
+
+def _contents(response: dict[str, Any]) -> list[Any]:
+    return [[(_outline(c), c["status"]) for c in message["content"] or ()] for message in response["output"]]
+
+
+def test_a_content_at_the_index_of_another_takes_its_place() -> None:
+    message = begun().create_message_builder()
+    for kind, change in (("text", "set_text"), ("image", "set_image_url")):
+        content = message.create_content_builder(kind, index=0)
+        getattr(content, change)("x")
         content.complete()
-        return change(content)
-
-    return step
-
-
-def _second(change: Callable[[MessageBuilder, ContentBuilder], Any]) -> Callable[[], Any]:
-    def step() -> Any:
-        message = begun().create_message_builder()
-        return change(message, message.create_content_builder())
-
-    return step
+    last = message.create_content_builder("text", index=3)
+    last.set_text("later")
+    last.complete()
+    assert [(c["type"], c["index"]) for c in message.complete()["content"]] == [("image", 0), ("text", 3)]
 
 
-def _over(change: Callable[[ResponseBuilder], Any]) -> Callable[[], Any]:
-    def step() -> Any:
-        response = begun()
-        response.completed()
-        return change(response)
-
-    return step
-
-
-def _open(change: Callable[[ResponseBuilder], Any]) -> Callable[[], Any]:
-    def step() -> Any:
-        response = begun()
-        response.create_message_builder()
-        return change(response)
-
-    return step
-
-
-def _done(change: Callable[[MessageBuilder], Any]) -> Callable[[], Any]:
-    def step() -> Any:
-        message = begun().create_message_builder()
-        message.complete()
-        return change(message)
-
-    return step
-
-
-OUT_OF_ORDER: list[tuple[Callable[[], Any], str]] = [
-    (lambda: ResponseBuilder().completed(), r"completed\(\): the response was not created; call created\(\) first"),
-    (lambda: ResponseBuilder().in_progress(), "call created"),
-    (lambda: ResponseBuilder().failed("X", "y"), "call created"),
-    (lambda: ResponseBuilder().create_message_builder(), "call created"),
-    (lambda: begun().created(), "in_progress already"),
-    (_over(lambda r: r.completed()), r"completed\(\): the response is completed, nothing can follow"),
-    (_over(lambda r: r.canceled()), "is completed, nothing can follow"),
-    (_over(lambda r: r.in_progress()), "is completed, nothing can follow"),
-    (_over(lambda r: r.create_message_builder()), "is completed, nothing can follow"),
-    (_over(lambda r: r.add_message({"id": "m"})), "is completed, nothing can follow"),
-    (_open(lambda r: r.completed()), r"completed\(\): message msg_\S+ is not complete; call complete\(\)"),
-    (_late(lambda c: c.add_text_delta("x")), r"add_text_delta\(\): content 0 is complete"),
-    (_late(lambda c: c.set_text("x")), r"set_text\(\): content 0 is complete"),
-    (_second(lambda m, c: m.complete()), r"complete\(\): content 0 \(text\) of message msg_\S+ is not complete"),
-    (_second(lambda m, c: m.create_content_builder("image").set_image_url("u")), "contents come one after another"),
-    (_second(lambda m, c: m.create_content_builder("data").complete()), "contents come one after another"),
-    (_done(lambda m: m.create_content_builder()), r"create_content_builder\(\): message msg_\S+ is complete"),
-    (_done(lambda m: m.add_content({"type": "text", "text": "x"})), "is complete, nothing can be added"),
-    (_done(lambda m: m.failed("X", "y")), "is complete, nothing can be added"),
-]
-
-
-@pytest.mark.parametrize(("step", "said"), OUT_OF_ORDER)
-def test_a_step_out_of_order_is_refused(step: Callable[[], Any], said: str) -> None:
-    with pytest.raises(RuntimeError, match=said):
-        step()
-
-
-def test_a_content_of_a_response_that_is_over() -> None:
+def test_data_after_the_message_was_complete() -> None:
     response = begun()
-    content = response.create_message_builder().create_content_builder()
-    response.canceled()
-    with pytest.raises(RuntimeError, match=r"add_text_delta\(\): the response is canceled"):
-        content.add_text_delta("late")
-    with pytest.raises(RuntimeError, match="the response is canceled"):
-        content.complete()
+    message = response.create_message_builder()
+    text = message.create_content_builder("text", index=0)
+    text.set_text("a picture")
+    text.complete()
+    message.complete()
+    data = message.create_content_builder("data", index=0)
+    data.set_data({"type": "function_call", "name": "get_weather", "arguments": '{"city": "Beijing"}'})
+    data.add_data_delta({"status": "processing"})
+    data.add_data_delta({"result": "sunny"})
+    whole = data.complete()
+    assert whole.data == {
+        "type": "function_call", "name": "get_weather", "arguments": '{"city": "Beijing"}',
+        "status": "processing", "result": "sunny",
+    }  # fmt: skip
+    assert response.completed()["output"][0]["status"] == "incomplete", "complete() was not called again"
+    assert [c.type for c in message.complete().content] == ["data"]
+
+
+# ------------------------------------------------------------------ events and objects
+
+
+def test_an_event_is_a_mapping_and_an_object() -> None:
+    response = ResponseBuilder("s", "r")
+    event = response.created()
+    assert (event.status, event["status"], event.object, event.id) == ("created", "created", "response", "r")
+    assert json.loads(event.model_dump_json()) == event.model_dump() == dict(event) == json.loads(json.dumps(event))
+    assert "error" not in event.model_dump(exclude_none=True)
+    assert '"error"' not in event.model_dump_json(exclude_none=True)
+    assert type(event.model_dump()) is dict
+    event.sequence_number = 7
+    assert event["sequence_number"] == 7
+    with pytest.raises(AttributeError, match="no field 'nothing'; its fields: sequence_number, object, status"):
+        _ = event.nothing
+    *_, last = response.generate_streaming_response(["x"])
+    assert last.output[0].content[0].text == "x"
+    assert copy.deepcopy(last) == last == pickle.loads(pickle.dumps(last))
+    assert not hasattr(last, "__nothing__")
+
+
+@pytest.mark.parametrize("classes", [SCHEMAS, agentscope], ids=["of the runtime", "of ours"])
+def test_objects_are_taken_as_contents_and_messages(classes: Any) -> None:
+    response = begun()
+    message = response.create_message_builder()
+    added = message.add_content(classes.TextContent(text="a"))
+    assert (added.index, added.text, added.status) == (0, "a", "completed")
+    piece = message.add_delta_content(classes.DataContent(data={"n": 1}, delta=True))
+    message.add_delta_content(classes.DataContent(data={"n": 2}, delta=True, index=piece.index))
+    assert message.content_completed(1).data == {"n": 3}
+    replaced = message.add_content(classes.ImageContent(image_url="https://x.example/a", index=0))
+    assert (replaced.index, replaced.type) == (0, "image")
+    message.complete()
+    response.add_message(classes.Message(id="other", role="user", content=[classes.TextContent(text="b")]))
+    out = response.completed()
+    assert [(m.id, m.content[0].type) for m in out.output] == [(message.id, "image"), ("other", "text")]
+    check_schemas(list(out["output"]))
+
+
+def test_the_documented_constants_are_those_of_the_runtime() -> None:
+    for name in ("Role", "MessageType", "ContentType", "RunStatus"):
+        theirs = {k: v for k, v in vars(getattr(SCHEMAS, name)).items() if isinstance(v, str) and not k.startswith("_")}
+        ours = {
+            k: v for k, v in vars(getattr(agentscope, name)).items() if isinstance(v, str) and not k.startswith("_")
+        }
+        assert ours == theirs
+        assert getattr(agentscope, name).all_values() == list(ours.values())
+    assert agentscope.MessageType.all_values() == SCHEMAS.MessageType.all_values()
+
+
+def _constants(names: type) -> dict[str, str]:
+    return {k: v for k, v in vars(names).items() if isinstance(v, str) and not k.startswith("_")}
+
+
+CLASSES = [
+    "AgentRequest", "AgentResponse", "AudioContent", "BaseRequest", "BaseResponse", "Content", "DataContent", "Error",
+    "Event", "FileContent", "FunctionCall", "FunctionCallOutput", "FunctionParameters", "FunctionTool", "ImageContent",
+    "McpApprovalRequest", "McpApprovalResponse", "McpCall", "McpCallOutput", "Message", "RefusalContent", "TextContent",
+    "Tool", "VideoContent",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_documented_classes_have_the_fields_of_the_runtimes(name: str) -> None:
+    theirs, ours = getattr(SCHEMAS, name).model_fields, getattr(agentscope, name).model_fields
+    assert set(theirs) - {"response_id"} <= set(ours)
+    for field, info in theirs.items():
+        assert ours[field].is_required() == info.is_required() or (name, field) == ("FunctionParameters", "required")
+        if not info.is_required() and info.default_factory is None:
+            assert ours[field].default == info.default, field
+
+
+def test_messages_grow_as_in_the_runtime() -> None:
+    said = []
+    for classes in (SCHEMAS, agentscope):
+        message = classes.Message(id="m", role="assistant")
+        first = message.add_delta_content(classes.TextContent(text="Hel", delta=True))
+        second = message.add_delta_content(classes.TextContent(text="lo", delta=True, index=first.index))
+        data = message.add_delta_content(classes.DataContent(data={"arguments": "{", "l": [1]}, delta=True))
+        message.add_delta_content(classes.DataContent(data={"arguments": "}", "l": [2]}, delta=True, index=data.index))
+        whole = message.content_completed(0)
+        added = message.add_content(classes.ImageContent(image_url="u"))
+        none = [message.content_completed(9), message.add_content(classes.TextContent(text="x", index=0))]
+        said.append(
+            [
+                *(json.loads(e.model_dump_json()) for e in (first, second, data, whole, added, message.completed())),
+                none, message.get_text_content(), message.get_image_content(),
+            ]
+        )  # fmt: skip
+    assert said[0] == said[1]
+
+
+def test_a_request_and_a_response_of_objects() -> None:
+    request = agentscope.AgentRequest(
+        input=[agentscope.Message(role=agentscope.Role.USER, content=[agentscope.TextContent(text="hi")])],
+        tools=[agentscope.Tool(function=agentscope.FunctionTool(name="f", description="", parameters={}))],
+        session_id="s",
+    )
+    SCHEMAS.AgentRequest.model_validate(request.model_dump())
+    body = request.model_dump_json().encode()
+    decoded = dialect.decode_request(json_request("/process", body), context())
+    assert [(m.role, m.parts) for m in decoded.messages] == [("user", [Text("hi")])]
+    response = agentscope.AgentResponse(session_id="s").created()
+    response.add_new_message(agentscope.Message(role="assistant").completed())
+    done = response.completed()
+    assert (done.status, done.completed_at is not None, len(done.output or [])) == ("completed", True, 1)
+    failed = agentscope.AgentResponse().failed(agentscope.Error(code="X", message="y"))
+    assert json.loads(failed.model_dump_json())["error"] == {"code": "X", "message": "y"}
 
 
 def test_contents_may_be_made_ahead_and_filled_in_order() -> None:
@@ -494,7 +650,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: begun().create_message_builder("robot"), "role: expected one of assistant, user, system, tool, got"),
     (lambda: begun().create_message_builder(message_type=""), "message_type: expected a type"),
     (lambda: _content("hologram"), "content_type: expected one of audio, data, file, image, refusal, text, video"),
-    (lambda: _message().create_content_builder("text", 1), "index: the next content .* 0, got 1"),
+    (lambda: _message().create_content_builder("text", -1), "index: expected a whole number from 0, got -1"),
     (lambda: _content("image").add_text_delta("x"), r"add_text_delta\(\): expected a content of type text, .* image"),
     (lambda: _content("text").set_data({}), "expected a content of type data"),
     (lambda: _content("text").set_image_url("u"), "expected a content of type image"),
@@ -504,9 +660,9 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: _content("text").set_text(5), "text: expected a string, got a number"),  # type: ignore[arg-type]
     (lambda: _content("file").set_file(file_url=5), "file_url: expected a string"),  # type: ignore[arg-type]
     (lambda: _message().content_completed(0), "index: this message has 0 contents, got 0"),
-    (lambda: _message().add_content({"type": "text", "index": 4}), "has 0 contents, got 4"),
+    (lambda: _message().add_content({"type": "text", "index": "4"}), "index: expected a whole number from 0"),
     (lambda: _message().add_content({"text": "x"}), "type: expected one of"),
-    (lambda: _message().add_delta_content("x"), "content: expected a mapping"),  # type: ignore[arg-type]
+    (lambda: _message().add_delta_content("x"), "content: expected a mapping or an object with"),  # type: ignore[arg-type]
     (lambda: _message().add_delta_content({"type": "text", "text": 5}), "text: expected a string, got a number"),
     (lambda: _message().add_delta_content({"type": "data", "data": "x"}), "data: expected a dict, got a string"),
     (lambda: _message().add_content({"type": "data", "data": None}), "data: expected a dict, got null"),

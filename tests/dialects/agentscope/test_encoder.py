@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridge.codec import Frame, WireResponse
-from bridge.dialects.agentscope import dialect
+from bridge.codec import Dialect, Frame, WireResponse
+from bridge.dialects.agentscope import dialect, java
 from bridge.dialects.agentscope.options import FrontOptions
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
@@ -569,3 +569,84 @@ def test_health() -> None:
         200, {"status": "healthy", "mode": "daemon_thread", "runner": "ready"},
     )  # fmt: skip
     assert dialect.encode_health(False).status == 503
+
+
+# ---------------------------------------------------------------------- what did not come to its end
+
+
+def cut(reason: FinishReason, early: bool) -> list[Event]:
+    """A call whose arguments a limit cut; `early`: the backend ended it before it told so."""
+    builder = context(run_id="back").builder()
+    builder.flow("m", PartKind.TEXT, "Let me see.")
+    builder.open_part("c", "m", PartKind.TOOL_CALL, call_id="c", name="paint")
+    builder.delta("c", '{"color": "bl')
+    if early:
+        builder.end_part("c")
+    builder.finish(reason)
+    builder.end()
+    return builder.take()
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["ended", "open"])
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (FinishReason.LENGTH, "The answer was cut at its length limit."),
+        (FinishReason.CONTENT_FILTER, "The answer was stopped by a content filter."),
+    ],
+)
+def test_a_call_that_a_limit_cut_off_is_not_complete(reason: FinishReason, words: str, early: bool) -> None:
+    for size in (None, 1):
+        events = payloads(encode(cut(reason, early), size=size))
+        check_schemas(events)
+        call = [e for e in events if e["object"] == "content" and e["type"] == "data"][-1]
+        assert (call["status"], call["data"]["arguments"]) == ("incomplete", '{"color": "bl')
+        text, last = events[-1]["output"]
+        assert text["status"] == "completed"
+        assert [last[k] for k in ("status", "code", "message")] == ["incomplete", str(reason), words]
+        assert last["metadata"]["finish_reason"] == str(reason)
+        assert [c["status"] for c in last["content"]] == ["incomplete"]
+    answer = again(cut(reason, early))
+    assert (answer.reason, answer.calls[0].arguments) == (reason, '{"color": "bl')
+
+
+def test_a_call_that_no_limit_cut_off_is_complete() -> None:
+    for events in (cut(FinishReason.TOOL_CALLS, True), cut(FinishReason.STOP, False)):
+        assert payloads(encode(events))[-1]["output"][1]["content"][0]["status"] == "completed"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.BACKEND_TIMEOUT, ErrorCode.CANCELED])
+def test_contents_that_were_open_when_the_run_failed_are_not_complete(code: ErrorCode) -> None:
+    events = payloads(encode(broken(code)))
+    reasoning, message = events[-1]["output"]
+    assert [c["status"] for c in reasoning["content"]] == ["completed"]
+    assert [c["status"] for c in message["content"]] == ["canceled" if code is ErrorCode.CANCELED else "incomplete"]
+    last = [e for e in events if e["object"] == "content"][-1]
+    assert (last["status"], last["text"]) == (message["content"][0]["status"], "half an ans")
+
+
+def test_a_call_that_was_open_when_the_run_failed_is_not_complete() -> None:
+    builder = context(run_id="back").builder()
+    for name in ("a", "b"):
+        builder.open_part(name, "m", PartKind.TOOL_CALL, call_id=name, name="f")
+    builder.delta("a", "{}")
+    builder.end_part("a")
+    builder.fail(Failure(ErrorCode.BACKEND_ERROR, "It broke."))
+    final = payloads(encode(builder.take()))[-1]
+    assert [m["content"][0]["status"] for m in final["output"]] == ["completed", "incomplete"]
+    assert final["output"][1]["content"][0]["data"]["arguments"] == ""
+
+
+@pytest.mark.parametrize("form", [dialect, java], ids=lambda d: d.name)
+def test_several_calls_that_a_limit_cut_off(form: Dialect) -> None:
+    builder = context(run_id="back").builder()
+    for name in ("a", "b"):
+        builder.open_part(name, "m", PartKind.TOOL_CALL, call_id=name, name="f")
+        builder.delta(name, '{"x": ')
+    builder.finish(FinishReason.LENGTH)
+    builder.end()
+    events = builder.take()
+    wanted = "failed" if form is java else "incomplete"
+    output = payloads(encode(events, front=form))[-1]["output"]
+    assert [(m["status"], m["content"][0]["status"]) for m in output] == [(wanted, wanted)] * 2
+    assert again(events, form=form).reason is FinishReason.LENGTH

@@ -217,26 +217,67 @@ def test_fields_in_openais_shape() -> None:
     assert read({"input": [], **odd}).extras == {"agentscope": odd}
 
 
+ASKED = {"id": "a1", "name": "rm", "arguments": "{}", "server_label": "fs"}
+ANSWER = {"approve": True, "id": "a1", "approval_request_id": "a1", "reason": None}
+
+
+def approval(**answer: Any) -> list[dict[str, Any]]:
+    """An approval request and its answer, as frontends send the two."""
+    return [
+        {"type": "mcp_approval_request", "role": "assistant", "content": [{"type": "data", "data": ASKED}]},
+        {"type": "mcp_approval_response", "role": "user", "content": [{"type": "data", "data": {**ANSWER, **answer}}]},
+    ]
+
+
 def test_an_approval_comes_back() -> None:
-    asked = {"id": "a1", "name": "rm", "arguments": "{}", "server_label": "fs"}
-    answer = {"approve": True, "id": "a1", "approval_request_id": "a1", "reason": None}
-    body = {
-        "input": [
-            {"type": "mcp_approval_request", "role": "assistant", "content": [{"type": "data", "data": asked}]},
-            {"type": "mcp_approval_response", "role": "user", "content": [{"type": "data", "data": answer}]},
-            user(text("go on")),
-        ]
-    }
-    request = read(body)
-    assert request.resume == [Resume("a1", "resolved", answer)]
+    request = read({"input": [user(text("go on")), *approval()]})
+    assert request.resume == [Resume("a1", "resolved", ANSWER)]
     assert [m.role for m in request.messages] == ["user"]
     request.messages.insert(0, Message("user", [Text("from the stored history")]))
     sent = write(request)["input"]
-    assert [m["type"] for m in sent] == ["message", "mcp_approval_request", "mcp_approval_response", "message"]
+    assert [m["type"] for m in sent] == ["message", "message", "mcp_approval_request", "mcp_approval_response"]
     made = write(Request([], resume=[Resume("a1", "cancelled", {"reason": "no"})]))["input"]
     assert made[0]["content"][0]["data"] == {
         "approve": False, "id": "a1", "approval_request_id": "a1", "reason": "no",
     }  # fmt: skip
+
+
+def test_an_approval_that_something_follows_is_history() -> None:
+    ended = [*approval(), {"role": "assistant", "content": [text("Gone.")]}]
+    last = [approval()[0], {**approval()[1], "content": [{"type": "data", "data": {**ANSWER, "id": "a2"}}]}]
+    last[1]["content"][0]["data"]["approval_request_id"] = "a2"
+    body = {"input": [user(text("rm")), *ended, user(text("again")), *last]}
+    request = read(body)
+    assert [r.interrupt_id for r in request.resume] == ["a2"]
+    assert [(m.role, *(p.text for p in m.parts)) for m in request.messages] == [  # type: ignore[union-attr]
+        ("user", "rm"), ("assistant", "approval: rm({})"), ("user", "Approved"), ("assistant", "Gone."),
+        ("user", "again"),
+    ]  # fmt: skip
+    sent = write(request)["input"]
+    assert [m["type"] for m in sent] == [
+        "message", "mcp_approval_request", "mcp_approval_response", "message", "message", "mcp_approval_request",
+        "mcp_approval_response",
+    ]  # fmt: skip
+    assert sent[2]["content"] == approval()[1]["content"]
+
+
+def test_what_a_person_answered_is_told_with_the_reason() -> None:
+    (_, said, _) = read({"input": [*approval(approve=False, reason="too risky"), user(text("why?"))]}).messages
+    assert said.parts == [Text("Not approved: too risky")]
+
+
+def test_nothing_comes_between_a_call_and_its_output() -> None:
+    call = {
+        "type": "plugin_call",
+        "content": [{"type": "data", "data": {"call_id": "c", "name": "f", "arguments": "{}"}}],
+    }
+    output = {"type": "plugin_call_output", "content": [{"type": "data", "data": {"call_id": "c", "output": "x"}}]}
+    request = read({"input": [call, *approval(), output, user(text("thanks"))]})
+    assert request.resume == []
+    assert [m.role for m in request.messages] == ["assistant", "tool", "user"]
+    assert [m["type"] for m in write(request)["input"]] == [
+        "plugin_call", "mcp_approval_request", "mcp_approval_response", "plugin_call_output", "message",
+    ]  # fmt: skip
 
 
 def test_what_goes_to_a_backend() -> None:

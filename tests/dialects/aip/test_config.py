@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from bridge import ConfigError
 from bridge.codec import registry
 from bridge.config import parse
+from tests.docs.helpers import ROOT, run
 
 ROUTE = {"dialect": "aip", "listen": "127.0.0.1:50051", "agent_id": "bridge", "backend": "demo"}
 
@@ -65,6 +68,47 @@ def test_mistakes_between_routes() -> None:
         parsed(server={"workers": 2})
     for auth in ("none", {"keys": [{"name": "a", "key": "k"}]}, {"jwt": {"secret": "s" * 32, "audience": "b"}}):
         assert parsed({**ROUTE, "listen": "0.0.0.0:1"}, server={"auth": auth}).routes
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"expose_client_tools": True}, ["expose_client_tools"]),
+        ({"session": "keep"}, ["session"]),
+        ({"expose_client_tools": True, "session": "keep"}, ["expose_client_tools", "session"]),
+    ],
+)
+def test_sessions_that_wait_for_a_client_live_in_one_process(options: dict[str, Any], named: list[str]) -> None:
+    """With several workers the request that brings a result, or goes on with a conversation, may reach another one."""
+    chat = {"dialect": "openai-chat", "path": "/v1", "backend": "it"}
+
+    def config(workers: int, **options: Any) -> Any:
+        backends = {"it": {"dialect": "aip", "url": "h:1", "options": {"agent": "a", **options}}}
+        return parsed(chat, backends=backends, server={"workers": workers})
+
+    assert config(1, **options).backends["it"].options
+    assert config(2).server.workers == 2
+    with pytest.raises(ConfigError) as caught:
+        config(2, **options)
+    assert caught.value.message.splitlines() == [
+        f"configuration: backends.it.options.{name}: keeps a session in the process that began it, and a later request "
+        "of its client may reach another one of the 2 workers; set server.workers to 1, or leave this option out"
+        for name in named
+    ]
+
+
+@pytest.mark.parametrize("command", ["check", "serve"])
+def test_the_commands_refuse_it(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "it.yaml"
+    server = "server: {workers: 2}\n" if command == "check" else ""
+    file.write_text(
+        f"{server}backends:\n  it: {{dialect: aip, url: 'h:1', options: {{expose_client_tools: true}}}}\n"
+        "routes:\n  - {dialect: openai-chat, path: /v1, backend: it}\n"
+    )
+    workers = ["--workers", "2"] if command == "serve" else []
+    done = run(sys.executable, "-m", "bridge.cli", command, str(file), *workers, PYTHONPATH=str(ROOT))
+    assert done.returncode == 2
+    assert b"backends.it.options.expose_client_tools: keeps a session in the process that" in done.stderr
 
 
 def test_a_route_may_offer_the_tools_at_a_backend() -> None:

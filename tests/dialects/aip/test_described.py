@@ -36,6 +36,39 @@ INT = {"type": "integer"}
         ("<class 'package.Thing'>", {"type": "string", "description": "<class 'package.Thing'>"}, True),
         ("optional name", {"type": "string", "description": "optional name"}, False),
         ("", {"type": "string"}, True),
+        # A schema, as Python prints it or as JSON.
+        ("{'type': 'integer'}", INT, True),
+        (" {'type': 'number', 'description': 'how much'} ", {"type": "number", "description": "how much"}, True),
+        ('{"type": "boolean", "description": null}', {"type": "boolean"}, True),
+        ("{'type': 'integer', 'default': 2}", {**INT, "default": 2}, False),
+        ("{'type': 'integer', 'required': False}", INT, False),
+        ("{'type': 'integer', 'required': True, 'default': 1}", {**INT, "default": 1}, True),
+        ("{'type': 'integer', 'optional': True}", INT, False),
+        (
+            "{'type': 'array', 'items': {'type': 'integer'}, 'description': 'a default one'}",
+            {"type": "array", "items": INT, "description": "a default one"},
+            True,
+        ),
+        ("{'enum': ['a', 'b'], 'title': 'T'}", {"enum": ["a", "b"], "title": "T"}, True),
+        ("{'description': 'words'}", {"type": "string", "description": "words"}, True),
+        ("{'type': 'int'}", INT, True),
+        ("{'type': \"<class 'float'>\", 'description': 'n'}", {"type": "number", "description": "n"}, True),
+        ("{'type': ['integer', 'null']}", {"type": ["integer", "null"]}, False),
+        ("{'anyOf': [{'type': 'integer'}, {'type': 'null'}]}", {"anyOf": [INT, {"type": "null"}]}, True),
+        # What no model would take is left out, for one tool must not spoil the requests of all.
+        ("{'type': 'integer', 'enum': 'a', 'description': 1, 'items': 2, '$ref': 'x', 'anyOf': [1]}", INT, True),
+        ("{'type': 'array', 'items': {'type': 'thing'}}", {"type": "array", "items": {}}, True),
+        ("{'type': 'thing'}", {"type": "string", "description": "{'type': 'thing'}"}, True),
+        ("{'type': ['integer', 'thing']}", {"type": "string", "description": "{'type': ['integer', 'thing']}"}, True),
+        ("{'x': 1}", {"type": "string", "description": "{'x': 1}"}, True),
+        ("{'type': b'integer'}", {"type": "string", "description": "{'type': b'integer'}"}, True),
+        (
+            "{'type': 'string', 'enum': {1, 2}}",
+            {"type": "string", "description": "{'type': 'string', 'enum': {1, 2}}"},
+            True,
+        ),
+        ("{'type': 'string', 'x': 1e999}", {"type": "string", "description": "{'type': 'string', 'x': 1e999}"}, True),
+        ("{'type': __import__('os')}", {"type": "string", "description": "{'type': __import__('os')}"}, True),
     ],
 )
 def test_a_parameter(text: str, parameter: dict[str, Any], needed: bool) -> None:
@@ -58,6 +91,11 @@ def test_a_parameter(text: str, parameter: dict[str, Any], needed: bool) -> None
         ("int |" + " " * 100_000, "string", True),
         ("<class '" + "a." * 100_000, "string", True),
         ("<class 'int'>: " + "many words " * 10_000 + "(default: 1)", "integer", False),
+        ("{'type': " * 100_000, "string", True),
+        ("{'type': 'integer', 'x': " + "[" * 4_000, "string", True),
+        ("{'type': 'integer', 'x': " + "-" * 8_000 + "1}", "string", True),
+        ("{'type': 'integer', 'x': " + "9" * 8_000 + "}", "string", True),
+        ("{'type': 'integer', 'description': '" + "x" * 100_000 + "'}", "string", True),
     ],
 )
 def test_no_text_is_too_long_or_too_odd(text: str, json_type: str, needed: bool) -> None:
@@ -90,12 +128,26 @@ def test_what_cannot_be_read_is_any_object(text: str) -> None:
     assert schema_of_literal(text) == {"type": "object"}
 
 
+def test_a_schema_in_a_box_keeps_its_types() -> None:
+    text = repr({"a": {"type": "integer", "description": "first"}, "b": "<class 'float'>", "c": str({"type": "array"})})
+    assert schema_of_literal(text) == {
+        "type": "object",
+        "properties": {"a": {**INT, "description": "first"}, "b": {"type": "number"}, "c": {"type": "array"}},
+        "required": ["a", "b", "c"],
+    }
+
+
+def test_a_whole_schema_in_a_box() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "default": 1}}, "required": ["a"]}
+    assert schema_of_literal(repr(schema)) == schema
+
+
 def test_no_arguments_and_odd_ones() -> None:
     assert schema_of_literal("  ") == {"type": "object", "properties": {}}
     assert schema_of_literal("{1: 2}")["properties"] == {"1": {"type": "string", "description": "2"}}
 
 
 def test_texts_become_what_they_were() -> None:
-    described = {"n": "int", "f": "list", "s": "str", "bad": "int"}
-    said = {"n": "3", "f": "[1]", "s": "3", "bad": "x", "free": "4", "done": 5}
-    assert typed(said, described) == {"n": 3, "f": [1], "s": "3", "bad": "x", "free": "4", "done": 5}
+    described = {"n": "int", "f": "list", "s": "str", "bad": "int", "m": "{'type': 'integer'}"}
+    said = {"n": "3", "f": "[1]", "s": "3", "bad": "x", "free": "4", "done": 5, "m": "6"}
+    assert typed(said, described) == {"n": 3, "f": [1], "s": "3", "bad": "x", "free": "4", "done": 5, "m": 6}

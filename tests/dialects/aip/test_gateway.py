@@ -94,7 +94,9 @@ def test_a_session_and_a_tool_call_are_beats_of_their_sender() -> None:
     assert isinstance(opened, Serve)
     assert it.expire(45.0) == []
     asked = schema.message("ToolRequest", sender_id=sender, receiver_id="nobody")
-    assert call(it, "RouteToolCalling", asked, 45.0) == Refuse("NOT_FOUND", "Receiver not found")
+    assert call(it, "RouteToolCalling", asked, 45.0) == Refuse(
+        "NOT_FOUND", "Receiver not found: no tool [nobody] is registered here."
+    )
     assert it.expire(75.0) == []
     assert it.expire(75.1) == [sender]
 
@@ -152,7 +154,8 @@ def test_a_node_that_was_never_reached_leaves_no_trace() -> None:
     dial = call(it, "RegisterAgent", body)
     assert listed(it) == ["bridge"]
     first = quest("START_QUEST", receiver=dial.node).SerializeToString()
-    assert it.open(endpoint("RouteAgentCalling"), first, 0.0, LOCAL) == Refuse("NOT_FOUND", "Receiver not found")
+    nobody = f"Receiver not found: no agent [{dial.node}] is registered here."
+    assert it.open(endpoint("RouteAgentCalling"), first, 0.0, LOCAL) == Refuse("NOT_FOUND", nobody)
     refused = it.dialed(dial.node, Dialed.UNREACHABLE, 5.0)
     assert isinstance(refused, Refuse)
     assert refused.status == "UNAVAILABLE"
@@ -165,6 +168,36 @@ def test_bytes_that_are_no_message_are_refused_with_a_reason(method: str) -> Non
     assert isinstance(reply, Refuse)
     assert reply.status == "INVALID_ARGUMENT"
     assert reply.details.startswith(f"{method}: the request is no message of this method")
+
+
+@pytest.mark.parametrize(
+    ("method", "receiver", "told"),
+    [
+        ("RouteAgentCalling", "nobody", "no agent [nobody] is registered here."),
+        ("RouteAgentCalling", "adder", "[adder] is a tool, expected an agent."),
+        ("RouteAgentCalling", "", "no agent [] is registered here."),
+        ("CallAgent", "chat", "no agent [chat] answers at this address."),
+        ("RouteToolCalling", "nobody", "no tool [nobody] is registered here."),
+        ("RouteToolCalling", "chat", "[chat] is an agent, expected a tool."),
+        ("RouteToolCalling", "bridge", "[bridge] is an agent, expected a tool."),
+        ("CallTool", "adder", "no tool [adder] answers at this address."),
+    ],
+)
+def test_who_is_not_found_is_named(method: str, receiver: str, told: str) -> None:
+    it = gateway()
+    register(it, schema.message("AgentInfo", agent_id="chat", address="a:1").SerializeToString())
+    register(it, schema.message("ToolInfo", tool_id="adder", address="t:1").SerializeToString(), "RegisterTool")
+    if method in ("CallTool", "RouteToolCalling"):
+        reply = call(it, method, schema.message("ToolRequest", receiver_id=receiver))
+    else:
+        reply = it.open(endpoint(method), quest("START_QUEST", receiver=receiver).SerializeToString(), 0.0, LOCAL)
+    assert reply == Refuse("NOT_FOUND", f"Receiver not found: {told}")
+
+
+def test_a_message_to_a_session_that_is_not_there_names_it() -> None:
+    reply = gateway().open(endpoint("CallAgent"), quest("HOLD_QUEST", session="s9").SerializeToString(), 0.0, LOCAL)
+    told = "First message must be START_QUEST: there is no session [s9] to which a HOLD_QUEST could belong."
+    assert reply == Refuse("INVALID_ARGUMENT", told)
 
 
 def test_a_registration_needs_an_id_and_an_address() -> None:

@@ -90,6 +90,19 @@ async def test_every_method_asks_who_calls(tmp_path: Path) -> None:
         assert not model.requests
 
 
+@pytest.mark.parametrize("key", ["bob-key", "unknown"])
+async def test_the_command_that_chats_shows_its_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    from bridge.cli import main
+
+    async with fake_backend("openai-chat") as model, guarded(tmp_path, model.url) as (listen, _):
+        model.says("hello")
+        words = ["chat", f"grpc://{listen}", "Hi", "--dialect", "aip", "--model", "bridge", "--api-key", key]
+        code = await asyncio.to_thread(main, words)
+    assert (code, capsys.readouterr().out) == ((0, "hello\n") if key == "bob-key" else (1, ""))
+
+
 async def test_a_key_opens_its_own_routes(tmp_path: Path) -> None:
     async with fake_backend("openai-chat") as model, guarded(tmp_path, model.url) as (listen, _):
         model.says("hello")

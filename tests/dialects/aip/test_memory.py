@@ -206,9 +206,9 @@ def test_what_is_no_message_is_refused(tmp_path: Path) -> None:
 def test_no_agent_writes_outside_of_its_folder_or_into_anothers(tmp_path: Path, agent_id: str) -> None:
     memory = ContextMemory(agent_id, tmp_path)
     memory.create("t")
-    assert memory.save_dir.parent == tmp_path
+    assert Path(memory.save_dir).parent == tmp_path
     assert memory.save_dir != ContextMemory(f"{agent_id}_", tmp_path).save_dir
-    assert [p.parent for p in tmp_path.rglob("memory.db")] == [memory.save_dir]
+    assert [p.parent for p in tmp_path.rglob("memory.db")] == [Path(memory.save_dir)]
 
 
 def test_ids_that_look_alike_are_apart(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ async def test_a_tool_that_went_away_is_told_to_the_model() -> None:
             while not run.ended:
                 told += [result_text(e.parts) for e in await run.read() if type(e).__name__ == "ToolResulted"]
             await run.close()
-    assert told == ["Error: Receiver not found"]
+    assert told == ["Error: Receiver not found: no tool [adder] is registered here."]
 
 
 async def test_the_rounds_are_bounded() -> None:

@@ -165,6 +165,8 @@ async def test_a_session_goes_on_when_its_node_registers_again(tmp_path: Path) -
         ("[fe80::1]:5000", "PERMISSION_DENIED"),
         ("http://unix:/tmp/agent.sock", "PERMISSION_DENIED"),
         ("https://127.0.0.1:5000", "INVALID_ARGUMENT"),
+        ("grpcs://127.0.0.1:5000", "INVALID_ARGUMENT"),
+        ("grpc://unix:/tmp/agent.sock", "PERMISSION_DENIED"),
         ("http://user@127.0.0.1:5000", "INVALID_ARGUMENT"),
         ("127.0.0.1", "INVALID_ARGUMENT"),
         ("127.0.0.1:0", "INVALID_ARGUMENT"),
@@ -220,13 +222,17 @@ async def test_localhost_is_found_in_either_family(tmp_path: Path) -> None:
         assert (await said(caller, "chat", "s1"))[0] == ("HOLD_RESPONSE", "Response to: hi")
 
 
-async def test_an_address_may_be_written_as_a_url(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["http://", "grpc://"])
+async def test_an_address_may_be_written_as_a_url(tmp_path: Path, scheme: str) -> None:
     """As published programs do; others read from the list what they can call."""
     async with served(tmp_path) as (listen, _), client(listen) as caller, agent() as node:
-        assert (await caller.gateway.RegisterAgent(info("AgentInfo", "chat", f"http://{node.address}/"))).success
+        assert (await caller.gateway.RegisterAgent(info("AgentInfo", "chat", f"{scheme}{node.address}/"))).success
+        assert (await caller.gateway.UpdateNodeInfo(update("chat", f"{scheme}{node.address}"))).success
         assert (await nodes(caller))["chat"] == node.address
         assert (await said(caller, "chat", "s1"))[0] == ("HOLD_RESPONSE", "Response to: hi")
-        taken = await refused(caller.gateway.RegisterAgent(info("AgentInfo", "other", f"HTTP://{node.address}")))
+        taken = await refused(
+            caller.gateway.RegisterAgent(info("AgentInfo", "other", f"{scheme.upper()}{node.address}"))
+        )
         assert taken == ("ALREADY_EXISTS", f"Address [{node.address}] already registered.")
 
 
@@ -285,7 +291,9 @@ def test_what_the_configuration_adds() -> None:
 
 
 def test_addresses_are_compared_in_one_spelling() -> None:
-    spellings = ("http://Node:5000/", "HTTP://node:5000", "NODE:5000", "node:5000")
+    spellings = (
+        "http://Node:5000/", "HTTP://node:5000", "grpc://node:5000", "GRPC://NODE:5000/", "NODE:5000", "node:5000",
+    )  # fmt: skip
     assert {plain_address(each) for each in spellings} == {"node:5000"}
     assert plain_address("unix:/Run/Agent") == "unix:/Run/Agent"
 
@@ -341,7 +349,8 @@ async def test_names_of_nodes_are_cut_and_escaped(tmp_path: Path, caplog: pytest
     with caplog.at_level(logging.INFO, "bridge.grpc"):
         await server.start()
         async with asyncio.timeout(10):
-            while not caplog.records:
+            while len(caplog.records) < 2:
                 await asyncio.sleep(0.01)
         await server.stop(0)
-    assert caplog.records[0].getMessage() == f"the node {shown} was silent for too long and is forgotten"
+    assert caplog.records[1].getMessage() == "node silent"
+    assert caplog.records[1].__dict__["facts"]["node"] == shown

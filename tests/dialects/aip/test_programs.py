@@ -137,16 +137,18 @@ async def test_every_kind_of_content_goes_and_comes() -> None:
         results = await one.invoke_session_handlers(session, [lambda m: m.content[0].image, kind])
         assert results == [b"\x89PNG", SessionStatus.HOLD_RESPONSE]
         await one.submit_inquiry(session, "b", "again")
+        assert await two.invoke_session_handlers(session, lambda m: m.text) == ["words"]
         assert await two.invoke_session_handlers(session, lambda m: m.text) == ["again"]
 
 
 @pytest.mark.parametrize(
     ("content", "mode", "told"),
     [
-        (b"x", None, "bytes need IMAGE"),
-        (b"x", Mode.TEXT, "bytes need IMAGE"),
+        (b"x", Mode.TEXT, "bytes are IMAGE, AUDIO or EMBEDDED, got TEXT"),
         ("x", Mode.IMAGE, "a str is TEXT"),
-        (["x", b"y"], [Mode.TEXT], "expected 2, one for each content, got 1"),
+        (["x", b"y"], [Mode.TEXT], "bytes are IMAGE, AUDIO or EMBEDDED, got TEXT"),
+        (["x", b"y"], [Mode.TEXT] * 3, "expected one, or 2, one for each content; got 3"),
+        (["x", b"y"], [], "expected one, or 2, one for each content; got 0"),
     ],
 )
 def test_content_and_modes_that_do_not_fit(content: Any, mode: Any, told: str) -> None:
@@ -168,7 +170,7 @@ async def test_an_agent_goes_on_when_a_caller_hangs_up_before_he_was_answered() 
 
         async def all_of_it() -> None:
             while True:
-                await agent.invoke_session_handlers("gone", [])
+                await agent.invoke_session_handlers("gone", [lambda m: m])
 
         with pytest.raises(EOFError, match="'gone' is over"):
             await all_of_it()
@@ -201,6 +203,7 @@ async def test_handlers_see_their_own_session_only() -> None:
             calls[name] = caller.open(direct=True)
             await calls[name].write(peers.quest("START_QUEST", "hello", session=name, receiver="a"))
             assert (await agent.receive_inquiry()).session_id == name
+            assert await agent.invoke_session_handlers(name, [lambda m: m.text]) == ["hello"]
         for name in ("one", "two"):
             await calls[name].write(peers.quest("HOLD_QUEST", f"to {name}", session=name, receiver="a"))
         for name in ("two", "one"):
@@ -270,7 +273,9 @@ async def test_the_words_of_a_gateway_reach_the_program() -> None:
         await one.submit_inquiry(session, "nobody", "hi")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await one.receive_feedback(session, "nobody")
-        assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.NOT_FOUND, "Receiver not found")
+        assert (caught.value.code(), caught.value.details()) == (
+            grpc.StatusCode.NOT_FOUND, "Receiver not found: no agent [nobody] is registered here.",
+        )  # fmt: skip
         with pytest.raises(RuntimeError, match="start"):
             await Agent(address(), "c").register_to_gateway(gateway.address)
         with pytest.raises(RuntimeError, match="started already"):

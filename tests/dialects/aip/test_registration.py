@@ -9,6 +9,8 @@ import grpc
 import grpc.aio
 import pytest
 
+from bridge.codec.sessions import OwnAgent
+from bridge.dialects.aip import dialect
 from bridge.dialects.aip.messages import AgentInfo, Done, RegisterAgentResponse
 from bridge.dialects.aip.registration import EVERY, Membership
 from bridge.testing import free_port
@@ -44,14 +46,15 @@ def test_it_beats_and_registers_again_when_it_is_forgotten() -> None:
     assert method(it.leave() or 0.0) == "/grpc_service.GatewayService/DeregisterNode"
 
 
-async def test_an_agent_of_the_bridge_is_reached_through_a_foreign_gateway(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["", "http://", "grpc://"])
+async def test_an_agent_of_the_bridge_is_reached_through_a_foreign_gateway(tmp_path: Path, scheme: str) -> None:
     async with served(tmp_path / "one") as (gateway, _), client(gateway) as caller:
 
         async def listed() -> list[str]:
             nodes = await caller.gateway.GetNodes(schema.message("GetNodesRequest", domain="default"))
             return [p.agent_info.agent_id for p in nodes.peers]
 
-        options = {"mode": "agent", "gateway": gateway, "name": "Guest"}
+        options = {"mode": "agent", "gateway": f"{scheme}{gateway}", "name": "Guest"}
         async with served(tmp_path / "two", agent_id="guest", **options) as (address, _), client(address) as direct:
             async with asyncio.timeout(40):
                 while "guest" not in await listed():
@@ -64,6 +67,13 @@ async def test_an_agent_of_the_bridge_is_reached_through_a_foreign_gateway(tmp_p
                 await direct.gateway.GetNodes(schema.message("GetNodesRequest", domain="default"))
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
         assert await listed() == ["bridge"]
+
+
+def test_an_address_is_registered_without_its_scheme() -> None:
+    options = dialect.front_options(mode="agent", gateway="h:1", advertise="http://h:2/")
+    registration = dialect.registration("h:3", "a", OwnAgent(options, ()))
+    assert registration is not None
+    assert registration.address == "h:2"
 
 
 async def test_a_gateway_that_is_away_does_not_keep_the_agent_from_serving(tmp_path: Path) -> None:

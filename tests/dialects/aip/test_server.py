@@ -251,9 +251,17 @@ async def test_open_sessions_are_told_goodbye_when_the_server_stops(tmp_path: An
     ("first", "code", "details"),
     [
         (None, "ABORTED", "Empty request stream"),
-        (quest("HOLD_QUEST"), "INVALID_ARGUMENT", "First message must be START_QUEST"),
+        (
+            quest("HOLD_QUEST"),
+            "INVALID_ARGUMENT",
+            "First message must be START_QUEST: there is no session [s1] to which a HOLD_QUEST could belong.",
+        ),
         (quest("START_QUEST", session=""), "INVALID_ARGUMENT", "Missing session_id in START_QUEST"),
-        (quest("START_QUEST", receiver="nobody"), "NOT_FOUND", "Receiver not found"),
+        (
+            quest("START_QUEST", receiver="nobody"),
+            "NOT_FOUND",
+            "Receiver not found: no agent [nobody] {}.",
+        ),
     ],
 )
 async def test_what_is_wrong_with_a_first_message(
@@ -266,7 +274,8 @@ async def test_what_is_wrong_with_a_first_message(
         await call.done_writing()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await rest(call)
-        assert (caught.value.code().name, caught.value.details()) == (code, details)
+        told = details.format("answers at this address" if direct else "is registered here")
+        assert (caught.value.code().name, caught.value.details()) == (code, told)
 
 
 async def test_a_session_id_that_lives_is_refused_and_free_again_afterwards(tmp_path: Any) -> None:

@@ -584,7 +584,7 @@ def test_any_request_is_one_that_the_api_would_read(wanted: Request) -> None:
         kinds = [b["type"] for b in blocks]
         assert kinds == sorted(kinds, key=lambda k: k != "tool_result")
         assert all(b["text"].strip() for b in blocks if b["type"] == "text") or len(blocks) == 1
-    again = dialect.decode_request(WireRequest(body=json.dumps(body).encode()), front())
+    again = dialect.decode_request(WireRequest(body=json.dumps({"model": "m", **body}).encode()), front())
     assert again.sampling.max_tokens
 
 

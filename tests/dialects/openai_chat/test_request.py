@@ -283,6 +283,37 @@ def test_small_liberties() -> None:
     assert sent(r)["messages"][2] == {"role": "tool", "tool_call_id": "a", "content": ""}
 
 
+@pytest.mark.parametrize(
+    ("results", "answered"),
+    [
+        ([{"tool_call_id": "b"}, {"tool_call_id": "a"}], ["b", "a"]),
+        ([{"id": "b"}, {"id": "a"}], ["b", "a"]),
+        ([{"name": "g"}, {"name": "f"}], ["b", "a"]),
+        ([{}, {}], ["a", "b"]),
+        ([{"id": "made-up", "name": "g"}, {}], ["b", "a"]),
+        ([{"tool_call_id": "other"}, {"name": "g"}], ["other", "b"]),
+    ],
+)
+def test_a_tool_message_without_the_id_of_its_call(results: list[dict[str, str]], answered: list[str]) -> None:
+    functions = [("a", {"name": "f", "arguments": "{}"}), ("b", {"name": "g", "arguments": "{}"})]
+    calls = [{"id": name, "type": "function", "function": function} for name, function in functions]
+    r = request(
+        asked(
+            [
+                {"role": "assistant", "content": None, "tool_calls": calls},
+                *({"role": "tool", "content": "x", **more} for more in results),
+            ]
+        )
+    )
+    assert [part.call_id for m in r.messages[1:] for part in m.parts if isinstance(part, ToolResult)] == answered
+    assert all("id" not in message for message in sent(r)["messages"][1:])
+
+
+def test_a_tool_message_that_answers_nothing() -> None:
+    with pytest.raises(RequestError, match=r"messages\[0\]\.tool_call_id"):
+        request(asked([{"role": "tool", "content": "x"}]))
+
+
 UNUSUAL: dict[str, dict[str, Any]] = {
     "schema-beside-json-object": asked(response_format={"type": "json_object", "schema": {"type": "object"}}),
     "json-schema-with-more": asked(
@@ -699,7 +730,7 @@ def test_every_loss_is_recorded() -> None:
         "extras",
     }
     assert "metadata" not in body
-    assert set(body) == {"model", "messages", "stream", "stream_options"}
+    assert set(body) == {"messages", "stream", "stream_options"}
 
 
 def test_an_answer_to_an_interrupt_is_refused() -> None:

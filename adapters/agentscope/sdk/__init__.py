@@ -11,7 +11,8 @@
     yield message.complete().sse()
     yield response.completed().sse()
 
-What is returned is a snapshot, a dict in the Python form; `sse()` and `json()` write it in the form of the response.
+What is returned is a snapshot, a dict in the Python form whose fields are attributes, too. `sse()` and `json()` write
+it in the form of the response.
 Like the original, events are not numbered; `number(event)` does it where that is wanted.
 """
 
@@ -22,22 +23,21 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bridge.dialects.agentscope.content_builder import ContentBuilder, Snapshot
+from bridge.dialects.agentscope.content_builder import ContentBuilder, Fields, Snapshot, fields_of
 from bridge.dialects.agentscope.forms import JAVA, PYTHON, Form
 from bridge.dialects.agentscope.message_builder import MessageBuilder
 from bridge.dialects.agentscope.objects import WireResponse
 
-__all__ = ["ContentBuilder", "MessageBuilder", "ResponseBuilder", "Snapshot"]
+__all__ = ["ContentBuilder", "MessageBuilder", "ResponseBuilder", "Snapshot", "StreamingResponseBuilder"]
 
 _FORMS: dict[str, Form] = {"agentscope": PYTHON, "agentscope-java": JAVA}
-_ENDED = ("completed", "failed", "canceled", "rejected")
 
 
 class ResponseBuilder:
-    """One response: `created`, `in_progress`, messages, and one end.
+    """One response: `created`, `in_progress`, messages, and an end.
 
-    Steps out of order raise `RuntimeError`, values that make no sense `ValueError`; the message says what to do first.
-    `dialect`: the form in which `sse()` and `json()` write.
+    As in the runtime, any method may be called at any time, also after the end: their order is the caller's. Invalid
+    values raise `ValueError`. `dialect`: the form in which `sse()` and `json()` write.
     """
 
     def __init__(
@@ -63,40 +63,38 @@ class ResponseBuilder:
     def id(self) -> str:
         return self._wire.id
 
+    @property
+    def response(self) -> Snapshot:
+        """The response as it stands."""
+        return self.get_response_data()
+
     # ------------------------------------------------------------------ the response
 
     def created(self) -> Snapshot:
-        if self._status is not None:
-            raise RuntimeError(f"created(): the response is {self._status} already; reset() begins a new one.")
         self._status = "created"
         return self.get_response_data()
 
     def in_progress(self) -> Snapshot:
-        self.need_open("in_progress")
         self._status = "in_progress"
         return self.get_response_data()
 
     def completed(self, *, usage: dict[str, Any] | None = None) -> Snapshot:
-        """The end, with every message. Without `usage`, that of the last message counts, as in the runtime."""
-        self.need_open("completed")
-        for message in self._messages.values():
-            if isinstance(message, MessageBuilder) and not message.done:
-                raise RuntimeError(f"completed(): message {message.id} is not complete; call complete() on it first.")
+        """The end, with every message; one that is not complete stands there as `incomplete`.
+
+        Without `usage`, that of the last message counts, as in the runtime.
+        """
         return self._end("completed", usage=usage, completed_at=self.form.time(time.time()))
 
     def failed(self, code: str, message: str) -> Snapshot:
         """The end by an error. Messages that are open stand in the output as far as they came, as `incomplete`."""
-        self.need_open("failed")
         return self._end("failed", error={"code": str(code), "message": str(message)})
 
     def canceled(self) -> Snapshot:
         """The end by the reader's wish. The web frontend stops waiting only when it asked for that itself."""
-        self.need_open("canceled")
         return self._end("canceled")
 
     def rejected(self, code: str | None = None, message: str = "") -> Snapshot:
         """The end by a refusal to answer. The web frontend goes on waiting: `failed` is what it understands."""
-        self.need_open("rejected")
         return self._end("rejected", error=None if code is None else {"code": str(code), "message": str(message)})
 
     def get_response_data(self) -> Snapshot:
@@ -115,21 +113,23 @@ class ResponseBuilder:
 
     def create_message_builder(self, role: str = "assistant", message_type: str = "message") -> MessageBuilder:
         """A message, part of the output from now on."""
-        self.need_open("create_message_builder")
         message = MessageBuilder(self, role, message_type)
         self._messages[message.id] = message
         return message
 
-    def add_message(self, message: MessageBuilder | Mapping[str, Any]) -> None:
-        """Puts a message into the output, in place of the one with its id if there is one."""
-        self.need_open("add_message")
-        self._messages[_id_of(message)] = message if isinstance(message, MessageBuilder) else dict(message)
+    def add_message(self, message: MessageBuilder | Fields) -> None:
+        """Puts a message into the output, in place of the one with its id if there is one.
 
-    def update_message(self, message: MessageBuilder | Mapping[str, Any]) -> None:
+        `message`: a builder, a mapping, or an object with `model_dump()`, such as a message of the runtime.
+        """
+        whole = message if isinstance(message, MessageBuilder) else fields_of(message, "message")
+        self._messages[_id_of(whole)] = whole
+
+    def update_message(self, message: MessageBuilder | Fields) -> None:
         """As `add_message`, but only in place of one that is there."""
-        self.need_open("update_message")
-        if _id_of(message) in self._messages:
-            self.add_message(message)
+        whole = message if isinstance(message, MessageBuilder) else fields_of(message, "message")
+        if _id_of(whole) in self._messages:
+            self._messages[_id_of(whole)] = whole
 
     # ------------------------------------------------------------------ a whole stream
 
@@ -158,13 +158,6 @@ class ResponseBuilder:
     def new_id(self, prefix: str) -> str:
         return f"{prefix}_{uuid.uuid4()}"
 
-    def need_open(self, action: str) -> None:
-        """Raises `RuntimeError` unless the response has begun and is not over."""
-        if self._status is None:
-            raise RuntimeError(f"{action}(): the response was not created; call created() first.")
-        if self._status in _ENDED:
-            raise RuntimeError(f"{action}(): the response is {self._status}, nothing can follow.")
-
     def _end(
         self,
         status: str,
@@ -183,6 +176,10 @@ class ResponseBuilder:
         """Every message but heartbeats, whole or as far as it came."""
         every = [dict(m.cut(unfinished)) if isinstance(m, MessageBuilder) else m for m in self._messages.values()]
         return [m for m in every if m.get("type") != "heartbeat"]
+
+
+StreamingResponseBuilder = ResponseBuilder
+"""The runtime's other name of it."""
 
 
 def _id_of(message: MessageBuilder | Mapping[str, Any]) -> str:

@@ -1,0 +1,73 @@
+"""JSON lines: bytes -> frames, without I/O. Some agents stream one JSON object a line instead of server-sent events."""
+
+from __future__ import annotations
+
+from bridge.codec.jsontext import loads
+from bridge.codec.wire import FrameLike
+from bridge.errors import BackendError, ErrorCode
+
+CONTENT_TYPES = frozenset(
+    {
+        *("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl"),
+        *("application/jsonlines", "application/x-jsonlines", "application/json-lines", "application/json-seq"),
+        "application/stream+json",
+    }
+)
+_MARK = b"\xef\xbb\xbf"
+_BLANK = b" \t\r\n\x1e"
+"""White space, and the separator of JSON text sequences (RFC 7464)."""
+
+
+class Splitter:
+    """Incremental reader. `feed` gives the lines that became complete, without blank ones.
+
+    A line of more than `max_event` bytes is a `BackendError`.
+    """
+
+    __slots__ = ("_limit", "_rest", "_size")
+
+    def __init__(self, max_event: int) -> None:
+        self._limit = max_event
+        self._rest: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[FrameLike]:
+        head, *lines = chunk.split(b"\n")
+        self._rest.append(head)
+        self._size += len(head)
+        self._check(self._size)
+        if not lines:
+            return []
+        lines.insert(0, b"".join(self._rest))
+        tail = lines.pop()
+        self._check(max(map(len, lines)))
+        self._rest, self._size = [tail], len(tail)
+        return _frames(lines)
+
+    def close(self) -> list[FrameLike]:
+        """The input ended: its last line needs no line end."""
+        return _frames([b"".join(self._rest)])
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            text = f"A line of the backend's stream is longer than the limit of {self._limit} bytes."
+            raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
+
+
+def _frames(lines: list[bytes]) -> list[FrameLike]:
+    return [line for line in (raw.removeprefix(_MARK).strip(_BLANK) for raw in lines) if line]
+
+
+def is_stream(start: bytes) -> bool | None:
+    """Return whether a body that begins like this is JSON lines: an object on its first line, and another one behind.
+
+    None while undecided.
+    """
+    first, _, rest = start.removeprefix(_MARK).lstrip(_BLANK).partition(b"\n")
+    rest = rest.lstrip(_BLANK)
+    if not rest:
+        return None
+    try:
+        return isinstance(loads(first), dict) and rest[:1] == b"{"
+    except ValueError:
+        return False

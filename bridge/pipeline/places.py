@@ -1,0 +1,48 @@
+"""Errors name places in the body that the client sent, whatever was put before its messages, or made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bridge.errors import RequestError
+from bridge.model import Message, Request
+
+_PLACE = re.compile(r"messages\[(\d{1,9})\](?:\.content\[(\d{1,9})\])?", re.ASCII)
+
+
+def note_places(request: Request) -> None:
+    """Notes where each message of a client stands, unless its dialect has done so."""
+    for number, message in enumerate(request.messages):
+        message.places = message.places or (f"messages[{number}]",)
+
+
+@contextmanager
+def places_of(request: Request) -> Iterator[None]:
+    """Errors that name a message of `request` name its place in the client's body instead.
+
+    A program that uses the engine as a library and made the request itself knows its messages by their number.
+    """
+    try:
+        yield
+    except RequestError as error:
+        param, failure = error.failure.param or "", error.failure
+        found = _PLACE.match(param)
+        if found is None or int(found[1]) >= len(request.messages) or not any(m.places for m in request.messages):
+            raise
+        place = _place_of(request.messages[int(found[1])], found[2])
+        failure.param = None if place is None else place + param[found.end() :]
+        named = "an earlier message of this conversation" if place is None else place
+        failure.message = failure.message.replace(found[0], named, 1)
+        raise
+
+
+def _place_of(message: Message, part: str | None) -> str | None:
+    """The place of a message, or of one of its parts; None if the client did not send it."""
+    if not message.places:
+        return None
+    if part is None:
+        return message.places[0]
+    number = int(part) + 1
+    return message.places[number] if number < len(message.places) else f"{message.places[0]}.content[{part}]"

@@ -1,0 +1,166 @@
+"""The first minutes of a new user: a server without a file, a configuration from a few answers, what to type next."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.codec import registry
+from bridge.config import load
+from tests.docs.helpers import COMMAND, ROOT, bridge, environment, run, serve
+from tests.server.harness import free_port
+
+HTTP = [name for name in registry.names() if not registry.get(name).over_grpc]
+
+
+def post(url: str, body: Any) -> bytes:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        text: bytes = answer.read()
+    return text
+
+
+HELLO = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}], "stream": True}
+
+
+@contextmanager
+def started(folder: Path, *args: str) -> Iterator[str]:
+    """The command in a folder while it runs; gives its first line."""
+    with subprocess.Popen(
+        [COMMAND, *args], cwd=folder, env=environment(BROWSER="true"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().decode()
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize("command", [["serve"], ["demo"], ["demo", "--no-open"]])
+def test_without_a_file_the_demo_is_served(command: list[str], tmp_path: Path) -> None:
+    port = free_port()
+    with started(tmp_path, *command, "--port", str(port)) as said:
+        assert f"dialect-bridge serves on http://127.0.0.1:{port}" in said
+        assert b"data: [DONE]" in post(f"http://127.0.0.1:{port}/v1/chat/completions", HELLO)
+    assert list(tmp_path.iterdir()) == [], "the demo leaves no file"
+
+
+def test_a_file_in_the_folder_is_served_before_the_demo(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("backends: {}\nroutes: []\n")
+    code, _, err = bridge("serve", cwd=tmp_path)
+    assert code == 2
+    assert err.startswith("config.yaml:2: routes: ")
+
+
+def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+    code, _, err = bridge("serve", "config.yaml", cwd=tmp_path)
+    assert (code, "config.yaml: cannot be read: No such file" in err) == (2, True)
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    port = free_port()
+    with started(tmp_path, "serve", "--port", str(port)):
+        code, _, err = bridge("serve", "--port", str(port), cwd=tmp_path)
+    assert code == 1
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; another program has the port: try --port" in err
+
+
+def test_python_m_bridge() -> None:
+    done = run(sys.executable, "-m", "bridge", "--version", cwd=ROOT)
+    assert done.stdout.startswith(b"dialect-bridge ")
+
+
+# ------------------------------------------------------------------ init
+
+
+@pytest.mark.parametrize("back", ["demo", *registry.names()])
+@pytest.mark.parametrize("front", HTTP)
+def test_every_pair_gets_a_valid_file(front: str, back: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bridge.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert main(["init", "--from", front, "--to", back]) == 0
+    config = load("config.yaml", env={})
+    assert [(r.dialect, r.backends) for r in config.routes] == [(front, ("demo" if back == "demo" else "main",))]
+    assert next(iter(config.backends.values())).dialect == back
+
+
+def test_what_flags_say(tmp_path: Path) -> None:
+    code, out, err = bridge(
+        *("init", "--from", "openai-chat", "--from", "ag-ui", "--to", "anthropic-messages", "--url", "http://llm.example/v1"),
+        *("--model", "claude", "--api-key-env", "MY_KEY", "--port", "9000", "--output", "it.yaml"), cwd=tmp_path,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert out == (
+        "wrote it.yaml\nit reads the key of the backend from $MY_KEY\nstart it with: dialect-bridge serve it.yaml\n"
+    )
+    config = load(tmp_path / "it.yaml", env={"MY_KEY": "k"})
+    backend = config.backends["main"].model_dump()
+    assert (backend["dialect"], str(backend["url"]), config.server.port) == (
+        "anthropic-messages", "http://llm.example/v1", 9000,
+    )  # fmt: skip
+    assert [(r.dialect, r.path) for r in config.routes] == [("openai-chat", "/v1"), ("ag-ui", "/ag-ui")]
+    text = (tmp_path / "it.yaml").read_text()
+    assert "# POST /v1/chat/completions" in text
+    assert bridge("check", "it.yaml", cwd=tmp_path)[0] == 0
+    code, _, err = bridge("init", "--output", "it.yaml", cwd=tmp_path)
+    assert (code, "it.yaml: exists already; --force replaces it" in err) == (2, True)
+    assert bridge("init", "--from", "ag-ui", "--output", "it.yaml", "--force", cwd=tmp_path)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--from", "openai"], "openai: no such dialect; there are ag-kit, "),
+        (["--from", "ag-ui", "--to", "nix"], "nix: no such dialect"),
+        ([], "--from: required, the dialect of your frontend: ag-kit, "),
+        (["--from", "aip"], "a route over gRPC needs `listen`"),
+    ],
+)
+def test_what_init_refuses(args: list[str], said: str, tmp_path: Path) -> None:
+    code, _, err = bridge("init", *args, cwd=tmp_path)
+    assert (code, said in err) == (2, True), err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_questions_on_a_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "init"], cwd=tmp_path, env=environment(), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    os.write(ours, b"ag-ui\nopenai-chat\nhttp://127.0.0.1:9/v1\nsmall\n")
+    out, err = process.communicate(timeout=30)
+    os.close(ours)
+    os.close(theirs)
+    assert (process.returncode, err) == (0, b"")
+    assert re.findall(r"\[(.*?)\]", out.decode()) == ["demo", "https://api.openai.com/v1"]
+    config = load(tmp_path / "config.yaml", env={})
+    assert config.routes[0].dialect == "ag-ui"
+    assert config.backends["main"].model_dump()["dialect"] == "openai-chat"
+
+
+def test_what_init_writes_is_served(tmp_path: Path) -> None:
+    assert bridge("init", "--from", "openai-chat", "--to", "demo", cwd=tmp_path)[0] == 0
+    with serve(tmp_path, tmp_path / "config.yaml") as running:
+        assert b"data: [DONE]" in post(f"{running.url}/v1/chat/completions", HELLO)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion(shell: str) -> None:
+    code, out, err = bridge("completion", shell)
+    assert (code, err) == (0, "")
+    assert "dialect-bridge" in out
+    assert "--log-level" in out or "log-level" in out

@@ -1,0 +1,89 @@
+"""A backend that cannot take a part: the error names a field of the body that the client sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.errors import RequestError, Unsupported
+from bridge.library import Translator
+from bridge.model import Media, MediaKind, Message, Request, Text, Url
+from bridge.pipeline.places import note_places, places_of
+from tests.pairs.clients import routes
+from tests.pairs.test_conversations import chat_stream
+from tests.server.harness import fake_backend, post, serving
+
+VIDEO = {"type": "video", "video_url": "https://x.example/a.mp4"}
+BACKS = ["openai-chat", "openai-responses", "anthropic-messages", "ag-kit"]
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def refused(back: str, front: str, body: dict[str, Any]) -> Unsupported:
+    with pytest.raises(Unsupported) as caught:
+        Translator(back, front, model="m").request(json.dumps(body).encode(), client=front)
+    return caught.value
+
+
+@pytest.mark.parametrize("back", BACKS)
+def test_a_part_is_named_where_the_client_put_it(back: str) -> None:
+    """The web frontend's empty text in front of a picture is left out on the way, and does not move it."""
+    content = [text(""), text("see"), VIDEO]
+    asked = {"input": [{"role": "user", "content": [text("hi")]}, {"role": "user", "content": content}]}
+    error = refused(back, "agentscope", asked)
+    assert error.failure.param == "input[1].content[2]"
+    assert error.message.startswith("input[1].content[2]: ")
+    assert "option" not in error.message
+    assert "messages[" not in error.message
+
+
+def test_a_client_whose_body_has_messages_reads_of_messages() -> None:
+    part = {"type": "file", "file": {"file_id": "f1"}}
+    body = {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, part]}]}
+    assert refused("ag-kit", "openai-chat", body).failure.param == "messages[0].content[1]"
+
+
+async def test_history_in_front_does_not_move_the_place(tmp_path: Path) -> None:
+    async with fake_backend() as backend:
+        store = {"history": f"sqlite:///{tmp_path}/talks.db"}
+        async with serving({**routes("openai-chat", f"{backend.url}/v1"), "stores": store}) as base:
+            backend.streams(*chat_stream({"content": "Hello"}))
+            first = {"input": [{"role": "user", "content": [text("hi")]}], "session_id": "s"}
+            assert (await post(f"{base}/scope/process", first)).status == 200
+            second = {"input": [{"role": "user", "content": [text("see"), VIDEO]}], "session_id": "s"}
+            reply = await post(f"{base}/scope/process", second)
+            assert reply.status == 422
+            assert reply.json["detail"][0]["loc"] == ["body", "input", 0, "content", 1]
+            result = {
+                "type": "plugin_call_output",
+                "content": [{"type": "data", "data": {"call_id": "c", "output": ""}}],
+            }
+            reply = await post(f"{base}/scope/process", {"input": [result], "session_id": "s"})
+            assert reply.json["detail"][0]["loc"] == ["body", "input", 0]
+            assert reply.json["detail"][0]["msg"].startswith("input[0]: there is no open tool call 'c'")
+
+
+def test_a_message_that_the_client_did_not_send_is_told_as_an_earlier_one() -> None:
+    old, new = Message("user", [Text("x")]), Message("user", [Text("y")])
+    request = Request([new])
+    note_places(request)
+    request.messages.insert(0, old)
+    with pytest.raises(RequestError) as caught, places_of(request):
+        raise RequestError("messages[0].content[0]: no.", param="messages[0].content[0]")
+    assert (caught.value.failure.param, caught.value.message) == (None, "an earlier message of this conversation: no.")
+    with pytest.raises(RequestError) as caught, places_of(request):
+        raise RequestError("messages[1].content[2].url: no.", param="messages[1].content[2].url")
+    assert caught.value.failure.param == "messages[0].content[2].url"
+    assert caught.value.message == "messages[0].content[2].url: no."
+
+
+def test_a_program_that_made_the_request_knows_its_messages_by_number() -> None:
+    request = Request([Message("user", [Media(MediaKind.VIDEO, Url("https://x.example/a.mp4"))])])
+    with pytest.raises(RequestError) as caught, places_of(request):
+        raise RequestError("messages[0]: no.", param="messages[0]")
+    assert caught.value.failure.param == "messages[0]"

@@ -1,0 +1,201 @@
+"""Why a request failed: one line of the log names the code, the call to the backend, and what to check; the client is
+told what helps it. Requests that no route served have a line, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.cli.logs import TextFormatter
+from bridge.errors import ErrorCode
+from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, free_port, post, serving
+from tests.server.test_metrics import of, read
+
+KEY = "0b4ckendk3y7f3c9a"
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+ERRORS = Path(__file__).parents[2] / "docs" / "errors"
+
+
+def config(url: str, **more: Any) -> dict[str, Any]:
+    timeouts = {"connect": "1s", "first_event": "300ms", "idle": "300ms"}
+    return {
+        "backends": {"llm": {"dialect": "openai-chat", "url": url, "api_key": KEY, "timeouts": timeouts}},
+        "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "llm"}],
+        **more,
+    }
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Warnings and worse, as they are printed."""
+    return [TextFormatter().format(r) for r in caplog.records if r.levelno >= logging.WARNING and r.name != "aiohttp"]
+
+
+def answers(status: int, body: bytes, kind: str = "application/json", **headers: str) -> Callable[[FakeBackend], None]:
+    return lambda backend: backend.answers(status, body, kind, **headers)
+
+
+def error(message: str) -> bytes:
+    return b'{"error": {"message": "%b", "type": "t", "code": null}}' % message.encode()
+
+
+async def silent(exchange: Exchange) -> None:
+    await exchange.left()
+
+
+async def closes(exchange: Exchange) -> None:
+    await exchange.reset()
+
+
+async def cut(exchange: Exchange) -> None:
+    await exchange.head()
+    await exchange.send(b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"half"}}]}\n\n')
+    await exchange.end()
+
+
+HTML = b"<!DOCTYPE html>\n<html><title>Sign in</title></html>"
+WRONG_KEY = error(f"Incorrect API key provided: {KEY}.")
+BROKEN: dict[str, tuple[Callable[[FakeBackend], None], str, str, str]] = {
+    "wrong key": (answers(401, WRONG_KEY), "backend_auth", r"answered 401: .*Incorrect API key", "the api_key"),
+    "key not allowed": (answers(403, error("no access")), "backend_auth", "answered 403: .*no access", "the api_key"),
+    "wrong path": (answers(404, b"404 page not found"), "backend_error", "answered 404: 404 page", "the url"),
+    "no such model": (answers(404, error("no model m")), "not_found", "answered 404: .*no model m", "and the model"),
+    "wrong method": (answers(405, b""), "backend_error", "answered 405: an empty body", "the url"),
+    "wrong request": (answers(422, error("bad field")), "invalid_request", "answered 422: .*bad field", ""),
+    "limits": (answers(429, error("slow down")), "rate_limited", "answered 429: .*slow down", ""),
+    "crash": (answers(500, error("no power")), "backend_error", "answered 500: .*no power", ""),
+    "proxy": (answers(502, HTML, "text/html"), "backend_error", "answered 502: <!DOCTYPE html> <html>", ""),
+    "overload": (answers(503, error("busy")), "overloaded", "answered 503: .*busy", ""),
+    "redirect": (
+        answers(307, b"", location="https://x.example/login"), "backend_error", "redirected to https://x.example/login",
+        "the url",
+    ),
+    "web page": (answers(200, HTML, "text/html"), "backend_protocol", "answered 200 text/html: <!DOC", "the dialect"),
+    "no JSON": (answers(200, b"hello"), "truncated_stream", "answered 200 application/json: hello", ""),
+    "silence": (lambda backend: backend.plays(silent), "backend_timeout", "Backend 'llm' has not answered", ""),
+    "no answer": (lambda backend: backend.plays(closes), "backend_unavailable", "failed: (Server|Client)", ""),
+    "half an answer": (lambda backend: backend.plays(cut), "truncated_stream", "answered 200", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_broken_backend_is_explained(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    play, code, cause, advice = BROKEN[name]
+    async with fake_backend() as backend:
+        play(backend)
+        async with serving(config(backend.url)) as base:
+            reply = await post(f"{base}/v1/chat/completions", {**BODY, "stream": True})
+    (line,) = [line for line in lines(caplog) if "run failed" in line]
+    assert f" WARNING run failed: {code}: " in line
+    assert f"See docs/errors/{code}.md" in line
+    assert "back=llm" in line
+    assert f"POST {backend.url}/chat/completions " in line or name == "silence"
+    if cause:
+        assert re.search(cause, line), line
+    assert ("(check " in line) == bool(advice)
+    assert advice in line
+    assert KEY not in line
+    assert KEY.encode() not in reply.body
+    for inner in (backend.url, "check the", "DOCTYPE", "x.example"):
+        assert inner.encode() not in reply.body, "the client cannot mend it, and need not know"
+
+
+@pytest.mark.parametrize(
+    ("url", "cause", "advice"),
+    [
+        ("http://none.invalid/v1", "DNS", "the host name in the url"),
+        ("http://127.0.0.1:{port}/v1", "Cannot connect", "the url"),
+        ("http://127.0.0.1:{port}/v1?key=s3cret", "/v1/chat/completions failed", "the url"),
+    ],
+)
+async def test_a_backend_that_cannot_be_reached(
+    url: str, cause: str, advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with fake_backend() as backend:
+        address = url.format(port=free_port(), plain=backend.url.rpartition(":")[2])
+        async with serving(config(address)) as base:
+            reply = await post(f"{base}/v1/chat/completions", BODY)
+    (line,) = [line for line in lines(caplog) if "run failed" in line]
+    assert "backend_unavailable" in line
+    assert cause in line
+    assert advice in line
+    assert "s3cret" not in line
+    assert reply.status == 502
+    assert b"127.0.0.1" not in reply.body
+
+
+async def test_a_fallback_says_what_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async with fake_backend() as first, fake_backend() as second:
+        first.answers(500, error("no power"))
+        choice = b'{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}'
+        second.streams(b'data: {"id":"x","choices":[%b]}\n\ndata: [DONE]\n\n' % choice)
+        setup = config(first.url)
+        setup["backends"]["other"] = {"dialect": "openai-chat", "url": second.url}
+        setup["routes"][0]["backend"] = ["llm", "other"]
+        async with serving(setup) as base:
+            assert (await post(f"{base}/v1/chat/completions", {**BODY, "stream": True})).status == 200
+    (line,) = lines(caplog)
+    assert "llm failed (backend_error: " in line
+    assert "answered 500: " in line
+    assert "now other" in line
+
+
+async def test_a_wrong_request_has_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(config("http://127.0.0.1:1")) as base:
+        await post(f"{base}/v1/chat/completions", {"model": "m", "messages": "no"})
+    (line,) = lines(caplog)
+    assert "WARNING run failed: invalid_request: messages: expected" in line
+    assert "http=400" in line
+
+
+async def test_a_path_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(config("http://127.0.0.1:1", server={"metrics": {}})) as base:
+        before = of(await read(base), "bridge_refusals_total", reason="not_found")
+        reply = await post(f"{base}/chat/completions?key=s3cret", BODY)
+        assert reply.status == 404
+        assert reply.json["error"]["message"] == (
+            "There is nothing at POST /chat/completions. Did you mean POST /v1/chat/completions (openai-chat)? "
+            "Routes: openai-chat at /v1."
+        )
+        assert (await post(f"{base}/v1/none", BODY)).json["error"]["code"] == "unknown_url"
+        assert (await ask("GET", f"{base}/v1/chat/completions")).status == 405
+        assert of(await read(base), "bridge_refusals_total", reason="not_found") == before + 2
+    first, _, second = lines(caplog)
+    assert "WARNING request refused: not_found: There is nothing at POST /chat/completions. Did you mean" in first
+    assert "http=404 method=POST path=/chat/completions" in first
+    assert "s3cret" not in first
+    assert "http=405 method=GET path=/v1/chat/completions" in second
+
+
+async def test_strangers_are_not_told_the_routes(caplog: pytest.LogCaptureFixture) -> None:
+    setup = config("http://127.0.0.1:1", server={"auth": {"keys": [{"name": "web", "key": "s3cret-web"}]}})
+    async with serving(setup) as base:
+        reply = await post(f"{base}/chat/completions", BODY)
+        assert reply.json["error"]["message"] == "There is nothing at POST /chat/completions."
+    (line,) = lines(caplog)
+    assert "Did you mean POST /v1/chat/completions (openai-chat)? Routes: openai-chat at /v1." in line
+
+
+async def test_a_slash_at_the_end_and_head(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(config("http://127.0.0.1:1", backends={"llm": {"dialect": "demo"}})) as base:
+        assert (await post(f"{base}/v1/chat/completions/", BODY)).status == 200
+        assert (await ask("GET", f"{base}/v1/models/")).json["object"] == "list"
+        head = await ask("HEAD", f"{base}/v1/models")
+        assert (head.status, head.body) == (200, b"")
+    assert lines(caplog) == []
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_each_code_has_a_page(code: ErrorCode) -> None:
+    page = (ERRORS / f"{code}.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# {code}\n")
+    assert "## What to check\n\n- " in page
+
+
+def test_there_is_no_page_of_another_code() -> None:
+    assert {file.stem for file in ERRORS.iterdir()} == set(map(str, ErrorCode))

@@ -1,0 +1,37 @@
+"""The exit code of `dialect-bridge translate`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REJECTED = b'{"object":"response","status":"rejected","error":{"code":"X","message":"not this"}}'
+LINES = b'{"object":"response","status":"created"}\n{"object":"response","status":"failed"}\n'
+DONE = b'{"object":"response","status":"completed","output":[]}'
+
+
+def translate(data: bytes, *options: str) -> tuple[int, bytes, bytes]:
+    command = [sys.executable, "-m", "bridge.cli", "translate", "--from", "agentscope", "--to", "ag-kit", *options]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        command, input=data, capture_output=True, env={**os.environ, "PYTHONPATH": path}, timeout=100, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--explain",)], ids=["bytes", "explained"])
+@pytest.mark.parametrize("data", [b"", REJECTED, LINES], ids=["nothing", "rejected", "lines"])
+def test_a_recording_of_a_run_that_failed_exits_1(data: bytes, options: tuple[str, ...]) -> None:
+    code, out, err = translate(data, *options)
+    assert code == 1
+    assert b"error" in out
+    assert options or err.startswith(b"failed: ")
+
+
+def test_any_other_recording_exits_0() -> None:
+    assert translate(DONE) == (0, b"data: [DONE]\n\n", b"")
