@@ -7,7 +7,7 @@ blocks and tools (`cache_control` is one of them), so that a route with this dia
 from __future__ import annotations
 
 from bridge.codec import Context, WireRequest
-from bridge.codec.check import Node, body_of, wrong
+from bridge.codec.check import Node, body_of, model_in, wrong
 from bridge.dialects.anthropic_messages.blocks import ASIDES, MessageReader, read_system
 from bridge.dialects.anthropic_messages.options import front
 from bridge.dialects.anthropic_messages.wire import NAME, given, noted
@@ -27,7 +27,7 @@ _MEDIUM, _HIGH = 4096, 16384
 def decode_request(wire: WireRequest, context: Context, *, counting: bool = False) -> Request:
     """The request of a client. Raises `RequestError`. `counting`: it asks for the count of its tokens only."""
     body = body_of(wire)
-    model = body.need_string("model")
+    model = model_in(body, context.model)
     limit = body.integer("max_tokens", least=0)
     if limit is None and not counting:
         wrong("max_tokens", "a whole number", None, missing=True)

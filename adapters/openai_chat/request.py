@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, WireRequest
-from bridge.codec.check import Node, wrong
+from bridge.codec.check import Node, model_in, wrong
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import COMMON
 from bridge.dialects.openai_chat.messages import MessageReader
@@ -63,7 +63,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     """The request of a client. Raises `RequestError`."""
     need_json(wire, status=415)
     body = Node(read_body(wire.body))
-    model = body.need_string("model")
+    model = model_in(body, context.model)
     nodes = body.need_array("messages")
     if not nodes:
         wrong("messages", "at least one message", nodes)

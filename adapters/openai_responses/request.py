@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from bridge.codec import Context, Feature, StoredResponses, WireRequest
-from bridge.codec.check import Node
+from bridge.codec.check import Node, model_in
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import SHARED
 from bridge.codec.tools import FUNCTION
@@ -81,9 +81,8 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
 
 
 def _model(body: Node, context: Context, counting: bool) -> str | None:
-    """The model's name, which must be there unless the backend has a default, or a stored prompt names one."""
-    needed = context.model is None and body.get("prompt") is None and not counting
-    return body.need_string("model") if needed else body.string("model")
+    """The model's name, which a stored prompt may name as well."""
+    return body.string("model") if counting or body.get("prompt") else model_in(body, context.model)
 
 
 def _metadata(body: Node) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from bridge.codec import Context
 from bridge.dialects.openai_responses.stored import facts
 from bridge.dialects.openai_responses.tools import echoed_format, echoed_tools, write_tool_choice, write_tools
 from bridge.dialects.openai_responses.wire import NAME, dict_of, own
-from bridge.model import Request, RunStarted, Text, ToolChoice, ToolMode
+from bridge.model import SHARED, Request, RunStarted, Text, ToolChoice, ToolMode
 
 _AUTO = ToolChoice(ToolMode.AUTO)
 _DEFAULTS: dict[str, Any] = {
@@ -25,6 +25,8 @@ _DEFAULTS: dict[str, Any] = {
 """Top-level fields of requests that have no place in the model and that answers repeat; without them, the API's
 defaults.
 """
+_TIERS = ("auto", "default", "flex", "scale", "priority")
+"""The service tiers of OpenAI; servers of other providers have words of their own, which strict clients refuse."""
 QUEUED = ("response.created", "response.queued")
 """The events of a response in the background that come before its run."""
 
@@ -56,6 +58,9 @@ def new_response(started: RunStarted, context: Context, status: str = "in_progre
         "usage": None,
         "completed_at": None,
     }
+    tier = (started.extras or {}).get(SHARED, {}).get("service_tier")
+    if tier in _TIERS:
+        response["service_tier"] = tier
     return {**overlaid(response, dict_of(notes.get("response"))), **facts(context.stored_responses)}
 
 

@@ -152,6 +152,11 @@ def body_of(wire: WireRequest) -> Node:
     return Node(read_body(wire.body))
 
 
+def model_in(body: Node, default: str | None) -> str | None:
+    """Return the `model` of a request. Raises `RequestError` if it names none and there is no `default`."""
+    return body.string("model") if default else body.need_string("model")
+
+
 def wrong(path: str, expected: str, got: Any, *, missing: bool = False) -> NoReturn:
     """Raises the one error for a field that is not what it should be. Long values are not repeated."""
     where = path or "body"

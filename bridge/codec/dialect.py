@@ -81,7 +81,7 @@ class Dialect:
     content_type: ClassVar[str] = "application/json"
     """The media type of its requests and of its answers in one piece."""
     requires_model: ClassVar[bool] = False
-    """True if every request of it names a model."""
+    """True if every request of it names a model, where no default is configured."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Modules that serving and calling it needs beside what is always installed."""
     extra: ClassVar[str | None] = None

@@ -118,7 +118,9 @@ class Route:
     @property
     def default_model(self) -> str | None:
         """Return the model of a request that names none; None if no backend has one."""
-        return next((name for backend in self.backends if (name := backend.model_for(None))), None)
+        unnamed = None if self.models is None else pick(self.models, "")
+        backends = self.backends if self.models is None else unnamed.members if unnamed else ()
+        return next((name for backend in backends if (name := backend.model_for(None))), None)
 
     @property
     def opened(self) -> list[Backend]:

@@ -125,7 +125,7 @@ class RouteOperations:
         route, server, user = self._route, self._bridge.config.server, http[USER]
         dialect = require(route.dialect, CountingDialect)
         wire = await read_request(http, route.path, server.max_body, server.body_time)
-        context = Context(request_id(http), None, time.time(), route.options)
+        context = Context(request_id(http), None, time.time(), route.options, route.default_model)
         if (answers := self._bridge.answers(route, user)) is not None:
             ids = require(route.dialect, StoredAnswersDialect).stored_ids(wire)
             context.stored_responses = await answers.stored_responses(ids)

@@ -226,7 +226,10 @@ async def test_anthropic_clients_over_any_model_and_claude_for_chat_clients() ->
         async with _recipe("anthropic", **variables) as url:
             model.streams(CHAT)
             reply = await post(f"{url}/v1/messages", {**_conversation("Hi", "claude-x"), "max_tokens": 9})
-            assert (reply.json["content"], model.seen[0].json["model"]) == ([{"type": "text", "text": "Hello"}], "m")
+            assert (reply.json["content"], model.seen[0].json["model"]) == (
+                [{"type": "text", "text": "Hello", "citations": []}],
+                "m",
+            )
             claude.answers(200, orjson.dumps(said))
             assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi", "claude-x"))) == "Hello"
             assert (claude.seen[0].path, claude.seen[0].json["model"]) == ("/v1/messages", "claude-x")

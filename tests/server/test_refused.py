@@ -80,16 +80,39 @@ async def test_what_is_of_another_type(front: str, place: str, value: Any) -> No
     await check_refused(front, {**FRONTS[front][1], place.partition(".")[0]: value}, place, "expected")
 
 
+@pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("model", [{"model": "default"}, {"model_map": {"*": "m"}, "model": "default"}])
-async def test_a_model_that_is_configured_need_not_be_named(model: dict[str, Any]) -> None:
+async def test_a_model_that_is_configured_need_not_be_named(front: str, model: dict[str, Any]) -> None:
     async with fake_backend() as backend, serving(routes(backend.url, **model)) as base:
         backend.streams(b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
-        reply = await post(f"{base}/openai-responses/responses", {"input": "Hi"})
+        body = {name: value for name, value in FRONTS[front][1].items() if name != "model"}
+        reply = await post(f"{base}/{front}{FRONTS[front][0]}", body)
         assert (reply.status, reply.json["model"]) == (200, "default")
         assert backend.seen[0].json["model"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("models", "status"), [({"m": "it"}, 400), ({"m": "it", "*": "other"}, 400), ({"*": "it"}, 200)]
+)
+async def test_the_default_is_that_of_the_backend_for_no_name(models: dict[str, str], status: int) -> None:
+    async with fake_backend("openai-chat") as backend:
+        backend.says("Hi")
+        config = routes(backend.url, model="default")
+        config["backends"]["other"] = {"dialect": "openai-chat", "url": backend.url}
+        config["routes"] = [{"dialect": "openai-chat", "path": "/v1", "models": models}]
+        async with serving(config) as base:
+            reply = await post(f"{base}/v1/chat/completions", {"messages": HELLO})
+    assert (reply.status, len(backend.seen)) == (status, status == 200)
 
 
 async def test_tokens_are_counted_without_a_model() -> None:
     async with fake_backend() as backend, serving(routes(backend.url)) as base:
         reply = await post(f"{base}/openai-responses/responses/input_tokens", {"input": "Hi"})
     assert (reply.status, reply.json["object"]) == (200, "response.input_tokens")
+
+
+async def test_tokens_are_counted_by_a_model_that_is_configured() -> None:
+    async with fake_backend() as backend, serving(routes(backend.url, model="default")) as base:
+        reply = await post(f"{base}/anthropic-messages/messages/count_tokens", {"messages": HELLO})
+    assert reply.status == 200
+    assert reply.json["input_tokens"] > 0

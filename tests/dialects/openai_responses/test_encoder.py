@@ -363,6 +363,17 @@ def test_what_a_backend_left_null_is_a_number_all_the_same(at_end: bool) -> None
         assert response["tools"][0]["strict"] is True
 
 
+@pytest.mark.parametrize(
+    ("said", "told"), [("priority", "priority"), ("on_demand", "flex"), (None, "flex"), ([], "flex")]
+)
+def test_the_service_tier_is_that_of_the_backend_else_the_one_that_was_asked_for(said: Any, told: str) -> None:
+    builder = front().builder()
+    builder.begin(model="m", extras={"shared": {"service_tier": said}})
+    builder.end()
+    response = final(builder.take(), front(request=request(asked(service_tier="flex"))))
+    assert response["service_tier"] == told
+
+
 def test_a_response_is_full_in_each_event_and_complete_at_its_end_only() -> None:
     events = build(lambda b: b.flow(0, PartKind.TEXT, "x"))
     assert isinstance(events[-1], RunFinished)

@@ -403,6 +403,17 @@ async def test_hosted_tools_over_chat_are_refused_or_left_out(options: dict[str,
         assert [t["function"]["name"] for t in it.backend.seen[0].json["tools"]] == ["get_weather"]
 
 
+async def test_a_usage_that_the_backend_did_not_tell_is_named_in_a_header() -> None:
+    async with bridged("openai-chat") as it:
+        it.backend.streams(*BACKS["openai-chat"].say("Sunny."))
+        told = await it.client.responses.with_raw_response.create(model="m", input="Hi")
+        it.backend.streams(*chat_stream({"content": "Sunny."}, usage=False))
+        untold = await it.client.responses.with_raw_response.create(model="m", input="Hi")
+    assert (untold.headers["x-bridge-lost"], untold.parse().usage.total_tokens) == ("usage", 0)
+    assert "x-bridge-lost" not in told.headers
+    assert told.parse().usage.total_tokens > 0
+
+
 # ---------------------------------------------------------------------- the route
 
 
