@@ -29,7 +29,8 @@ def pick(table: Mapping[str, T], name: str) -> T | None:
 class ModelNames:
     """Which name a backend is sent for the one a client named.
 
-    `default` is used when the client names none; `renames` maps a name or glob to the backend's name.
+    `default` is used when the client names none, else what the glob `*` maps to; `renames` maps a name or glob to the
+    backend's name.
     """
 
     default: str | None = None
@@ -38,7 +39,7 @@ class ModelNames:
     def model_for(self, requested: str | None) -> str | None:
         """The backend's name for the client's; a name that nothing renames goes through."""
         if not requested:
-            return self.default
+            return self.default or self.renames.get("*")
         return pick(self.renames, requested) or requested
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable
 from typing import Literal
@@ -34,9 +33,7 @@ def translate(data: bytes, source: str | Dialect, target: str | Dialect, *, what
     raise ValueError(f"what: expected 'stream', 'request' or 'response', got {what!r}")
 
 
-def decode(
-    data: bytes, source: str | Dialect, *, run_id: str | None = None, created_at: float | None = None
-) -> list[Event]:
+def decode(data: bytes, source: str | Dialect, *, run_id: str | None = None, created_at: float = 0.0) -> list[Event]:
     """The events of a recorded answer of dialect `source`, streamed or in one piece: one well-formed run.
 
     `fold` makes finished messages of them, `pretty` lines to read. An answer that is cut or none at all is a run that
@@ -44,14 +41,14 @@ def decode(
     for an unknown dialect.
     """
     dialect = resolve(source)
-    context = Context(run_id or uuid.uuid4().hex, None, _moment(created_at), dialect.back_options())
-    head = RunStarted(context.run_id, created_at=context.created_at)
+    context = Context(run_id or uuid.uuid4().hex, None, created_at, dialect.back_options())
+    head = RunStarted(context.run_id, created_at=created_at)
     reader = Reader(head, decoder=AnswerDecoder(dialect, context))
     return reader.receive(data) + reader.close()
 
 
 def encode(
-    events: Iterable[Event], target: str | Dialect, *, run_id: str | None = None, created_at: float | None = None
+    events: Iterable[Event], target: str | Dialect, *, run_id: str | None = None, created_at: float = 0.0
 ) -> bytes:
     """A run as the streamed answer of dialect `target`. `unfold` makes the events of a finished `Answer`.
 
@@ -59,9 +56,5 @@ def encode(
     where the events do not say them. Raises `ConfigError` for an unknown dialect.
     """
     dialect = resolve(target)
-    context = Context(run_id or uuid.uuid4().hex, None, _moment(created_at), dialect.front_options())
+    context = Context(run_id or uuid.uuid4().hex, None, created_at, dialect.front_options())
     return Writer(dialect, context).write(list(events))
-
-
-def _moment(created_at: float | None) -> float:
-    return time.time() if created_at is None else created_at

@@ -222,7 +222,7 @@ def test_translate_exits_1_for_what_the_target_cannot_be_told() -> None:
     asked = {"input": [{"role": "user", "type": "message", "content": content}]}
     code, out, err = _translate("agentscope", "openai-chat", json.dumps(asked), "request")
     assert (code, out) == (1, "")
-    assert err.startswith("unsupported: messages[0].content[0]: ")
+    assert err.startswith("unsupported: input[0].content[0]: ")
 
 
 def test_translate_exits_2_for_an_unknown_dialect_and_names_the_nearest() -> None:

@@ -175,7 +175,7 @@ async def test_translate_says_that_it_reads_from_the_terminal() -> None:
         os.write(terminal.master, b"\x04")
         assert process.stdout is not None
         assert b'"status":"failed"' in await process.stdout.read()
-        assert await process.wait() == 0
+        assert await process.wait() == 1
 
 
 async def test_a_terminal_that_cannot_erase_is_told_nothing() -> None:

@@ -27,6 +27,7 @@ def test_exact_names_win_then_the_first_glob(asked: str | None, sent: str) -> No
 def test_without_a_rule_the_clients_name_goes_through() -> None:
     assert ModelNames().model_for("x") == "x"
     assert ModelNames().model_for(None) is None
+    assert ModelNames(None, {"*": "any"}).model_for(None) == "any"
     assert ModelNames("d", {"o[13]": "o"}).model_for("o2") == "o2"
     assert ModelNames("d", {"o?": "o"}).model_for("o2") == "o"
     assert ModelNames("d", {"plain": "o"}).model_for("plainer") == "plainer"

@@ -89,8 +89,9 @@ class Config(Section):
         for index, route in enumerate(self.routes):
             front = dialect_of(route.dialect)
             for name in route.backends:
-                back = dialect_of(self.backends[name].dialect)
-                if back is None or not back.requires_model or self.backends[name].model is not None:
+                backend = self.backends[name]
+                back = dialect_of(backend.dialect)
+                if back is None or not back.requires_model or backend.model is not None or "*" in backend.model_map:
                     continue
                 if front is None or not front.requires_model:
                     found.append(
