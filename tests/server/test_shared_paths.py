@@ -56,4 +56,4 @@ async def test_a_count_is_guarded_and_bounded_as_a_run_is() -> None:
         assert (await ask("POST", path, b"{}")).status == 401
         refused = await ask("POST", path, b"{" + b" " * 2000 + b"}", key)
         assert (refused.status, refused.json["error"]["type"]) == (413, "request_too_large")
-        assert (await ask("POST", path, b"{}", key)).json["error"]["message"].startswith("model: required")
+        assert (await ask("POST", path, b"{}", key)).json["error"]["message"].startswith("messages: required")

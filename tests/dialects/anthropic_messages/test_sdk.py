@@ -389,8 +389,8 @@ async def test_counting_tokens() -> None:
         backend.answers(429, b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}')
         with pytest.raises(anthropic.RateLimitError, match="slow down"):
             await sdk.messages.count_tokens(model="claude-x", messages=USER)
-        with pytest.raises(anthropic.BadRequestError, match="model: required"):
-            await sdk.post("/v1/messages/count_tokens", body={"messages": USER}, cast_to=object)
+        with pytest.raises(anthropic.BadRequestError, match="messages: required"):
+            await sdk.post("/v1/messages/count_tokens", body={"model": "m"}, cast_to=object)
 
 
 async def test_models_share_their_address_with_chat() -> None:
