@@ -24,6 +24,7 @@ def check(args: argparse.Namespace) -> int:
     What is valid and will hardly work is a warning on stderr.
     """
     from bridge.config import load
+    from bridge.config.advice import warnings
     from bridge.engine import Bridge
     from bridge.server.serve import check as check_server
 
@@ -32,7 +33,7 @@ def check(args: argparse.Namespace) -> int:
     print(f"{args.config} is fine.")
     for line in config.describe():
         print(f"  {line}")
-    for warning in config.warnings():
+    for warning in warnings(config):
         print(f"warning: {warning}", file=sys.stderr)
     return 0
 

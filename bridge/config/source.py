@@ -16,6 +16,10 @@ from bridge.config.origin import Place
 from bridge.config.problems import Path, Problem
 from bridge.errors import ConfigError
 
+LARGEST = 1024 * 1024
+"""Characters of a file: reading more takes many seconds, and no configuration needs them."""
+MOST_VALUES = 100_000
+"""Values in a file, with each alias counted as what it stands for: a few nested ones could stand for billions."""
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -31,7 +35,12 @@ class Document:
 
 
 def read(text: str, name: str) -> Document:
-    """Reads one YAML document; `name` is the file's, for errors. Raises `ConfigError` when it is no YAML."""
+    """Reads one YAML document; `name` is the file's, for errors.
+
+    Raises `ConfigError` when it is no YAML, or larger than `LARGEST` characters.
+    """
+    if len(text) > LARGEST:
+        raise ConfigError(f"{name}: expected a file of at most {LARGEST} characters, got {len(text)}")
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -50,8 +59,14 @@ class _Walk:
         self.document = document
         self.loader = yaml.SafeLoader("")
         self.open: set[int] = set()
+        self.values = 0
 
     def value(self, node: Node, path: Path) -> Any:
+        self.values += 1
+        if self.values > MOST_VALUES:
+            if self.values == MOST_VALUES + 1:
+                self.refuse(path, f"expected at most {MOST_VALUES} values in the file, aliases included")
+            return None
         if id(node) in self.open:
             return self.refuse(path, "an alias may not lie within what it stands for")
         self.open.add(id(node))

@@ -10,6 +10,7 @@ import pytest
 
 from bridge.codec import registry
 from bridge.config import parse
+from bridge.config.advice import warnings
 from bridge.library import Translator
 from tests.pairs.clients import routes
 from tests.pairs.test_conversations import chat_stream
@@ -88,7 +89,7 @@ def config_of(front: str, **backend: Any) -> list[str]:
         "backends": {"it": {"dialect": "openai-chat", "url": "http://127.0.0.1:1", **backend}},
         "routes": [{"dialect": front, "path": "/", "backend": "it"}],
     }
-    return parse(data).warnings()
+    return warnings(parse(data))
 
 
 @pytest.mark.parametrize("front", registry.names())

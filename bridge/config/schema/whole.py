@@ -13,7 +13,6 @@ from bridge.config.kinds import (
     RunsUrl,
     Text,
     Url,
-    dialect_of,
 )
 from bridge.config.problems import expected
 from bridge.config.schema.backends import Backend
@@ -82,23 +81,6 @@ class Config(Section):
     routes: tuple[Route, ...] = Field(min_length=1, description="what frontends find, and where")
     stores: Stores = Field(default_factory=Stores, description="where state is kept")
     speech: Speech | None = Field(default=None, description="speech to text; absent = not offered")
-
-    def warnings(self) -> list[str]:
-        """What will hardly work though it is valid, with the place of each."""
-        found = []
-        for index, route in enumerate(self.routes):
-            front = dialect_of(route.dialect)
-            for name in route.backends:
-                backend = self.backends[name]
-                back = dialect_of(backend.dialect)
-                if back is None or not back.requires_model or backend.model is not None or "*" in backend.model_map:
-                    continue
-                if front is None or not front.requires_model:
-                    found.append(
-                        f"routes[{index}]: clients of {route.dialect} need not name a model, and backends.{name}.model "
-                        "is not set"
-                    )
-        return found
 
     def describe(self) -> list[str]:
         """The route table, a line for each endpoint: method, path, dialect, and the backends behind it."""

@@ -1,0 +1,58 @@
+"""Configurations that are valid and almost surely wrong, and files that no configuration needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.config import load, parse
+from bridge.config.advice import warnings
+from bridge.errors import ConfigError
+
+
+def test_a_large_file_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="expected a file of at most 1048576 characters, got 4000000"):
+        load("config.yaml", text="a" * 4_000_000)
+
+
+def test_aliases_that_stand_for_billions_are_refused() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    with pytest.raises(ConfigError, match="expected at most 100000 values in the file, aliases included"):
+        load("config.yaml", text="\n".join(lines))
+
+
+ADVICE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "variable without braces": (
+        {"api_key": "$LLM_KEY"}, {},
+        "backends.it.api_key: $LLM_KEY is taken as it stands; an environment variable is written ${LLM_KEY}",
+    ),
+    "model without braces": (
+        {"model": "$MODEL"}, {},
+        "backends.it.model: $MODEL is taken as it stands; an environment variable is written ${MODEL}",
+    ),
+    "url of an endpoint": (
+        {"url": "http://llm.example/v1/chat/completions"}, {},
+        "backends.it.url: expected the base URL; the dialect adds /chat/completions itself",
+    ),
+    "path of an endpoint": (
+        {}, {"path": "/v1/chat/completions"},
+        "routes[0].path: clients find it at /v1/chat/completions/chat/completions; the dialect adds /chat/completions "
+        "itself",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_what_is_almost_surely_wrong(name: str) -> None:
+    backend, route, said = ADVICE[name]
+    chat = {"dialect": "openai-chat", "url": "http://llm.example/v1", "model": "m"}
+    routes = [{"dialect": "openai-chat", "path": "/v1", "backend": "it", **route}]
+    assert warnings(parse({"backends": {"it": {**chat, **backend}}, "routes": routes})) == [said]
+
+
+def test_a_plain_configuration_gets_no_advice() -> None:
+    chat = {"dialect": "openai-chat", "url": "http://llm.example/v1", "api_key": "sk-$x", "model": "m"}
+    routes = [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}]
+    assert warnings(parse({"backends": {"it": chat}, "routes": routes})) == []
