@@ -185,9 +185,6 @@ def _curl(base: str, route: Route, keyed: bool) -> str | None:
     body = wire.body.decode()
     sent = json.loads(body)
     if "model" in sent or route.models is not None:
-        model = route.some_model
-        if model is None:
-            return None
-        body = json.dumps({**sent, "model": model}, ensure_ascii=False)
+        body = json.dumps({**sent, "model": route.some_model or "YOUR_MODEL"}, ensure_ascii=False)
     pieces += ["-d", body]
     return shlex.join(pieces)

@@ -134,12 +134,15 @@ class Route:
 
     @property
     def some_model(self) -> str | None:
-        """A model name that this route serves; None when its patterns are beyond guessing."""
-        if self.models is None:
-            backend = self.backends[0]
-            return next(iter(backend.names.listed), backend.name)
-        guesses = (_CHOICE.sub(r"\1", name).replace("*", "x").replace("?", "x") for name in self.models)
-        return next((guess for guess in sorted(guesses, key=len) if pick(self.models, guess) is not None), None)
+        """A model name that this route serves; None where only the backend knows its models, and where patterns are
+        beyond guessing.
+        """
+        if self.models is not None:
+            return _guess(self.models)
+        backend = self.backends[0]
+        known = next(iter(backend.names.listed), None) or _guess(backend.names.renames)
+        spoken: Dialect | None = getattr(backend, "dialect", None)  # none of an agent inside the process
+        return known or (None if spoken is not None and spoken.requires_model else backend.name)
 
     async def list_models(self) -> list[ModelInfo]:
         """The configured models, and the backend's own when one backend serves the route.
@@ -173,3 +176,9 @@ class Caller:
     request_id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     raw_body: bytes | None = None
+
+
+def _guess(models: Mapping[str, object]) -> str | None:
+    """Return a name that one of these names and globs takes; None if there is none."""
+    guesses = (_CHOICE.sub(r"\1", name).replace("*", "x").replace("?", "x") for name in models)
+    return next((guess for guess in sorted(guesses, key=len) if pick(models, guess) is not None), None)

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from bridge import Bridge
+from bridge.cli.serve import _announce
 from bridge.codec import registry
 from bridge.config import load
 from tests.docs.helpers import COMMAND, ROOT, bridge, environment, run, serve
@@ -164,3 +166,22 @@ def test_completion(shell: str) -> None:
     assert (code, err) == (0, "")
     assert "dialect-bridge" in out
     assert "--log-level" in out or "log-level" in out
+
+
+@pytest.mark.parametrize(
+    ("backend", "route", "model"),
+    [
+        ({}, {}, "YOUR_MODEL"),
+        ({"model": "gpt-x"}, {}, "gpt-x"),
+        ({"model_map": {"fast": "gpt-x"}}, {}, "fast"),
+        ({"model_map": {"gpt-*": "gpt-x"}}, {}, "gpt-x"),
+        ({}, {"backend": None, "models": {"qwen-*": "it"}}, "qwen-x"),
+    ],
+)
+def test_the_model_of_a_printed_line_is_one_that_the_backend_may_have(
+    backend: dict[str, Any], route: dict[str, Any], model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chat = {"dialect": "openai-chat", "url": "http://llm.example/v1", **backend}
+    routes = [{k: v for k, v in {"dialect": "openai-chat", "path": "/v1", "backend": "it", **route}.items() if v}]
+    _announce(Bridge.from_config({"backends": {"it": chat}, "routes": routes, "stores": {"history": "off"}}), 8080)
+    assert f'"model": "{model}"' in capsys.readouterr().out
