@@ -112,7 +112,8 @@ def _form(answer: Resume, schema: dict[str, Any]) -> Any:
     schema has one.
     """
     payload, fields, needed = answer.payload, schema.get("properties"), schema.get("required")
-    if schema.get("type") == "boolean" and not isinstance(payload, bool):
+    types = _types(schema)
+    if "boolean" in types and not isinstance(payload, bool) and _type_of(payload) not in types:
         return answer.agrees
     if not isinstance(fields, dict) or not isinstance(needed, list) or len(needed) != 1:
         return payload
@@ -120,15 +121,38 @@ def _form(answer: Resume, schema: dict[str, Any]) -> Any:
     field_schema = fields.get(name)
     if not isinstance(field_schema, dict) or (isinstance(payload, dict) and name in payload):
         return payload
-    match field_schema.get("type"):
-        case "boolean":
-            words = payload.get("reason") if isinstance(payload, dict) else payload
-            has_reason = isinstance(words, str) and "reason" in fields and not answer.agrees
-            return {name: answer.agrees, **({"reason": words} if has_reason else {})}
-        case "string" if isinstance(payload, str):
-            return {name: payload}
+    types = _types(field_schema)
+    if "string" in types and isinstance(payload, str):
+        return {name: payload}
+    if "boolean" in types:
+        words = payload.get("reason") if isinstance(payload, dict) else payload
+        has_reason = isinstance(words, str) and "reason" in fields and not answer.agrees
+        return {name: answer.agrees, **({"reason": words} if has_reason else {})}
+    return payload
+
+
+def _types(schema: dict[str, Any]) -> frozenset[str]:
+    """Return the types that a JSON Schema takes; it may name one or several."""
+    found = schema.get("type")
+    names = found if isinstance(found, list) else [found]
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def _type_of(value: Any) -> str:
+    """Return the JSON Schema type of an answer."""
+    match value:
+        case str():
+            return "string"
+        case bool():
+            return "boolean"
+        case dict():
+            return "object"
+        case list():
+            return "array"
+        case None:
+            return "null"
         case _:
-            return payload
+            return "number"
 
 
 def _is_text(message: Message) -> bool:

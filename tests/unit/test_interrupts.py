@@ -161,3 +161,30 @@ def test_a_cancelled_answer_keeps_its_payload() -> None:
     asked = Interrupted("int-1", "approval", {"responseSchema": {**APPROVAL, "required": ["approved"]}})
     (given,) = settle([asked], Request([], resume=[Resume("int-1", "cancelled", "no")]), [], native=True).resume
     assert given.payload == "no"
+
+
+SEVERAL = ["string", "boolean"]
+FIELD = {"properties": {"answer": {"type": SEVERAL}}, "required": ["answer"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said", "sent"),
+    [
+        ({"type": SEVERAL}, "make it blue", "make it blue"),
+        ({"type": SEVERAL}, "yes", "yes"),
+        ({"type": SEVERAL}, True, True),
+        ({"type": SEVERAL}, {"approved": True}, True),
+        ({"type": SEVERAL}, None, True),
+        ({"type": ["boolean", "null"]}, "yes", True),
+        ({"type": ["boolean", "null"]}, "no", False),
+        ({"type": ["boolean", "null"]}, None, None),
+        ({"type": "boolean"}, "no, not yet", False),
+        (FIELD, "make it blue", {"answer": "make it blue"}),
+        (FIELD, {"approved": False}, {"answer": False}),
+        ({"type": [7, None]}, "x", "x"),
+    ],
+)
+def test_a_schema_may_take_several_types(schema: dict[str, Any], said: Any, sent: Any) -> None:
+    asked = Interrupted("i", "input", {"responseSchema": schema})
+    settled = settle([asked], Request([], resume=[Resume("i", "resolved", said)]), [], native=True)
+    assert settled.resume == [Resume("i", "resolved", sent)]
