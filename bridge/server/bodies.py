@@ -94,4 +94,5 @@ BODIES = web.AppKey("bodies", Bodies)
 
 
 def _too_large(limit: int) -> RequestError:
-    return RequestError(f"The request body is longer than the limit of {limit} bytes.", code=ErrorCode.TOO_LARGE)
+    message = f"The request body is longer than the limit of {limit} bytes (server.max_body)."
+    return RequestError(message, code=ErrorCode.TOO_LARGE)

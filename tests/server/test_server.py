@@ -112,7 +112,7 @@ async def test_a_body_over_the_limit_is_refused_in_the_dialects_shape() -> None:
     async with serving(config(max_body="1KiB")) as base:
         reply = await post(f"{base}/toy/ask", {"ask": "x" * 2000})
     assert reply.status == 413
-    assert reply.json == {"wrong": "The request body is longer than the limit of 1024 bytes."}
+    assert reply.json == {"wrong": "The request body is longer than the limit of 1024 bytes (server.max_body)."}
 
 
 async def test_more_runs_than_allowed_wait_or_are_refused() -> None:
