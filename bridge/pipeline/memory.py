@@ -10,11 +10,14 @@ bridge stores those alone. Rules: docs/dialects/ag-kit.md.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from typing import Any
 
 from bridge.codec import Capabilities, Feature, Support
+from bridge.codec.jsontext import dumps
 from bridge.errors import BridgeError
 from bridge.model import Answer, Event, FinishReason, HistoryMode, Interrupted, Message, Request, RunFinished
 from bridge.model.events import CONTENT
@@ -46,6 +49,9 @@ _RAN = "ran"
 
 _TOLD = "told"
 """Key of the messages that answered interrupts: the backend has them as answers, not as messages."""
+
+_CONTEXT = "context"
+"""Key of the SHA-256 of the client's context that the backend was told last."""
 
 _MOST_NOTED = 1000
 
@@ -79,6 +85,8 @@ class Turn:
         """
         self.request = request
         self.reply: list[Event] | None = None
+        self.tells_context = False
+        """True if the backend is told the client's context as a message, which it then remembers."""
         self._new: list[Message] = []
         self._unanswered: list[Interrupted] = []
         self._history = history
@@ -233,6 +241,9 @@ class Trim(Turn):
         position = continues(stored, self._whole, self._ran) if here else None
         if position == len(self._whole) and not request.resume:
             position = None  # nothing new: an answer is to be made again
+        self._context = _fingerprint(request.context)
+        if position is not None and self.tells_context and self._conversation.extra.get(_CONTEXT) == self._context:
+            request = replace(request, context=[])  # the backend was told, and remembers it
         if position is None:
             # A new talk, an edited or regenerated one, or one whose backend side is not known for sure: it begins anew.
             self._known, position = 0, 0
@@ -260,6 +271,8 @@ class Trim(Turn):
         self._ran += [r.call_id for r in answer.results]
         self._conversation.extra[_RAN] = self._ran[-_MOST_NOTED:]
         self._conversation.extra[_TOLD] = self._digests[-_MOST_NOTED:]
+        if self.tells_context:
+            self._conversation.extra[_CONTEXT] = self._context
         if self._keeper is not None:
             self._conversation.extra[_KEEPER] = self._keeper
         spoken = [m for m in self._new if not is_answer(m, self._ran)]
@@ -335,6 +348,10 @@ def _recalls(front: Capabilities, back: Capabilities) -> bool:
     return not recalls and back.request(Feature.RESUME) in (Support.EXACT, Support.TEXT)
 
 
+def _fingerprint(context: list[dict[str, Any]]) -> str:
+    return hashlib.sha256(dumps(context)).hexdigest() if context else ""
+
+
 class Memory:
     """Makes the turns of a bridge on one history store, and gives the answers kept there."""
 
@@ -383,6 +400,7 @@ class Memory:
         if kind is None:
             return None
         turn = kind(self.history, owner, scope, request, front, whole=back.wants_whole, keeper=keeper)
+        turn.tells_context = back.request(Feature.CONTEXT) is Support.DROP
         try:
             await turn.begin(run_id)
         except BaseException:

@@ -377,3 +377,30 @@ async def test_old_conversations_are_forgotten_soon_after_a_start_and_each_hour(
     assert [await pruned.get() for _ in range(3)] == [600.0] * 3
     await memory.close()
     assert pauses[:3] == [60.0, 3600.0, 3600.0]
+
+
+# ---------------------------------------------------------------------- context of AG-UI clients
+
+
+async def test_an_agent_that_remembers_is_told_the_context_when_it_changed(tmp_path: Path) -> None:
+    async with fake_backend() as backend:
+        config = {
+            "backends": {"it": {"dialect": "agentscope", "url": backend.url}},
+            "routes": [{"dialect": "ag-ui", "path": "/ag-ui", "backend": "it"}],
+            "stores": {"history": f"sqlite:///{tmp_path}/talks.db"},
+        }
+        paris, rome = ({"description": "city", "value": name} for name in ("Paris", "Rome"))
+        talk: list[dict[str, Any]] = []
+        sent = []
+        async with serving(config) as base:
+            for number, context in enumerate([[paris], [paris], [rome], [rome], []]):
+                talk.append({"id": f"u{number}", "role": "user", "content": f"q{number}"})
+                backend.streams(*scope_stream(scope_text("ok")))
+                body = {
+                    "threadId": "t", "runId": f"r{number}", "state": {}, "messages": talk, "tools": [],
+                    "context": context, "forwardedProps": {},
+                }  # fmt: skip
+                assert b"RUN_FINISHED" in (await post(f"{base}/ag-ui", body)).body
+                sent.append([text for _, text in scope_sent(backend)])
+                talk.append({"id": f"a{number}", "role": "assistant", "content": "ok"})
+        assert sent == [["city: Paris", "q0"], ["q1"], ["city: Rome", "q2"], ["q3"], ["q4"]]
