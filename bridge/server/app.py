@@ -320,6 +320,10 @@ def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
     match error.status:
         case 404:
             failure = _nowhere(http)
+        case 405 if http.headers.get("upgrade", "").lower() == "websocket":
+            # Codex asks for a WebSocket first: after 426 it falls back at once, after 405 it tries again.
+            message = f"{shortened(http.path)} is not served over WebSocket; send {error.headers.get('allow', 'POST')}."
+            failure = Failure(ErrorCode.INVALID_REQUEST, message, status=426, headers={"upgrade": "HTTP/1.1"})
         case 405:
             allowed = error.headers.get("allow", "")
             message = f"{http.method} is not allowed at {http.path[:200]}; allowed: {allowed}."

@@ -172,6 +172,19 @@ async def test_a_path_that_is_not_there(caplog: pytest.LogCaptureFixture) -> Non
     assert "http=405 method=GET path=/v1/chat/completions" in second
 
 
+async def test_a_websocket_that_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
+    setup = config("http://127.0.0.1:1")
+    setup["routes"].append({"dialect": "openai-responses", "path": "/v1", "backend": "llm"})
+    upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+    async with serving(setup) as base:
+        reply = await ask("GET", f"{base}/v1/responses", headers={**upgrade, "sec-websocket-key": "dGhlIHNhbXBsZQ=="})
+    assert reply.status == 426
+    assert reply.headers["upgrade"] == "HTTP/1.1"
+    assert reply.json["error"]["message"] == "/v1/responses is not served over WebSocket; send POST."
+    (line,) = lines(caplog)
+    assert "http=426 method=GET path=/v1/responses" in line
+
+
 async def test_strangers_are_not_told_the_routes(caplog: pytest.LogCaptureFixture) -> None:
     setup = config("http://127.0.0.1:1", server={"auth": {"keys": [{"name": "web", "key": "s3cret-web"}]}})
     async with serving(setup) as base:
