@@ -319,7 +319,7 @@ def _within(path: str, mount: str) -> bool:
 def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
     match error.status:
         case 404:
-            failure = _nowhere(http)
+            return _nowhere(http)
         case 405 if http.headers.get("upgrade", "").lower() == "websocket":
             # Codex asks for a WebSocket first: after 426 it falls back at once, after 405 it tries again.
             message = f"{shortened(http.path)} is not served over WebSocket; send {error.headers.get('allow', 'POST')}."
@@ -335,22 +335,25 @@ def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
     return error_of(_nearest(http), failure)
 
 
-def _nowhere(http: web.Request) -> Failure:
-    """The failure of a request for an unknown path. It names the routes where anybody may know them; the log does."""
+def _nowhere(http: web.Request) -> web.StreamResponse:
+    """Answer a request for an unknown path. Routes are named where anybody may know them; the log names them always."""
     bridge = http.app[STATE].bridge
     routes = [route for route in bridge.routes if not route.dialect.over_grpc]
-    likely = [
-        f"{endpoint.method} {route.path.rstrip('/')}{endpoint.path} ({route.dialect.name})"
-        for route in routes
-        for endpoint in route.surface
-        if endpoint.path and "{" not in endpoint.path and http.path.rstrip("/").endswith(endpoint.path)
-    ]
-    hint = f" Did you mean {likely[0]}?" if likely else ""
-    hint += f" Routes: {', '.join(f'{route.dialect.name} at {route.path}' for route in routes)}."
-    message = f"There is nothing at {http.method} {shortened(http.path)}."
+    likely, dialect = "", _nearest(http)
+    for route, endpoint in [(known, endpoint) for known in routes for endpoint in known.surface]:
+        if endpoint.path and "{" not in endpoint.path and http.path.rstrip("/").endswith(endpoint.path):
+            path = f"{endpoint.method} {route.path.rstrip('/')}{endpoint.path}"
+            likely, dialect = f"Did you mean {path} ({route.dialect.name})? ", dialect or route.dialect
+            break
+    hint = f"{likely}Routes: {', '.join(f'{known.dialect.name} at {known.path}' for known in routes)}."
+    failure = Failure(
+        ErrorCode.NOT_FOUND, f"There is nothing at {http.method} {shortened(http.path)}.", backend_code=UNKNOWN_PATH
+    )
     if bridge.config.server.is_open:
-        return Failure(ErrorCode.NOT_FOUND, message + hint, backend_code=UNKNOWN_PATH)
-    return Failure(ErrorCode.NOT_FOUND, message, backend_code=UNKNOWN_PATH, cause=hint.strip().removesuffix("."))
+        failure.message += f" {hint}"
+    else:
+        failure.cause = hint.removesuffix(".")
+    return error_of(dialect, failure)
 
 
 def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

@@ -162,6 +162,7 @@ async def test_a_path_that_is_not_there(caplog: pytest.LogCaptureFixture) -> Non
             "There is nothing at POST /chat/completions. Did you mean POST /v1/chat/completions (openai-chat)? "
             "Routes: openai-chat at /v1."
         )
+        assert reply.json["error"]["code"] == "unknown_url", "in the shape of the dialect that was meant"
         assert (await post(f"{base}/v1/none", BODY)).json["error"]["code"] == "unknown_url"
         assert (await ask("GET", f"{base}/v1/chat/completions")).status == 405
         assert of(await read(base), "bridge_refusals_total", reason="not_found") == before + 2
