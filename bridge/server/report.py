@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 
 access = logging.getLogger("bridge.access")
 
+_QUOTED = re.compile(r"""(?<=got )['"].*['"]""", re.DOTALL)
+"""What a message quotes of a client's body, which no log holds."""
+
 
 def explanation(failure: Failure) -> str:
     """Return a failure as the log tells it: code, message, cause, and the page of the documentation."""
     cause = f" {failure.cause}." if failure.cause else ""
-    return f"{failure.code}: {masked(failure.message)}{cause} See docs/errors/{failure.code}.md"
+    message = _QUOTED.sub("a string", masked(failure.message))
+    return f"{failure.code}: {message}{cause} See docs/errors/{failure.code}.md"
 
 
 @dataclass(slots=True)

@@ -107,14 +107,14 @@ def test_the_source_distribution_holds_what_tests_and_images_need(built: Path) -
 def test_extras_are_satisfied_by_what_the_tests_run_with(wheel: Path) -> None:
     told = metadata(wheel)
     extras = set(told.get_all("Provides-Extra"))
-    assert extras == {*NEEDS, "uvloop", "testing", "docs", "fuzz", "all", "dev"}
+    assert extras == {*NEEDS, "completion", "uvloop", "testing", "docs", "fuzz", "all", "dev"}
     requirements = [Requirement(line) for line in told.get_all("Requires-Dist")]
 
     def of(extra: str) -> list[Requirement]:
         return [r for r in requirements if r.marker is not None and r.marker.evaluate({"extra": extra})]
 
     of_all = {r.name: [str(other.specifier) for other in of("all") if other.name == r.name] for r in of("all")}
-    for extra in (*NEEDS, "uvloop"):
+    for extra in (*NEEDS, "completion", "uvloop"):
         mine = of(extra)
         assert mine, extra
         for requirement in mine:
