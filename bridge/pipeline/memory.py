@@ -86,7 +86,7 @@ class Turn:
         self.request = request
         self.reply: list[Event] | None = None
         self.tells_context = False
-        """Set when the backend is told the client's context as a message, which it then remembers."""
+        """Set when the backend receives the client's context as a message, which it then remembers."""
         self._new: list[Message] = []
         self._unanswered: list[Interrupted] = []
         self._history = history
