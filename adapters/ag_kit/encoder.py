@@ -55,7 +55,7 @@ class Encoder:
         self._lost = context.lost
         self._options = front(context)
         made = notes(context.request.extras).get("conversation") if context.request else None
-        # Of a conversation whose id the client does not know, the end of every event.
+        # Appended to each event if the client does not know the id of its conversation yet.
         self._tail = b',"conversationId":' + dumps(made) + b"}" if made else b""
         self._cut_calls = CutCalls()
         self._cut = False
@@ -175,15 +175,15 @@ class Encoder:
             return
         if event.reason in _FINISHES:
             self._lost.add(_FINISHES[event.reason])
-        # Nobody may run a call without its end, and whoever waits for that has to learn why.
-        told = self._cut or (event.reason in CUT and self._options.finish_notice == "error")
-        self._end(CUT.get(event.reason, CUT_CALL) if told else None, event.reason)
+        # A client that waits for the end of a call learns why it does not come.
+        is_error = self._cut or (event.reason in CUT and self._options.finish_notice == "error")
+        self._end(CUT.get(event.reason, CUT_CALL) if is_error else None, event.reason)
 
     def _fail(self, event: ev.RunFailed) -> None:
         self._end(error_text(event.error), event.error.code)
 
     def _end(self, error: str | None, code: str | None = None) -> None:
-        """`code` is what went wrong, for clients that read more than the text."""
+        """`code` goes to clients that read `extra_fields`."""
         self._out += self._interrupts
         more: dict[str, Any] = {"usage": self._usage} if self._usage else {}
         if error is not None:

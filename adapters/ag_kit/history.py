@@ -113,7 +113,7 @@ class Writer:
             self._lost.add(_feature(media), "in an assistant's message, told as text")
         elif self._options.unsupported_media == "refuse":
             raise Unsupported(
-                f"{path}: this backend takes text only, not {media.kind}; tell it as text, or leave it out.",
+                f"{path}: this backend takes text only, not {media.kind}; send it as text, or leave it out.",
                 param=path,
             )
         else:

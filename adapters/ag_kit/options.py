@@ -16,7 +16,7 @@ class FrontOptions(Options):
 
     generation: Generation | None = Field(
         None,
-        description="Generation of a request with the keys of both or of neither; without it, runId tells 2, else 1.",
+        description="Generation of a request with the keys of both or of neither; null = 2 if it has runId, else 1.",
     )
     reasoning: Literal["drop", "text"] = Field(
         "drop", description="Reasoning in generation 1: left out, or shown as text between <think> and </think>."
@@ -31,7 +31,7 @@ class FrontOptions(Options):
     finish_notice: Literal["none", "error"] = Field(
         "none", description="error: an answer cut by its length limit or a filter ends with an error event."
     )
-    done_mark: bool = Field(True, description="Whether a stream of generation 1 ends with [DONE].")
+    done_mark: bool = Field(True, description="End the streams of generation 1 with [DONE].")
     extra_fields: bool = Field(
         False,
         description="true: reasoning, usage and code as additional fields of events of generation 1, for clients that "

@@ -20,7 +20,7 @@ _ROLES = ("system", "user", "assistant", "tool")
 def decode_request(value: dict[str, Any], context: Context) -> Request:
     """The messages are what is new; the server is meant to keep the rest. Unknown fields travel in `extras`.
 
-    A request without a conversation begins one, whose id the encoder tells the client.
+    A request without a conversation begins one. The encoder sends its id to the client.
     """
     body = Node(value)
     resume = body.object("resume")

@@ -128,7 +128,7 @@ class Encoder:
         if reason in _NOTED:
             self._note_reason(reason, status)
         if reason in CUT and self._cut is not None and self._cut is self._wire.message:
-            # Nobody may run this call, and whoever waits for it has to learn why.
+            # A client that waits for this call learns why it is not complete.
             self._cut.extra = {"code": str(reason), "message": CUT[reason]}
         self._terminal(status, ended_at=None if status == "canceled" else event.ended_at or self._created_at)
 

@@ -153,7 +153,7 @@ def _medium(
         texts.append(as_text(media))
     else:
         raise Unsupported(
-            f"{place}: expected text, an image, a sound or a file, got {_what(media)}; tell it as text, or "
+            f"{place}: expected text, an image, a sound or a file, got {_what(media)}; send it as text, or "
             "leave it out.",
             param=place,
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context
-from bridge.codec.counts import says_nothing
+from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import repaired
 from bridge.dialects.anthropic_messages.errors import error_in, failure_of
@@ -80,7 +80,7 @@ class MessagesDecoder(JsonDecoder):
                 self._block_start(index, block)
                 self._block_stop(index)
         usage = message.get("usage")
-        if isinstance(usage, dict) and not says_nothing(usage):
+        if isinstance(usage, dict) and not is_all_zeros(usage):
             # Its counts are mandatory here, where a `message_delta` may leave them out.
             self._usage.feed(usage, at_end=True)
         self._note_end(message)

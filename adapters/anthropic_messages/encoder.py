@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
-from bridge.codec.counts import UNTOLD
+from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.anthropic_messages.errors import CANCELED, error_object
@@ -259,7 +259,7 @@ class MessagesEncoder:
         known = own(event.extras)
         word = stop_word(event.reason, bool(self._calls), known.get("stop_reason"))
         if self._usage is None:
-            self._context.lost.add(Feature.USAGE, UNTOLD)
+            self._context.lost.add(Feature.USAGE, NOT_REPORTED)
         delta = {**_NO_END, **known, "stop_reason": word}
         self._write("message_delta", {"delta": delta, "usage": write_usage(self._usage)})
         self._write("message_stop")

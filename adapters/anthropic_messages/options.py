@@ -57,7 +57,7 @@ class BackOptions(Options):
         description="System messages in the middle of a talk: put into the system field, or kept where they are.",
     )
     unsupported_media: Literal["refuse", "text"] = Field(
-        "refuse", description="Media that this wire cannot carry: refuse the request, or tell it as text."
+        "refuse", description="Media that this wire cannot carry: refuse the request, or send it as text."
     )
 
 

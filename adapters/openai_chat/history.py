@@ -206,7 +206,7 @@ class MessageWriter:
             return {"type": "text", "text": as_text(media)}
         raise Unsupported(
             f"{path}: this backend takes no {media.kind} {source_words(media.source)}; "
-            "tell it as text, or leave it out.",
+            "send it as text, or leave it out.",
             param=path,
         )
 

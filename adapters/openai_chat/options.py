@@ -52,5 +52,5 @@ class BackOptions(Options):
         "text", description="Leave <think>...</think> in the text, or read it as reasoning."
     )
     unsupported_media: Literal["refuse", "text"] = Field(
-        "refuse", description="Media that this wire cannot carry: refuse the request, or tell it as text."
+        "refuse", description="Media that this wire cannot carry: refuse the request, or send it as text."
     )

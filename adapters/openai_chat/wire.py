@@ -6,7 +6,7 @@ from collections.abc import Set
 from typing import Any
 
 from bridge.codec import Feature, Losses
-from bridge.codec.counts import UNTOLD, says_nothing
+from bridge.codec.counts import NOT_REPORTED, is_all_zeros
 from bridge.codec.jsontext import whole
 from bridge.model import SHARED, Extras, FinishReason, UsageReported
 
@@ -66,7 +66,7 @@ def read_usage(value: dict[str, Any]) -> UsageReported | None:
     """
     taken, given = whole(value.get("prompt_tokens")), whole(value.get("completion_tokens"))
     total = whole(value.get("total_tokens"))
-    if not (taken or given or total) and says_nothing(value):
+    if not (taken or given or total) and is_all_zeros(value):
         return None
     rest: dict[str, Any] = {}
     cached = reasoning = None
@@ -89,7 +89,7 @@ def write_usage(usage: UsageReported | None, lost: Losses) -> dict[str, Any]:
     Clients that asked for it read it unseen, so that one that nobody told is zeros, which is noted as a loss.
     """
     if usage is None:
-        lost.add(Feature.USAGE, UNTOLD)
+        lost.add(Feature.USAGE, NOT_REPORTED)
         usage = UsageReported()
     taken, given = usage.input or 0, usage.output or 0
     out: dict[str, Any] = {

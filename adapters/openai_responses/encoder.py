@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
-from bridge.codec.counts import UNTOLD
+from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.openai_responses.declared import declared, input_of
@@ -415,7 +415,7 @@ class ResponsesEncoder:
         usage = self._usage
         if usage is None and status in ("completed", "incomplete"):
             # Clients that read null take the answer for one that broke off.
-            self._context.lost.add(Feature.USAGE, UNTOLD)
+            self._context.lost.add(Feature.USAGE, NOT_REPORTED)
             usage = ev.UsageReported()
         self.final = {
             **overlaid(self._response, more),

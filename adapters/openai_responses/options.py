@@ -52,7 +52,7 @@ class BackOptions(Options):
         "field", description="Where the first system message of other dialects goes: instructions, or the input."
     )
     unsupported_media: Literal["refuse", "text"] = Field(
-        "refuse", description="Media that this wire cannot carry: refuse the request, or tell it as text."
+        "refuse", description="Media that this wire cannot carry: refuse the request, or send it as text."
     )
 
 

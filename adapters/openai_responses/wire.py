@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec.counts import says_nothing
+from bridge.codec.counts import is_all_zeros
 from bridge.codec.jsontext import whole
 from bridge.errors import ErrorCode, Failure
 from bridge.model import SHARED, Extras, UsageReported
@@ -79,7 +79,7 @@ def read_usage(value: Any) -> UsageReported | None:
     """A usage object that says something, None for anything else; what has no field of ours is noted."""
     usage = dict_of(value)
     taken, given, total = (whole(usage.get(name)) for name in _COUNTS)
-    if not (taken or given or total) and says_nothing(usage):
+    if not (taken or given or total) and is_all_zeros(usage):
         return None
     cached = whole(dict_of(usage.get("input_tokens_details")).get("cached_tokens"))
     thought = whole(dict_of(usage.get("output_tokens_details")).get("reasoning_tokens"))

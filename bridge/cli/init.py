@@ -42,7 +42,7 @@ def init(args: argparse.Namespace) -> int:
 
 
 def _wanted(args: argparse.Namespace) -> _Wanted:
-    """What the flags say; on a terminal, what they leave open is asked."""
+    """Return the choices of the flags; on a terminal, ask for the missing ones."""
     asks = sys.stdin.isatty() and args.to is None
     names = [name for name in registry.names() if not registry.get(name).over_grpc]
     fronts = args.source or (_ask(f"What does your frontend speak? {', '.join(names)}", "") if asks else "").split()

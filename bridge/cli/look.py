@@ -21,7 +21,7 @@ _PIECE = 2**16
 def check(args: argparse.Namespace) -> int:
     """Validates a configuration and prints its routes; refuses what `serve` refuses before it listens.
 
-    What is valid and will hardly work is a warning on stderr.
+    Settings that are valid and unlikely to work are warnings on stderr.
     """
     from bridge.config import load
     from bridge.config.advice import warnings

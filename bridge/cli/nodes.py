@@ -1,4 +1,4 @@
-"""`dialect-bridge nodes`: asks a running gateway who is registered there."""
+"""`dialect-bridge nodes`: lists the nodes that are registered at a running gateway."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ async def _ask(dialect: SessionDialect, args: argparse.Namespace) -> list[Regist
         except BackendError as error:
             if error.failure.code is not ErrorCode.BACKEND_AUTH:
                 raise
-            text = "the gateway wants a key that it knows; give it by --api-key or $BRIDGE_API_KEY"
+            text = "the gateway requires a valid key: use --api-key or $BRIDGE_API_KEY"
             raise BackendError(text, code=ErrorCode.BACKEND_AUTH) from None
     return dialect.decode_nodes(WireResponse(200, {"content-type": dialect.content_type}, body))
 
 
 def _table(found: Sequence[RegisteredNode]) -> list[str]:
-    """The nodes in columns. What they say of themselves is foreign text, which must not steer the terminal."""
+    """The nodes in columns. Names and descriptions are foreign text, which must not control the terminal."""
     names = [field.name for field in fields(RegisteredNode)]
     rows = [["id" if name == "node_id" else name for name in names]]
     rows += [[printable(getattr(node, name)) for name in names] for node in found]

@@ -9,8 +9,8 @@ from bridge.errors import BackendError, ErrorCode
 from .jsontext import is_number, read_json
 from .wire import WireResponse
 
-UNTOLD = "zeros, since the backend told none"
-"""Detail of the loss of a usage that a wire demands and that the backend did not tell."""
+NOT_REPORTED = "zeros; the backend reported none"
+"""The detail of a lost usage: the wire requires one, and the backend did not report any."""
 
 
 def is_count(value: Any) -> TypeGuard[int]:
@@ -18,10 +18,10 @@ def is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1e15
 
 
-def says_nothing(usage: dict[str, Any]) -> bool:
-    """Return whether a usage object holds no number but zeros.
+def is_all_zeros(usage: dict[str, Any]) -> bool:
+    """Return whether all numbers of a usage object are zero.
 
-    Clients demand the numbers, so that servers that know none write zeros; no answer takes no tokens at all.
+    Servers that do not count tokens write zeros, because clients require numbers. No real answer takes zero tokens.
     """
     inner = (v for value in usage.values() for v in (value.values() if isinstance(value, dict) else (value,)))
     return not any(is_number(v) and v for v in inner)

@@ -1,7 +1,7 @@
 """Finds the tool calls that a limit cut off in the middle of their arguments.
 
-Backends end such a call like any other, and tell only afterwards that the answer ran into its length limit, or that a
-filter stopped it. Clients run a call that is complete, so its end has to wait until that is known.
+Backends end such a call like any other. Only later does the finish reason show that the answer reached its length limit
+or that a filter stopped it. Clients run complete calls, so the end of a call has to wait until the reason is known.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ CUT: dict[FinishReason, str] = {
     FinishReason.LENGTH: "The answer was cut at its length limit.",
     FinishReason.CONTENT_FILTER: "The answer was stopped by a content filter.",
 }
-"""The reasons for which an answer may be cut in the middle of a call, in words for its reader."""
+"""Finish reason for which an answer may be cut in the middle of a call -> the message for the client."""
 
 CUT_CALL = "The answer was cut in the middle of a tool call."
-"""The words where the run tells no such reason."""
+"""The message where the run has no such reason."""
 
 
 class CutCalls:
@@ -55,7 +55,7 @@ class CutCalls:
                     pieces = self._arguments.pop(event.part_id, None)
                     if pieces is not None and not is_json("".join(pieces)):
                         self._invalid.add(event.part_id)
-            if self._invalid and _tells_nothing(event):
+            if self._invalid and _is_undecided(event):
                 self._waiting.append(event)
                 continue
             if self._waiting:
@@ -72,8 +72,8 @@ class CutCalls:
         return event
 
 
-def _tells_nothing(event: Event) -> bool:
-    """Return whether it is still open after this event why a call has ended."""
+def _is_undecided(event: Event) -> bool:
+    """Return whether it is still unknown after this event why a call has ended."""
     if isinstance(event, ev.MessageEnded):
         return event.status is MessageStatus.COMPLETED and event.reason not in CUT
     return isinstance(event, (ev.PartEnded, ev.UsageReported))

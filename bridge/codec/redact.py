@@ -29,6 +29,7 @@ _SECRET = re.compile(
     r"|(?i:(?<=api[-_ ]key[=:])|(?<=apikey[=:])|(?<=api[-_ ]key[=:] ))(?!<key>)[^\s,;'\"]+"
 )
 # Schemes longer than this keep their beginning; the address after them is hidden all the same.
+_QUOTED = re.compile(r"""(?<=got )['"].*['"]""", re.DOTALL)
 _ADDRESS = re.compile(r"[a-z0-9+.\-]{0,32}://\S+|\bip(?:v4|v6)?:\S+", re.IGNORECASE)
 
 
@@ -44,6 +45,16 @@ def masked(text: str, longest: int = LONGEST, *, addresses: bool = False) -> str
         # What stands at the end of the window may be the beginning of a key that was not recognized.
         return text_shown[: min(longest, max(len(text_shown) - _MARGIN, 0))] + "..."
     return text_shown if len(text_shown) <= longest else text_shown[:longest] + "..."
+
+
+def explained(failure: Failure) -> str:
+    """Return a failure for a log line: code, message, cause, and the page of the documentation about its code.
+
+    Nothing that the message quotes from a client's body is in it.
+    """
+    message = _QUOTED.sub("a string", masked(failure.message))
+    cause = f" {masked(failure.cause)}." if failure.cause else ""
+    return f"{failure.code}: {message}{cause} See docs/errors/{failure.code}.md"
 
 
 def printable(text: str, longest: int = 80) -> str:

@@ -301,7 +301,7 @@ class RegisteredNode:
 
 
 class NodeEvent(StrEnum):
-    """What became of a registered node."""
+    """A change of a registered node."""
 
     REGISTERED = "registered"
     UPDATED = "updated"
@@ -381,7 +381,7 @@ class AgentRegistry(Protocol):
         ...
 
     def changes(self) -> list[NodeChange]:
-        """What became of nodes since the last call."""
+        """The changes of registered nodes since the last call."""
         ...
 
     def failed(self, answer: bytes) -> bool:

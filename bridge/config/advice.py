@@ -1,4 +1,4 @@
-"""What in a valid configuration is almost surely a mistake; `dialect-bridge check` prints it."""
+"""Warnings about valid configurations that are almost surely mistakes; `dialect-bridge check` prints them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNBRACED = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 def warnings(config: Config) -> list[str]:
-    """Return what will hardly work though it is valid, each with its place."""
+    """Return a warning for each setting that is valid and unlikely to work, with its place."""
     return [*_backends(config), *_routes(config), *_models(config)]
 
 

@@ -141,8 +141,8 @@ class Route:
             return _guess(self.models)
         backend = self.backends[0]
         known = next(iter(backend.names.listed), None) or _guess(backend.names.renames)
-        spoken: Dialect | None = getattr(backend, "dialect", None)  # none of an agent inside the process
-        return known or (None if spoken is not None and spoken.requires_model else backend.name)
+        dialect: Dialect | None = getattr(backend, "dialect", None)  # an agent inside the process has none
+        return known or (None if dialect is not None and dialect.requires_model else backend.name)
 
     async def list_models(self) -> list[ModelInfo]:
         """The configured models, and the backend's own when one backend serves the route.

@@ -242,7 +242,7 @@ class Builder:
         extras: Extras | None = None,
         status: MessageStatus | None = None,
     ) -> None:
-        """Ends the part `key`. `status` is needed only where `cutting` does not tell it."""
+        """Ends the part `key`. `status` overrides the one that follows from `cutting`."""
         part = self._parts.pop(key, None)
         if part is not None:
             del part.message.open[key]

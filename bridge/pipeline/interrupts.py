@@ -18,6 +18,17 @@ from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Interrupted, Message, Request, Resume, Text, result_text
 from bridge.pipeline.conversation import results_in
 
+_TYPES: dict[type, frozenset[str]] = {
+    str: frozenset({"string"}),
+    bool: frozenset({"boolean"}),
+    int: frozenset({"integer", "number"}),
+    float: frozenset({"number"}),
+    dict: frozenset({"object"}),
+    list: frozenset({"array"}),
+    type(None): frozenset({"null"}),
+}
+"""The JSON Schema types of a value, by its class."""
+
 
 @dataclass(slots=True)
 class Settled:
@@ -113,7 +124,7 @@ def _form(answer: Resume, schema: dict[str, Any]) -> Any:
     """
     payload, fields, needed = answer.payload, schema.get("properties"), schema.get("required")
     types = _types(schema)
-    if "boolean" in types and not isinstance(payload, bool) and _type_of(payload) not in types:
+    if "boolean" in types and _TYPES[type(payload)].isdisjoint(types):
         return answer.agrees
     if not isinstance(fields, dict) or not isinstance(needed, list) or len(needed) != 1:
         return payload
@@ -136,23 +147,6 @@ def _types(schema: dict[str, Any]) -> frozenset[str]:
     found = schema.get("type")
     names = found if isinstance(found, list) else [found]
     return frozenset(name for name in names if isinstance(name, str))
-
-
-def _type_of(value: Any) -> str:
-    """Return the JSON Schema type of an answer."""
-    match value:
-        case str():
-            return "string"
-        case bool():
-            return "boolean"
-        case dict():
-            return "object"
-        case list():
-            return "array"
-        case None:
-            return "null"
-        case _:
-            return "number"
 
 
 def _is_text(message: Message) -> bool:

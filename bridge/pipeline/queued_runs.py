@@ -57,7 +57,7 @@ class Kept:
 
     run: str
     at: float
-    places: tuple[str, ...]
+    views: tuple[str, ...]
 
     @classmethod
     def of(cls, message: Message) -> Kept:
@@ -91,7 +91,7 @@ def _plain(message: Message) -> Message:
 
 def _for_model(message: Message) -> bool:
     """Return whether backends are sent this message. A call and its result stay together."""
-    kept = _OURS not in message.metadata or MODEL in Kept.of(message).places
+    kept = _OURS not in message.metadata or MODEL in Kept.of(message).views
     return kept or not LINKED.isdisjoint(map(type, message.parts))
 
 
@@ -244,8 +244,9 @@ def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list
     """
     runs: dict[str, list[Message]] = {}
     for message in stored:
+        of_run = runs.setdefault(Kept.of(message).run, [])
         if _for_model(message):
-            runs.setdefault(Kept.of(message).run, []).append(_plain(message))
+            of_run.append(_plain(message))
     earlier = list(runs)
     if run in runs:
         del earlier[earlier.index(run) :]

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 
 from bridge.codec import Losses
+from bridge.codec.redact import explained
 from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
@@ -291,8 +292,7 @@ class Run:
             self._clock.elsewhere(attempt.backend.timeouts)
             self.tried.append(attempt.backend.name)
             name = attempt.backend.name
-            why = f"{failure.code}: {failure.cause or failure.message}"
-            log.warning("run %s: %s failed (%s), now %s", attempt.info.run_id, failed, why, name)
+            log.warning("run %s: %s failed, now %s: %s", attempt.info.run_id, failed, name, explained(failure))
             return True
         return False
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import orjson
 
 from bridge.codec import CONNECTIONS, Dialect
-from bridge.codec.redact import masked
+from bridge.codec.redact import explained
 from bridge.errors import LOG_FACTS, BackendError, BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import RunFailed
 from bridge.pipeline import Run
@@ -330,7 +330,7 @@ class Runs:
     def _end_lost(self, record: RunRecord, failure: Failure) -> None:
         async def end() -> None:
             LOG_FACTS.set(record.key.facts)
-            log.warning("the run failed: %s", failure.message, extra={"facts": {"status": str(failure.code)}})
+            log.warning("run failed: %s", explained(failure), extra={"facts": {"status": str(failure.code)}})
             await write_failure(self._store, record, self._token, failure, patience=self._patience)
             with suppress(ValueError):  # the plan is of another version of the bridge
                 await self._call_ended(record.key, RunPlan.load(record.plan))
@@ -439,10 +439,10 @@ def _log_end(worker: RunWorker) -> None:
         facts["back"] = run.backend.name
     if isinstance(outcome, RunFailed):
         facts["status"] = str(outcome.error.code)
-        log.warning("the run failed: %s", masked(outcome.error.message), extra={"facts": facts})
+        log.warning("run failed: %s", explained(outcome.error), extra={"facts": facts})
     else:
         facts["status"] = str(outcome.reason)
-        log.info("the run ended", extra={"facts": facts})
+        log.info("run ended", extra={"facts": facts})
 
 
 async def _stop(task: asyncio.Task[None] | None) -> None:

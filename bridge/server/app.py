@@ -24,7 +24,6 @@ from bridge.codec import (
 )
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected, shortened
-from bridge.server.audit import Audit
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
 from bridge.server.handler import RouteHandler
@@ -35,6 +34,7 @@ from bridge.server.limits import Limits
 from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
+from bridge.server.refusals import RefusalLog
 from bridge.server.wire import FAILURE, OWN_PAGE, REPORTED, USER, WHERE, error_of, request_id
 
 log = logging.getLogger("bridge.server")
@@ -66,7 +66,7 @@ class State:
     retired: bool = False
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     heads: HeadWatch | None = None
-    audit: Audit = field(default_factory=Audit)
+    refusals: RefusalLog = field(default_factory=RefusalLog)
 
     @classmethod
     def of(cls, bridge: Bridge) -> Self:
@@ -81,7 +81,9 @@ class State:
             ambient=server.auth is not None and server.auth.trusted_header is not None,
         )
         state = cls(bridge, identity, Limits.of(bridge.config), browsers, page)
-        state.audit = Audit(lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None)
+        state.refusals = RefusalLog(
+            lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None
+        )
         return state
 
     async def drain(self, seconds: float | None) -> None:
@@ -172,7 +174,7 @@ async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
         yield
         await bridge.close()
     finally:
-        app[STATE].audit.close()
+        app[STATE].refusals.close()
         await app[STATE].identity.close()
         await app[STATE].limits.close()
 
@@ -371,10 +373,10 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             path = http.rel_url.raw_path
             user = http.get(USER)
             if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
-                state.audit.refused(failure, path=path, peer=http.remote, user=user, request_id=known)
+                state.refusals.refused(failure, path=path, peer=http.remote, user=user, request_id=known)
             elif REPORTED not in http:
                 peer, method = http.remote, http.method
-                state.audit.unserved(failure, method=method, path=path, peer=peer, user=user, request_id=known)
+                state.refusals.unserved(failure, method=method, path=path, peer=peer, user=user, request_id=known)
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bridge.codec.redact import masked
+from bridge.codec.redact import explained
 from bridge.errors import Failure
 from bridge.model import UsageReported
 from bridge.pipeline import Run
@@ -19,16 +18,6 @@ if TYPE_CHECKING:
     from bridge.telemetry.metrics import Metrics
 
 access = logging.getLogger("bridge.access")
-
-_QUOTED = re.compile(r"""(?<=got )['"].*['"]""", re.DOTALL)
-"""What a message quotes of a client's body, which no log holds."""
-
-
-def explanation(failure: Failure) -> str:
-    """Return a failure as the log tells it: code, message, cause, and the page of the documentation."""
-    cause = f" {failure.cause}." if failure.cause else ""
-    message = _QUOTED.sub("a string", masked(failure.message))
-    return f"{failure.code}: {message}{cause} See docs/errors/{failure.code}.md"
 
 
 @dataclass(slots=True)
@@ -111,7 +100,7 @@ class Report:
             facts["trace_id"] = self.trace_id
         if self.lost:
             facts["lost"] = ",".join(self.lost)
-        text = "run" if self.failure is None else f"run failed: {explanation(self.failure)}"
+        text = "run" if self.failure is None else f"run failed: {explained(self.failure)}"
         # As `access.log` does, without looking for the caller, who is always this one.
         access.handle(access.makeRecord(access.name, level, __file__, 0, text, (), None, extra={"facts": facts}))
 

@@ -64,7 +64,7 @@ def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
         return []
     from bridge.grpc.server.agents import servers
 
-    return servers(bridge, state.limits, state.identity, state.audit)
+    return servers(bridge, state.limits, state.identity, state.refusals)
 
 
 class Served:

@@ -136,7 +136,7 @@ class Metrics:
         )
         self.node_changes = Counter(
             "bridge_node_changes",
-            "changes of the nodes that are registered at an address of agents, by what became of them",
+            "changes of the nodes that are registered at an address of agents, by kind of change",
             ("listen", "kind", "change"),
             registry=registry,
         )

@@ -179,6 +179,8 @@ FIELD = {"properties": {"answer": {"type": SEVERAL}}, "required": ["answer"]}
         ({"type": ["boolean", "null"]}, "no", False),
         ({"type": ["boolean", "null"]}, None, None),
         ({"type": "boolean"}, "no, not yet", False),
+        ({"type": ["integer", "boolean"]}, 5, 5),
+        ({"type": ["number", "boolean"]}, 5, 5),
         (FIELD, "make it blue", {"answer": "make it blue"}),
         (FIELD, {"approved": False}, {"answer": False}),
         ({"type": [7, None]}, "x", "x"),

@@ -14,37 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bridge.dialects.agentscope.merge import merge
 
-__all__ = [
-    "AgentRequest",
-    "AgentResponse",
-    "AudioContent",
-    "BaseRequest",
-    "BaseResponse",
-    "Content",
-    "ContentType",
-    "DataContent",
-    "Error",
-    "Event",
-    "FileContent",
-    "FunctionCall",
-    "FunctionCallOutput",
-    "FunctionParameters",
-    "FunctionTool",
-    "ImageContent",
-    "McpApprovalRequest",
-    "McpApprovalResponse",
-    "McpCall",
-    "McpCallOutput",
-    "Message",
-    "MessageType",
-    "RefusalContent",
-    "Role",
-    "RunStatus",
-    "TextContent",
-    "Tool",
-    "VideoContent",
-]
-
 
 class _Names:
     """A set of named strings."""

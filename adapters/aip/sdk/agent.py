@@ -40,7 +40,7 @@ from bridge.dialects.aip.sdk.data import (
     generation_of,
     infos_of,
 )
-from bridge.dialects.aip.sdk.node import DEADLINE, InfoField, Node
+from bridge.dialects.aip.sdk.node import DEADLINE, InfoField, RegisteringNode
 from bridge.dialects.aip.sdk.stubs import GatewayServiceStub
 
 Handler = Callable[..., Any]
@@ -77,19 +77,18 @@ def takes_message(handler: Handler) -> bool:
     return not bound
 
 
-class Agent(Node):
+class Agent(RegisteringNode):
     """An agent at `address`, "host:port".
 
-    What it says of itself is `agent_info`, whose fields are also its attributes.
+    Its registration is `agent_info`, whose fields are also attributes.
     """
 
-    name: InfoField[str] = InfoField("agent_info")
-    domain: InfoField[str] = InfoField("agent_info")
-    description: InfoField[str] = InfoField("agent_info")
-    version: InfoField[str] = InfoField("agent_info")
-    input_mode: InfoField[list[int]] = InfoField("agent_info")
-    output_mode: InfoField[list[int]] = InfoField("agent_info")
-    skills: InfoField[list[AgentSkill]] = InfoField("agent_info")
+    skills = InfoField[list[AgentSkill]]()
+
+    @property
+    def info(self) -> AgentInfo:
+        """The registration, `agent_info`."""
+        return self.agent_info
 
     def __init__(
         self,

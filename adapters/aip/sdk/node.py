@@ -30,20 +30,17 @@ T = TypeVar("T")
 
 
 class InfoField(Generic[T]):
-    """An attribute of a node that is a field of its registration: `info` names the attribute with the registration."""
-
-    def __init__(self, info: str) -> None:
-        self._info = info
+    """An attribute of a node that is a field of its registration."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, node: Any, owner: type) -> T:
         # On the class itself it is nothing but its description.
-        return cast(T, self if node is None else getattr(getattr(node, self._info), self._name))
+        return cast(T, self if node is None else getattr(node.info, self._name))
 
     def __set__(self, node: Any, value: T) -> None:
-        setattr(getattr(node, self._info), self._name, value)
+        setattr(node.info, self._name, value)
 
 
 class Node:
@@ -140,3 +137,19 @@ class Node:
         if not self._registrations:
             raise RuntimeError("register_to_gateway() comes first")
         return self._registrations[-1].gateway
+
+
+class RegisteringNode(Node):
+    """A node with a registration, `info`, whose fields are also attributes."""
+
+    name = InfoField[str]()
+    domain = InfoField[str]()
+    description = InfoField[str]()
+    version = InfoField[str]()
+    input_mode = InfoField[list[int]]()
+    output_mode = InfoField[list[int]]()
+
+    @property
+    def info(self) -> AgentInfo | ToolInfo:
+        """The registration."""
+        raise NotImplementedError

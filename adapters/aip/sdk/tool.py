@@ -22,7 +22,7 @@ from bridge.dialects.aip.sdk.data import (
     UpdateNodeInfoRequest,
 )
 from bridge.dialects.aip.sdk.functions import FunctionCall
-from bridge.dialects.aip.sdk.node import DEADLINE, InfoField, Node
+from bridge.dialects.aip.sdk.node import DEADLINE, InfoField, RegisteringNode
 from bridge.dialects.aip.sdk.stubs import GatewayServiceStub
 
 log = logging.getLogger("bridge.dialects.aip.tool")
@@ -36,19 +36,18 @@ _ROOM = 4096
 """Bytes of a message beside its content."""
 
 
-class Tool(Node):
+class Tool(RegisteringNode):
     """A tool at `address`, "host:port". `arguments`: parameter -> what it is.
 
-    What it says of itself is `tool_info`, whose fields are also its attributes.
+    Its registration is `tool_info`, whose fields are also attributes.
     """
 
-    name: InfoField[str] = InfoField("tool_info")
-    domain: InfoField[str] = InfoField("tool_info")
-    description: InfoField[str] = InfoField("tool_info")
-    version: InfoField[str] = InfoField("tool_info")
-    input_mode: InfoField[list[int]] = InfoField("tool_info")
-    output_mode: InfoField[list[int]] = InfoField("tool_info")
-    arguments: InfoField[dict[str, str]] = InfoField("tool_info")
+    arguments = InfoField[dict[str, str]]()
+
+    @property
+    def info(self) -> ToolInfo:
+        """The registration, `tool_info`."""
+        return self.tool_info
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What happens at an address of agents, for its operators: log lines and counters.
+"""Log lines and counters for the operators of an address of agents.
 
 Each change of a node, each session, each tool call and each refusal is a line of the logger `bridge.grpc`.
 The level is INFO.
@@ -33,7 +33,7 @@ _OK = grpc.StatusCode.OK.name
 
 
 class CallRecord:
-    """One call while it runs. Without a `node` nobody was found to answer it."""
+    """One call while it runs. It has no `node` if its receiver was not found."""
 
     def __init__(self, operation: Operation, by: Visitor) -> None:
         self.operation = operation

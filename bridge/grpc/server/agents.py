@@ -15,28 +15,28 @@ from bridge.grpc.server.conversation import ServedSession, TurnRunner
 from bridge.grpc.server.guard import Guard
 from bridge.grpc.server.service import GrpcServer
 from bridge.pipeline.tools import Tools, ToolSource
-from bridge.server.audit import Audit
 from bridge.server.identity import Identity
 from bridge.server.limits import Limits
+from bridge.server.refusals import RefusalLog
 
 if TYPE_CHECKING:
     from bridge.telemetry.tracing import Tracing
 
 
-def servers(bridge: Bridge, limits: Limits, identity: Identity, audit: Audit) -> list[GrpcServer]:
+def servers(bridge: Bridge, limits: Limits, identity: Identity, refusals: RefusalLog) -> list[GrpcServer]:
     """A server for each address that routes of the bridge name. Raises `ConfigError` when routes at one disagree."""
     found: dict[tuple[str, Dialect], list[Route]] = {}
     for route in bridge.routes:
         if route.listen is not None:
             found.setdefault((route.listen, route.dialect), []).append(route)
-    return [_server(bridge, limits, identity, audit, *at, routes) for at, routes in found.items()]
+    return [_server(bridge, limits, identity, refusals, *at, routes) for at, routes in found.items()]
 
 
 def _server(
     bridge: Bridge,
     limits: Limits,
     identity: Identity,
-    audit: Audit,
+    refusals: RefusalLog,
     address: str,
     dialect: Dialect,
     routes: Sequence[Route],
@@ -54,7 +54,7 @@ def _server(
     if len({(m.gateway, m.address) for m in registrations}) < len(registrations):
         raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
     host = Agents(by_agent, TurnRunner(bridge, limits), settings[0].idle)
-    guard = Guard(identity, {name: route.path for name, route in by_agent.items()}, audit)
+    guard = Guard(identity, {name: route.path for name, route in by_agent.items()}, refusals)
     server = GrpcServer(
         address, dialect, dialect.agent_registry(address, agents), settings[0], host, registrations, guard,
         Activity(address, lambda: bridge.metrics),

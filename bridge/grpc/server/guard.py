@@ -13,18 +13,18 @@ from multidict import CIMultiDict
 
 from bridge.codec import SCOPES, Endpoint
 from bridge.errors import RULES, BridgeError, Failure
-from bridge.server.audit import Audit
 from bridge.server.identity import Identity, Visit
+from bridge.server.refusals import RefusalLog
 from bridge.server.wire import is_request_id
 
 
 class Guard:
     """`mounts`: agent -> what names its route, as the routes of a key do."""
 
-    def __init__(self, identity: Identity, mounts: Mapping[str, str], audit: Audit | None = None) -> None:
+    def __init__(self, identity: Identity, mounts: Mapping[str, str], refusals: RefusalLog | None = None) -> None:
         self._identity = identity
         self._mounts = mounts
-        self._audit = audit or Audit()
+        self._refusals = refusals or RefusalLog()
 
     async def caller(self, rpc: Any, endpoint: Endpoint, agent: str | None = None) -> str:
         """Return the user who calls `endpoint` for one of the agents, or for anything here; "" without users.
@@ -46,7 +46,7 @@ class Guard:
         """Note in the audit log that a call of `user` is refused."""
         sent = visit_of(rpc).headers.get("x-request-id", "")
         known = sent if is_request_id(sent) else None
-        self._audit.refused(failure, path=endpoint.path, peer=peer_address(rpc), user=user, request_id=known)
+        self._refusals.refused(failure, path=endpoint.path, peer=peer_address(rpc), user=user, request_id=known)
 
 
 def visit_of(rpc: Any) -> Visit:

@@ -264,7 +264,7 @@ class GrpcServer:
             self._registry.unwatched(reply.subscriber)
 
     def _tell(self) -> None:
-        """Tell operators and subscribers what became of nodes."""
+        """Report changes of nodes to operators and subscribers."""
         self._activity.changed(self._registry.changes())
         for changed in self._watchers:
             changed.set()

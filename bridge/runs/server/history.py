@@ -96,7 +96,7 @@ class HistoryHandler:
 
 def visible(message: Message) -> bool:
     """Return whether people see this message when they read the conversation back."""
-    if SHOWN not in Kept.of(message).places or message.role not in ("user", "assistant", "tool"):
+    if SHOWN not in Kept.of(message).views or message.role not in ("user", "assistant", "tool"):
         return False
     return message.role != "assistant" or bool(text_in(message)) or any(isinstance(p, Media) for p in message.parts)
 

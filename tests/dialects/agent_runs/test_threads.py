@@ -157,6 +157,32 @@ async def test_messages_may_be_hidden_from_people_or_from_the_model(tmp_path: Pa
         assert b"visibility" not in backend.seen[-1].body
 
 
+async def test_a_run_whose_message_is_hidden_from_the_model_gets_no_later_runs(
+    tmp_path: Path, backend: FakeBackend
+) -> None:
+    go_on = asyncio.Event()
+
+    async def slowly(exchange: Exchange) -> None:
+        await exchange.head()
+        await go_on.wait()
+        await exchange.send(CHUNK % b"done" + END)
+        await exchange.end()
+
+    backend.plays(slowly)
+    sections = config(tmp_path, llm(backend))
+    sections["routes"][0]["limits"] = {"concurrent": 1, "queue": 10}
+    async with serving(sections) as url:
+        alice = Client(url)
+        await alice.start(run_input("first", "run-1"))
+        aside = {"id": "aside", "role": "user", "content": "aside", "metadata": {"visibility": ["ui.history"]}}
+        await alice.start(run_input(run="run-2", messages=[aside]))
+        await alice.start(run_input("third", "run-3"))
+        go_on.set()
+        for n in (1, 2, 3):
+            assert types_in((await alice.events(f"run-{n}")).body)[-1] == "RUN_FINISHED"
+    assert [m["content"] for m in backend.seen[1].json["messages"]] == ["first", "done"]
+
+
 async def test_a_client_cannot_show_what_is_hidden_by_its_role(tmp_path: Path) -> None:
     async with served(tmp_path) as url:
         system = {"id": "s", "role": "system", "content": "secret", "metadata": {"visibility": ["ui.history"]}}
@@ -208,16 +234,17 @@ async def test_lines_of_a_run_name_run_thread_and_user(
         async with served(tmp_path, llm(backend)) as url:
             assert (await Client(url).start(run_input())).status == 202
             async with asyncio.timeout(20):
-                while not any("the run failed" in line for line, _ in lines):
+                while not any("run failed: " in line for line, _ in lines):
                     await asyncio.sleep(0.02)
             await Client(url).cancel()
     finally:
         logger.removeHandler(handler)
     ours = [(line, entry) for line, entry in lines if "run-1" in line]
-    assert {entry["message"] for _, entry in ours} >= {"run", "the run failed: no power"}
+    (failed,) = [entry for _, entry in ours if entry["message"].startswith("run failed: backend_error: no power POST ")]
+    assert f"POST {backend.url}/chat/completions answered 500: " in failed["message"]
+    assert {entry["message"] for _, entry in ours} >= {"run", failed["message"]}
     for line, entry in ours:
         assert (entry["run"], entry["thread"], entry["user"]) == ("run-1", THREAD, "alice"), line
-    (failed,) = [entry for _, entry in ours if entry["message"].startswith("the run failed")]
     assert (failed["status"], failed["level"], failed["back"]) == ("backend_error", "warning", "it")
     started = next(entry for _, entry in ours if entry["message"] == "run")
     assert failed["run_id"] == started["run_id"]

@@ -96,7 +96,7 @@ async def test_a_key_is_shown(
     monkeypatch.delenv("BRIDGE_API_KEY", raising=False)
     async with fake_backend("openai-chat") as model, guarded(tmp_path, model.url) as (listen, _):
         assert await nodes(listen) == 1
-        assert "give it by --api-key or $BRIDGE_API_KEY" in capsys.readouterr().err
+        assert "use --api-key or $BRIDGE_API_KEY" in capsys.readouterr().err
         assert await nodes(listen, "--api-key", "bob-key") == 0
         assert [row[1] for row in rows(capsys.readouterr().out)] == ["id", "bridge", "other"]
         monkeypatch.setenv("BRIDGE_API_KEY", "bob-key")

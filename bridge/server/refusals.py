@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 
+from bridge.codec.redact import explained
 from bridge.errors import ErrorCode, Failure, shortened
 from bridge.server.access import Reason, Refusal
-from bridge.server.report import explanation
 
 log = logging.getLogger("bridge.audit")
 access = logging.getLogger("bridge.access")
@@ -40,7 +40,7 @@ class _Window:
     timer: asyncio.TimerHandle | None = None
 
 
-class Audit:
+class RefusalLog:
     """Writes refusals to the log. Belongs to one event loop; `close` writes what is left to tell.
 
     `count` is called with the reason of every refusal, also of those that the log leaves out.
@@ -81,7 +81,7 @@ class Audit:
     ) -> None:
         """Note a request that no route has served, such as one for an unknown path."""
         facts = {"http": failure.http_status, "method": method, **_facts(path, peer, user, request_id)}
-        self._write(access, f"request refused: {explanation(failure)}", facts, str(failure.code), peer)
+        self._write(access, f"request refused: {explained(failure)}", facts, str(failure.code), peer)
 
     def _write(
         self, logger: logging.Logger, text: str, facts: dict[str, object], counted: str, peer: str | None
