@@ -133,9 +133,9 @@ class AIP(SessionDialect, ToolHostDialect, ModelsDialect):
     def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
         """One bare message as the whole answer."""
         decoder = Decoder(context)
-        said = wire.content_type
-        if said not in (CONTENT_TYPE, "application/grpc"):
-            text = f"The agent's answer is no message: expected {CONTENT_TYPE}, got {said[:40] or 'nothing'}."
+        declared = wire.content_type
+        if declared not in (CONTENT_TYPE, "application/grpc"):
+            text = f"The agent's answer is no message: expected {CONTENT_TYPE}, got {declared[:40] or 'nothing'}."
             return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, text))
         return [*decoder.feed([wire.body]), *decoder.close()]
 

@@ -120,11 +120,11 @@ class Decoder:
     def _extras(self, data: bytes) -> None:
         """Read fields that the wire does not define, from a peer that sends them."""
         try:
-            said: Any = loads(data)
+            payload: Any = loads(data)
         except ValueError:
             return
-        usage = said.get("usage") if isinstance(said, dict) else None
+        usage = payload.get("usage") if isinstance(payload, dict) else None
         if isinstance(usage, dict):
             names = ("input", "output", "total", "cached", "reasoning")
-            told = {name: usage[name] for name in names if type(usage.get(name)) is int}
-            self._builder.usage(UsageReported(**told))
+            counts = {name: usage[name] for name in names if type(usage.get(name)) is int}
+            self._builder.usage(UsageReported(**counts))

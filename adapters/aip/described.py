@@ -47,10 +47,10 @@ def parameter(text: str) -> dict[str, Any]:
 
 def _described(text: Any, room: int = _LONGEST) -> tuple[dict[str, Any], bool]:
     """The schema of one parameter, and whether a call may leave it out. `room`: the longest literal that is read."""
-    said = text if isinstance(text, dict) else _literal(text, room) if isinstance(text, str) else None
-    schema = _schema(said) if said else None
-    if said and schema:
-        return schema, _dict_may_miss(said)
+    declared = text if isinstance(text, dict) else _literal(text, room) if isinstance(text, str) else None
+    schema = _schema(declared) if declared else None
+    if declared and schema:
+        return schema, _dict_may_miss(declared)
     text = (text if isinstance(text, str) else repr(text)).strip()
     found = _typed_text(_without_optional(text))
     json_type, rest = found if found is not None else ("string", text)
@@ -69,8 +69,8 @@ def _literal(text: str, room: int) -> dict[str, Any] | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd escapes in foreign text
-            said = ast.literal_eval(text)
-        return loads(json.dumps(said, allow_nan=False)) if isinstance(said, dict) else None
+            declared = ast.literal_eval(text)
+        return loads(json.dumps(declared, allow_nan=False)) if isinstance(declared, dict) else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
 
@@ -90,55 +90,55 @@ _KEYWORDS: dict[str, Callable[[Any], bool]] = {
 """What is taken over of a schema beside its types and the schemas in it, if it is of this form."""
 
 
-def _schema(said: dict[str, Any], depth: int = 8) -> dict[str, Any]:
+def _schema(declared: dict[str, Any], depth: int = 8) -> dict[str, Any]:
     """The JSON Schema that a dict stands for; empty where it is none. Types may have their names in Python.
 
     Anything that models could refuse is left out, and what is nested deeper.
     """
     schema: dict[str, Any] = {}
-    if "type" in said:
-        json_type = _json_type(said["type"])
+    if "type" in declared:
+        json_type = _json_type(declared["type"])
         if json_type is None:
             return {}
         schema["type"] = json_type
-    schema |= {name: value for name, value in said.items() if name in _KEYWORDS and _KEYWORDS[name](value)}
+    schema |= {name: value for name, value in declared.items() if name in _KEYWORDS and _KEYWORDS[name](value)}
     if depth:
         for name in ("anyOf", "oneOf", "allOf"):
-            inner = [_schema(each, depth - 1) for each in _list_of(said.get(name)) if isinstance(each, dict)]
+            inner = [_schema(each, depth - 1) for each in _list_of(declared.get(name)) if isinstance(each, dict)]
             schema |= {name: inner} if inner and all(inner) else {}
-        if isinstance(said.get("items"), dict):
-            schema["items"] = _schema(said["items"], depth - 1)
-        if isinstance(said.get("properties"), dict):
-            schema["properties"] = {name: _inner(each, depth - 1) for name, each in said["properties"].items()}
+        if isinstance(declared.get("items"), dict):
+            schema["items"] = _schema(declared["items"], depth - 1)
+        if isinstance(declared.get("properties"), dict):
+            schema["properties"] = {name: _inner(each, depth - 1) for name, each in declared["properties"].items()}
     if schema.keys() == {"description"}:
         schema = {"type": "string", **schema}
     return schema
 
 
-def _inner(said: Any, depth: int) -> dict[str, Any]:
-    return _schema(said, depth) if isinstance(said, dict) else {}
+def _inner(declared: Any, depth: int) -> dict[str, Any]:
+    return _schema(declared, depth) if isinstance(declared, dict) else {}
 
 
 def _list_of(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _json_type(said: Any) -> str | list[str] | None:
+def _json_type(declared: Any) -> str | list[str] | None:
     """The type or types that a schema names; None for what is no type."""
-    if isinstance(said, list):
-        types = [_json_type(each) for each in said]
+    if isinstance(declared, list):
+        types = [_json_type(each) for each in declared]
         return [t for t in types if isinstance(t, str)] if types and all(isinstance(t, str) for t in types) else None
-    if not isinstance(said, str):
+    if not isinstance(declared, str):
         return None
-    found = said if said in _JSON_TYPES else _typed_text(said)
+    found = declared if declared in _JSON_TYPES else _typed_text(declared)
     return found[0] if isinstance(found, tuple) else found
 
 
-def _dict_may_miss(said: Mapping[str, Any]) -> bool:
-    if isinstance(said.get("required"), bool):
-        return not said["required"]
-    nullable = isinstance(said.get("type"), list) and "null" in said["type"]
-    return "default" in said or said.get("optional") is True or nullable
+def _dict_may_miss(declared: Mapping[str, Any]) -> bool:
+    if isinstance(declared.get("required"), bool):
+        return not declared["required"]
+    nullable = isinstance(declared.get("type"), list) and "null" in declared["type"]
+    return "default" in declared or declared.get("optional") is True or nullable
 
 
 def _typed_text(text: str) -> tuple[str, str] | None:
@@ -203,11 +203,11 @@ def schema_of_literal(text: str) -> dict[str, Any]:
     """
     if not text.strip():
         return schema_of({})
-    said = _literal(text, _LONGEST)
-    if said is None:
+    declared = _literal(text, _LONGEST)
+    if declared is None:
         return {"type": "object"}
-    whole = said.get("type") == "object" and isinstance(said.get("properties"), dict)
-    return _schema(said) if whole else schema_of(said)
+    whole = declared.get("type") == "object" and isinstance(declared.get("properties"), dict)
+    return _schema(declared) if whole else schema_of(declared)
 
 
 _NAMES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str", "array": "list", "object": "dict"}
@@ -222,10 +222,10 @@ def texts_of(schema: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _text_of(schema: Any, needed: bool) -> str:
-    said = schema if isinstance(schema, dict) else {}
-    json_type = said.get("type")
+    declared = schema if isinstance(schema, dict) else {}
+    json_type = declared.get("type")
     name = _NAMES.get(json_type) if isinstance(json_type, str) else None
-    words = [str(said.get("description") or "").strip(), *([] if needed else ["(optional)"])]
+    words = [str(declared.get("description") or "").strip(), *([] if needed else ["(optional)"])]
     text = " ".join(word for word in words if word)
     what = f"<class '{name or 'str'}'>"
     return f"{what}: {text}" if text else what

@@ -176,11 +176,11 @@ class Encoder:
 
     def _extras(self, reason: FinishReason) -> bytes:
         usage = self._usage
-        said: dict[str, Any] = {"aip_extras": 1, "finish_reason": str(reason), "model": self._model}
+        extras: dict[str, Any] = {"aip_extras": 1, "finish_reason": str(reason), "model": self._model}
         if usage is not None:
             names = ("input", "output", "total", "cached", "reasoning")
-            said["usage"] = {n: value for n in names if (value := getattr(usage, n)) is not None}
-        return dumps(said)
+            extras["usage"] = {n: value for n in names if (value := getattr(usage, n)) is not None}
+        return dumps(extras)
 
     def _send(
         self, task: TaskStatus, items: list[ContentItem], status: SessionStatus = SessionStatus.HOLD_RESPONSE

@@ -28,7 +28,7 @@ _CODES = {
 
 
 def error_text(failure: Failure) -> str:
-    """The text of a message that tells a failure."""
+    """The text of a message that reports a failure."""
     return _PREFIX + (masked(failure.message, LONGEST) or "The run failed.")
 
 
@@ -67,9 +67,9 @@ def _text(body: bytes) -> str:
     if text[:1] not in ("{", "["):
         return text
     try:
-        said = loads(body)
+        answer = loads(body)
     except ValueError:
         return ""
-    error = said.get("error") if isinstance(said, dict) else None
+    error = answer.get("error") if isinstance(answer, dict) else None
     message = error.get("message") if isinstance(error, dict) else None
     return message if isinstance(message, str) else ""

@@ -74,33 +74,33 @@ class Exposed(ClientTools):
 
     def called(self, body: bytes) -> ToolCall | Respond | Refuse:
         try:
-            asked = ToolRequest.from_bytes(body)
+            request = ToolRequest.from_bytes(body)
         except ValueError as error:
             return Refuse("INVALID_ARGUMENT", f"CallTool: the request is no message of this method ({error}).")
-        boxed = self._box is not None and asked.receiver_id == self._box
-        name = asked.tool_name if boxed else self._nodes.get(asked.receiver_id)
+        boxed = self._box is not None and request.receiver_id == self._box
+        name = request.tool_name if boxed else self._nodes.get(request.receiver_id)
         if name not in self._described:
             missing = (
-                f"{printable(asked.tool_name)}] in the box [{self._box}" if boxed else printable(asked.receiver_id)
+                f"{printable(request.tool_name)}] in the box [{self._box}" if boxed else printable(request.receiver_id)
             )
             return Refuse("NOT_FOUND", f"Receiver not found: no tool [{missing}] answers at this address.")
-        if asked.sender_id != self._agent:
-            return Respond(_response(asked, error="this tool belongs to the session of another agent").to_bytes())
+        if request.sender_id != self._agent:
+            return Respond(_response(request, error="this tool belongs to the session of another agent").to_bytes())
         try:
-            arguments = arguments_of(asked.arguments)
+            arguments = arguments_of(request.arguments)
         except ValueError as error:
-            return Respond(_response(asked, error=str(error)).to_bytes())
+            return Respond(_response(request, error=str(error)).to_bytes())
         arguments = arguments if boxed else typed(arguments, self._described[name])
         return ToolCall(self._context.make_id("call"), name, dumps(arguments).decode())
 
     def answer(self, body: bytes, result: ToolResult) -> bytes:
-        asked, text = ToolRequest.from_bytes(body), result_text(result.parts)
-        return _response(asked, **({"error": text} if result.is_error else {"text": text})).to_bytes()
+        request, text = ToolRequest.from_bytes(body), result_text(result.parts)
+        return _response(request, **({"error": text} if result.is_error else {"text": text})).to_bytes()
 
 
-def _response(asked: ToolRequest, text: str = "", error: str | None = None) -> ToolResponse:
+def _response(request: ToolRequest, text: str = "", error: str | None = None) -> ToolResponse:
     """A tool's answer, in the reference tool's words where there is none."""
     failed = error is not None
     content = [] if failed else [ContentItem(text)]
-    told = f"{_ERROR}{error}" if failed else "No Error"
-    return ToolResponse(asked.receiver_id, asked.sender_id, asked.session_id, failed, told, content)
+    summary = f"{_ERROR}{error}" if failed else "No Error"
+    return ToolResponse(request.receiver_id, request.sender_id, request.session_id, failed, summary, content)

@@ -162,33 +162,33 @@ class Gateway(AgentRegistry):
     # ------------------------------------------------------------------ subscribers
 
     def _subscribe(self, body: bytes, now: float, by: Visitor) -> Decision:
-        asked = Subscription.from_bytes(body)
-        if not asked.subscriber_id:
+        subscription = Subscription.from_bytes(body)
+        if not subscription.subscriber_id:
             return Refuse("INVALID_ARGUMENT", "subscriber_id: required, expected the id of the one who subscribes.")
-        if asked.subscriber_id in self._watching:
-            return Refuse("ALREADY_EXISTS", f"Subscriber [{printable(asked.subscriber_id)}] already subscribed.")
-        self._watching[asked.subscriber_id] = _Subscriber(by.user, set(asked.node_ids), [])
-        return Subscribe(asked.subscriber_id)
+        if subscription.subscriber_id in self._watching:
+            return Refuse("ALREADY_EXISTS", f"Subscriber [{printable(subscription.subscriber_id)}] already subscribed.")
+        self._watching[subscription.subscriber_id] = _Subscriber(by.user, set(subscription.node_ids), [])
+        return Subscribe(subscription.subscriber_id)
 
     def _unsubscribe(self, body: bytes, now: float, by: Visitor) -> Decision:
         """From some nodes, or from all; who has none left is no subscriber any more."""
-        asked = Subscription.from_bytes(body)
-        found = self._watching.get(asked.subscriber_id)
+        subscription = Subscription.from_bytes(body)
+        found = self._watching.get(subscription.subscriber_id)
         if found is None:
-            return Respond(Done(False, f"Subscriber {printable(asked.subscriber_id)} not subscribed").to_bytes())
+            return Respond(Done(False, f"Subscriber {printable(subscription.subscriber_id)} not subscribed").to_bytes())
         if found.owner != by.user:
-            return _foreign("Subscriber", asked.subscriber_id)
-        found.wanted.difference_update(asked.node_ids)
-        if not asked.node_ids or not found.wanted:
-            del self._watching[asked.subscriber_id]
+            return _foreign("Subscriber", subscription.subscriber_id)
+        found.wanted.difference_update(subscription.node_ids)
+        if not subscription.node_ids or not found.wanted:
+            del self._watching[subscription.subscriber_id]
         return Respond(Done(True, "Unsubscribed").to_bytes())
 
     def events(self, subscriber: str) -> list[bytes] | None:
         found = self._watching.get(subscriber)
         if found is None:
             return None
-        told, found.waiting = found.waiting, []
-        return told
+        messages, found.waiting = found.waiting, []
+        return messages
 
     def unwatched(self, subscriber: str) -> None:
         self._watching.pop(subscriber, None)

@@ -50,10 +50,10 @@ def arguments_of(blobs: list[bytes]) -> dict[str, Any]:
         return {}
     if all(blob[:1] in (b"\x0a", b"\x12") for blob in blobs):
         return dict(entry(blob) for blob in blobs)
-    said = loads(blobs[-1])
-    if not isinstance(said, dict):
-        raise ValueError(f"arguments: expected a JSON object, got {type(said).__name__}")
-    return said
+    arguments = loads(blobs[-1])
+    if not isinstance(arguments, dict):
+        raise ValueError(f"arguments: expected a JSON object, got {type(arguments).__name__}")
+    return arguments
 
 
 def write_arguments(arguments: Mapping[str, Any], generation: Generation) -> list[bytes]:

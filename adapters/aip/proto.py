@@ -156,8 +156,8 @@ def _read(message: Any, field: Field, value: int | bytes) -> None:
         case Kind.BLOBS:
             getattr(message, name).append(value)
         case Kind.MAP:
-            key, said = entry(value)
-            getattr(message, name)[key] = said
+            key, entry_value = entry(value)
+            getattr(message, name)[key] = entry_value
         case Kind.MESSAGE:
             setattr(message, name, inner.from_bytes(value))
         case _:
@@ -176,11 +176,11 @@ def _numbers(value: int | bytes) -> list[int]:
 
 def entry(data: bytes) -> tuple[str, str]:
     """Key and value of one entry of a `map<string, string>`. Raises `ValueError`."""
-    said = {1: "", 2: ""}
+    texts = {1: "", 2: ""}
     for number, value in fields(data):
-        if number in said:
-            said[number] = value.decode() if isinstance(value, bytes) else ""
-    return said[1], said[2]
+        if number in texts:
+            texts[number] = value.decode() if isinstance(value, bytes) else ""
+    return texts[1], texts[2]
 
 
 # ---------------------------------------------------------------------- writing

@@ -62,9 +62,9 @@ class Inquiry:
 
 def need_messages(wire: WireRequest) -> None:
     """Raises `RequestError` when the request says that its body is something else; saying nothing is fine."""
-    said = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if said and said not in (CONTENT_TYPE, "application/grpc"):
-        raise RequestError(f"content-type: expected {CONTENT_TYPE}, got {shortened(said)!r}.", param="content-type")
+    declared = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if declared and declared not in (CONTENT_TYPE, "application/grpc"):
+        raise RequestError(f"content-type: expected {CONTENT_TYPE}, got {shortened(declared)!r}.", param="content-type")
 
 
 def decode_request(wire: WireRequest) -> Request:
@@ -77,8 +77,8 @@ def decode_request(wire: WireRequest) -> Request:
     except ValueError as error:
         raise RequestError(f"body: expected an AgentMessage, got bytes that are none ({error}).") from None
     if message.session_status not in _ASKS:
-        said = status_name(message.session_status)
-        raise RequestError(f"session_status: expected START_QUEST or HOLD_QUEST, got {said}.", param="session_status")
+        status = status_name(message.session_status)
+        raise RequestError(f"session_status: expected START_QUEST or HOLD_QUEST, got {status}.", param="session_status")
     if not message.session_id:
         raise RequestError("Missing session_id in START_QUEST", param="session_id")
     parts = [part for item in message.content if (part := asked_part(item)) is not None]

@@ -119,8 +119,8 @@ def _legal(name: str, place: Place, taken: Mapping[str, OfferedTool]) -> str:
 def call_request(tool: OfferedTool, arguments: Mapping[str, Any], context: Context) -> WireRequest:
     """A call, in the generation of the node."""
     place: Place = tool.place
-    said = write_arguments(arguments, place.generation)
-    request = ToolRequest(back(context).sender_id, place.node, context.make_id("tool"), place.name, said)
+    written = write_arguments(arguments, place.generation)
+    request = ToolRequest(back(context).sender_id, place.node, context.make_id("tool"), place.name, written)
     return WireRequest("POST", ROUTE_TOOL, dict(_HEADERS), body=request.to_bytes())
 
 

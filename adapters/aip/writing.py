@@ -1,6 +1,6 @@
 """Request -> the inquiries of a session.
 
-AIP has no roles: what came before the last message is written before it, as lines that name who said them. The text
+AIP has no roles: what came before the last message is written before it, as lines that name their speakers. The text
 item comes first, always: handlers read the text of the first item, and one that finds none fails its agent.
 """
 
@@ -102,17 +102,17 @@ def _first_new(messages: list[Message]) -> int:
 
 
 def _content(messages: list[Message], first: int, context: Context) -> list[ContentItem]:
-    told: list[tuple[str, str]] = []
+    turns: list[tuple[str, str]] = []
     items: list[ContentItem] = []
     for place, each in enumerate(messages):
         texts: list[str] = []
         for number, part in enumerate(each.parts):
             _one(part, f"messages[{place}].content[{number}]", texts, items, context, place >= first)
         if place >= first and (texts or each.parts):
-            told.append((_speaker(each), "".join(texts)))
-    if len(told) == 1 and told[0][0] == "user":
-        return [ContentItem(text=told[0][1]), *items]
-    return [ContentItem(text="\n".join(f"[{who}] {text}" for who, text in told)), *items]
+            turns.append((_speaker(each), "".join(texts)))
+    if len(turns) == 1 and turns[0][0] == "user":
+        return [ContentItem(text=turns[0][1]), *items]
+    return [ContentItem(text="\n".join(f"[{who}] {text}" for who, text in turns)), *items]
 
 
 def _speaker(each: Message) -> str:

@@ -3,8 +3,8 @@
 agent = await Agent("127.0.0.1:50051", "echo", description="repeats").start()
 await agent.register_to_gateway("127.0.0.1:50050")
 while True:
-    asked = await agent.receive_inquiry()
-    await agent.submit_feedback(asked.session_id, asked.sender_id, asked.text)
+    inquiry = await agent.receive_inquiry()
+    await agent.submit_feedback(inquiry.session_id, inquiry.sender_id, inquiry.text)
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class Agent(RegisteringNode):
     async def update_peers(self, domain: str = "default") -> Self:
         """Fetches who is registered in a domain, everybody for `default`. Raises `grpc.aio.AioRpcError`."""
         stub = GatewayServiceStub(self._channel(self._gateway))
-        asked, shown = GetNodesRequest(self.agent_id, domain), self._shown(self._gateway)
-        listed = await stub.GetNodes(asked, timeout=DEADLINE, metadata=shown)
+        request, shown = GetNodesRequest(self.agent_id, domain), self._shown(self._gateway)
+        listed = await stub.GetNodes(request, timeout=DEADLINE, metadata=shown)
         self._nodes = KnownNodes(infos_of(listed.peers))
         return self
 
@@ -287,8 +287,9 @@ class Agent(RegisteringNode):
         takes = [takes_message(call) for call in calls]
         given: tuple[AgentMessage, ...] = ()
         if any(takes):
-            asked = self._clients.get(session_id)
-            given = (await (asked.for_handlers() if asked is not None else self._inquiries.for_handlers(session_id)),)
+            session = self._clients.get(session_id)
+            message = session.for_handlers() if session is not None else self._inquiries.for_handlers(session_id)
+            given = (await message,)
         results = []
         for call, needs in zip(calls, takes, strict=True):
             result = call(*given) if needs else call()

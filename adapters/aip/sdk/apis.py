@@ -17,7 +17,7 @@ _IN_QUERY = ("GET", "DELETE")
 _PLACE = re.compile(r"\{(\w+)\}")
 _STEPS = re.compile(r"[/\\]")
 _SHOWN = 500
-"""Characters of an error's body that are told."""
+"""Characters of an error body that are shown."""
 
 
 class ApiCall:
@@ -76,11 +76,11 @@ class ApiCall:
         missing = [name for name in named if name not in arguments]
         if missing:
             raise ValueError(f"missing argument {missing[0]!r}, which is part of the address")
-        said = {name: as_map_value(arguments[name]) for name in named}
-        url = _PLACE.sub(lambda place: quote(said[place[1]], safe=""), self.url)
+        values = {name: as_map_value(arguments[name]) for name in named}
+        url = _PLACE.sub(lambda place: quote(values[place[1]], safe=""), self.url)
         for name in _PLACE.findall(urlsplit(self.url).path):
-            if not said[name] or _climbs(url):
-                got = said[name][:_SHOWN]
+            if not values[name] or _climbs(url):
+                got = values[name][:_SHOWN]
                 raise ValueError(f"argument {name!r}: expected the name of a part of the address, got {got!r}")
         return url
 

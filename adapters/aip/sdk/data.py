@@ -122,8 +122,8 @@ class ToolRequest:
 
     def to_bytes(self, generation: Generation = "tool") -> bytes:
         """The request as a node of this generation takes it."""
-        said = write_arguments(self.arguments, generation)
-        return wire.ToolRequest(self.sender_id, self.receiver_id, self.session_id, self.tool_name, said).to_bytes()
+        written = write_arguments(self.arguments, generation)
+        return wire.ToolRequest(self.sender_id, self.receiver_id, self.session_id, self.tool_name, written).to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:

@@ -180,8 +180,8 @@ class Tool(RegisteringNode):
         arguments: Mapping[str, str] | None = None,
     ) -> Self:
         """Changes what is given, and tells every gateway where the tool is registered."""
-        told = {"name": name, "description": description, "domain": domain, "version": version}
-        for key, text in told.items():
+        changes = {"name": name, "description": description, "domain": domain, "version": version}
+        for key, text in changes.items():
             if text is not None:
                 setattr(self.tool_info, key, text)
         for key, modes in {"input_mode": input_mode, "output_mode": output_mode}.items():
