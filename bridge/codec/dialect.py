@@ -25,6 +25,7 @@ class Framing(StrEnum):
     """How frames become bytes. Each value is one module of `bridge.framing`."""
 
     SSE = "sse"
+    JSON_LINES = "json_lines"
     MESSAGES = "messages"
 
 
@@ -77,7 +78,7 @@ class Dialect:
     surface: ClassVar[Surface]
     framing: ClassVar[Framing] = Framing.SSE
     streams_json_lines: ClassVar[bool] = False
-    """True if its servers may stream one JSON object a line instead of server-sent events."""
+    """True if its servers may stream one JSON object a line although the framing is server-sent events."""
     content_type: ClassVar[str] = "application/json"
     """The media type of its requests and of its answers in one piece."""
     requires_model: ClassVar[bool] = False
