@@ -19,6 +19,7 @@ from bridge.codec import (
     Framing,
     ModelInfo,
     ModelsDialect,
+    Node,
     ObjectDialect,
     Operation,
     WireRequest,
@@ -28,7 +29,6 @@ from bridge.codec import (
     json_request,
     json_response,
 )
-from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.redact import masked
 from bridge.errors import BY_STATUS
@@ -163,7 +163,7 @@ class Ollama(ObjectDialect, ModelsDialect):
         models = said.get("models") if isinstance(said, dict) else None
         if not isinstance(models, list):
             raise BackendError("The backend's answer is no list of models.", code=ErrorCode.BACKEND_PROTOCOL)
-        names = [model.get("model") for model in models if isinstance(model, dict)]
+        names = [model.get("model") or model.get("name") for model in models if isinstance(model, dict)]
         return [ModelInfo(name) for name in names if isinstance(name, str)]
 
 

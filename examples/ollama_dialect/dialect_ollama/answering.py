@@ -7,64 +7,44 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bridge import ErrorCode, Event, Failure
-from bridge.codec import Context, Feature, FrameLike
-from bridge.codec.check import Node
+from bridge.codec import Context, Feature, FrameLike, Node
 from bridge.codec.jsontext import dumps, loads
 from bridge.codec.redact import masked
 from bridge.codec.sequencer import Sequencer
 from bridge.model import (
-    ArgsDelta,
     Builder,
-    ContentAdded,
-    Custom,
     FinishReason,
-    Heartbeat,
     Inline,
-    Interrupted,
     Media,
     MediaKind,
-    MessageEnded,
-    MessageStarted,
     Origin,
-    PartEnded,
     PartKind,
-    PartStarted,
-    Raw,
-    ReasoningDelta,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    StateChanged,
-    StepEnded,
-    StepStarted,
-    TextDelta,
-    ToolResulted,
-    UsageReported,
     as_text,
     interrupt_text,
     mime_of,
 )
+from bridge.model import events as ev
 
 Wire = dict[str, Any]
 
 _INVALID = "INVALID_JSON"
 _LOST: dict[type[Event], Feature] = {
-    ToolResulted: Feature.TOOL_RESULT,
-    StateChanged: Feature.STATE,
-    StepStarted: Feature.STEP,
-    StepEnded: Feature.STEP,
-    Custom: Feature.CUSTOM,
-    Raw: Feature.RAW,
+    ev.ToolResulted: Feature.TOOL_RESULT,
+    ev.StateChanged: Feature.STATE,
+    ev.StepStarted: Feature.STEP,
+    ev.StepEnded: Feature.STEP,
+    ev.Custom: Feature.CUSTOM,
+    ev.Raw: Feature.RAW,
 }
 _FREE = {
-    RunStarted,
-    MessageStarted,
-    MessageEnded,
-    UsageReported,
-    Heartbeat,
-    Interrupted,
-    RunFailed,
-    RunFinished,
+    ev.RunStarted,
+    ev.MessageStarted,
+    ev.MessageEnded,
+    ev.UsageReported,
+    ev.Heartbeat,
+    ev.Interrupted,
+    ev.RunFailed,
+    ev.RunFinished,
     *_LOST,
 }
 _REFUSED = {
@@ -81,9 +61,8 @@ _MEDIA = {
 
 def arguments_of(value: Wire) -> str:
     """The arguments of a call as text."""
-    if value.keys() == {_INVALID} and isinstance(value[_INVALID], str):
-        return value[_INVALID]
-    return dumps(value).decode()
+    invalid = value.get(_INVALID)
+    return invalid if isinstance(invalid, str) and len(value) == 1 else dumps(value).decode()
 
 
 def arguments_object(text: str) -> Wire:
@@ -104,9 +83,9 @@ def image_of(data: str) -> Media:
 
 def refusal_of(end: Event) -> Failure | None:
     """Return the failure that the terminal event is for a client, or None for an answer."""
-    if isinstance(end, RunFailed):
+    if isinstance(end, ev.RunFailed):
         return end.error
-    return _REFUSED.get(end.reason) if isinstance(end, RunFinished) else None
+    return _REFUSED.get(end.reason) if isinstance(end, ev.RunFinished) else None
 
 
 class AnswerEncoder:
@@ -120,8 +99,8 @@ class AnswerEncoder:
         self._names: dict[str, str] = {}
         self._arguments: dict[str, list[str]] = {}
         self._has_text = False
-        self._usage: UsageReported | None = None
-        self._questions: list[Interrupted] = []
+        self._usage: ev.UsageReported | None = None
+        self._questions: list[ev.Interrupted] = []
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         return [dumps(said) for said in self.objects(events)]
@@ -136,33 +115,35 @@ class AnswerEncoder:
 
     def _objects(self, event: Event) -> Iterable[Wire]:
         match event:
-            case RunStarted():
+            case ev.RunStarted():
                 at = datetime.fromtimestamp(event.created_at, UTC).isoformat().replace("+00:00", "Z")
                 self._head = {"model": event.model or self._context.model or "", "created_at": at}
-            case PartStarted():
+            case ev.PartStarted():
                 self._part_started(event)
-            case TextDelta():
+            case ev.TextDelta():
                 yield self._piece(content=event.text)
-            case ReasoningDelta():
+            case ev.ReasoningDelta():
                 yield self._piece(content="", thinking=event.text)
-            case ArgsDelta():
+            case ev.ArgsDelta():
                 self._arguments[event.part_id].append(event.text)
-            case PartEnded():
+            case ev.PartEnded():
                 if event.signature or event.redacted:
                     self._context.lost.add(Feature.REASONING_SIGNATURE)
                 if (pieces := self._arguments.pop(event.part_id, None)) is not None:
                     function = {"name": self._names.pop(event.part_id), "arguments": arguments_object("".join(pieces))}
                     yield self._piece(content="", tool_calls=[{"function": function}])
-            case ContentAdded():
+            case ev.ContentAdded():
                 feature = _MEDIA[event.part.kind] if isinstance(event.part, Media) else Feature.DATA
                 self._context.lost.add(feature, "told as text")
                 yield self._piece(content=as_text(event.part))
-            case UsageReported():
+            case ev.UsageReported():
                 self._usage = event
-            case Interrupted():
+            case ev.Interrupted():
                 self._context.lost.add(Feature.INTERRUPT, "told as text")
                 self._questions.append(event)
-            case RunFailed() | RunFinished():
+            case ev.RunFailed() | ev.RunFinished() if (failure := refusal_of(event)) is not None:
+                yield {"error": failure.message}
+            case ev.RunFinished():
                 yield from self._end(event)
             case _ if type(event) in _LOST:
                 self._context.lost.add(_LOST[type(event)])
@@ -170,7 +151,7 @@ class AnswerEncoder:
     def _piece(self, **said: Any) -> Wire:
         return {**self._head, "message": {"role": "assistant", **said}, "done": False}
 
-    def _part_started(self, event: PartStarted) -> None:
+    def _part_started(self, event: ev.PartStarted) -> None:
         lost = self._context.lost
         if event.kind is PartKind.TOOL_CALL:
             if event.origin is not Origin.FUNCTION:
@@ -185,10 +166,7 @@ class AnswerEncoder:
                 lost.add(Feature.PART_BORDERS)
             self._has_text = True
 
-    def _end(self, event: RunFailed | RunFinished) -> Iterable[Wire]:
-        if (failure := refusal_of(event)) is not None:
-            yield {"error": failure.message}
-            return
+    def _end(self, event: ev.RunFinished) -> Iterable[Wire]:
         for question in self._questions:
             if question.call_id not in self._called:
                 yield self._piece(content=interrupt_text(question))
@@ -240,6 +218,6 @@ def hear(said: Node, builder: Builder) -> None:
     if said.boolean("done"):
         counts = (said.integer("prompt_eval_count", least=0), said.integer("eval_count", least=0))
         if any(count is not None for count in counts):
-            builder.usage(UsageReported(*counts))
+            builder.usage(ev.UsageReported(*counts))
         builder.finish(FinishReason.LENGTH if said.string("done_reason") == "length" else FinishReason.STOP)
         builder.end()

@@ -5,27 +5,28 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any
 
-from bridge import (
+from bridge import RequestError, Unsupported
+from bridge.codec import Context, Feature, Node
+from bridge.codec.tools import supported
+from bridge.model import (
+    Data,
     Inline,
     Media,
     MediaKind,
     Message,
+    Origin,
     Part,
     Reasoning,
     Request,
-    RequestError,
     ResponseFormat,
     Sampling,
     Text,
     Tool,
     ToolCall,
+    ToolMode,
     ToolResult,
-    Unsupported,
+    as_text,
 )
-from bridge.codec import Context, Feature
-from bridge.codec.check import Node
-from bridge.codec.tools import supported
-from bridge.model import Data, Origin, ToolMode, as_text
 from dialect_ollama.answering import Wire, arguments_object, arguments_of, image_of
 
 NAME = "ollama"
@@ -97,7 +98,7 @@ class _History:
 
     def _result(self, node: Node, parts: list[Part]) -> ToolResult:
         """The result of the first call of this tool that has none; without a name, of the first call."""
-        name = node.string("tool_name")
+        name = node.string("tool_name") or node.string("name")
         found = next((call for call in self._open if name in (None, call[1])), None)
         if found is None:
             wanted = "a call" if name is None else f"a call of {name!r}"
