@@ -10,7 +10,7 @@ from bridge.codec.capabilities import (
     Support,
     entries,
 )
-from bridge.codec.check import body_of
+from bridge.codec.check import Node, body_of
 from bridge.codec.context import Context, Losses, StoredAnswer, StoredResponses
 from bridge.codec.counting import CountingDialect
 from bridge.codec.decoder import JsonDecoder
@@ -68,6 +68,7 @@ __all__ = [
     "ModelInfo",
     "ModelsDialect",
     "ModesDialect",
+    "Node",
     "ObjectDialect",
     "OfferedTool",
     "Operation",

@@ -176,8 +176,10 @@ class Capabilities:
     that they see. `usage_on_failure`: its failure frame, or one before it, can carry usage. `names_interrupts`: an
     answer to an interrupt names the interrupt. `tool_names` is the pattern that a whole tool name must match at its
     backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `media_types`: the
-    media type is written, not only guessed. A finish reason that it refuses becomes an error with the code of that
-    finish.
+    media type is written, not only guessed. `call_ids`: tool calls and results are written with the id of the call;
+    without, decoders number calls and find the call of a result by its place. `argument_text`: the arguments of a call
+    are written as the model spelled them; without, as a JSON value. A finish reason that it refuses becomes an error
+    with the code of that finish.
     """
 
     answers: Mapping[Feature, FeatureSupport]
@@ -192,6 +194,8 @@ class Capabilities:
     tool_names: str | None = None
     inline_media_only: bool = False
     media_types: bool = True
+    call_ids: bool = True
+    argument_text: bool = True
     runs_tools: RunsTools = RunsTools.NEVER
 
     def __post_init__(self) -> None:

@@ -16,7 +16,10 @@ from bridge.errors import RequestError
 
 
 class Node:
-    """A JSON object at a place in the body; readers raise `RequestError` with that place as `param`."""
+    """A JSON object at a place in the body. Its readers raise `RequestError` with that place as `param`.
+
+    A field that is null counts as absent.
+    """
 
     __slots__ = ("path", "value")
 
@@ -36,21 +39,25 @@ class Node:
         return f"{self.path}.{name}" if self.path else name
 
     def get(self, name: str) -> Any:
+        """Return the value of a field of any type; None if it is absent."""
         return self.value.get(name)
 
     def string(self, name: str) -> str | None:
+        """A string, or None."""
         value = self.value.get(name)
         if value is not None and not isinstance(value, str):
             wrong(self.at(name), "a string", value)
         return value
 
     def need_string(self, name: str) -> str:
+        """A string that must be there."""
         value = self.value.get(name)
         if not isinstance(value, str):
             wrong(self.at(name), "a string", value, missing=name not in self.value)
         return value
 
     def boolean(self, name: str) -> bool | None:
+        """A boolean, or None."""
         value = self.value.get(name)
         if value is not None and not isinstance(value, bool):
             wrong(self.at(name), "true or false", value)
@@ -90,22 +97,26 @@ class Node:
         return int(value)
 
     def object(self, name: str) -> Node | None:
+        """An object, or None."""
         value = self.value.get(name)
         return None if value is None else Node.of(value, self.at(name))
 
     def need_object(self, name: str) -> Node:
+        """An object that must be there."""
         value = self.value.get(name)
         if not isinstance(value, dict):
             wrong(self.at(name), "an object", value, missing=name not in self.value)
         return Node(value, self.at(name))
 
     def array(self, name: str) -> list[Any] | None:
+        """A list, or None."""
         value = self.value.get(name)
         if value is not None and not isinstance(value, list):
             wrong(self.at(name), "a list", value)
         return value
 
     def need_array(self, name: str) -> list[Any]:
+        """A list that must be there."""
         value = self.value.get(name)
         if not isinstance(value, list):
             wrong(self.at(name), "a list", value, missing=name not in self.value)
@@ -120,9 +131,11 @@ class Node:
                 yield Node.of(value, f"{path}[{index}]")
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
+        """One of these strings, or None."""
         return None if self.value.get(name) is None else self.need_one_of(name, allowed)
 
     def need_one_of(self, name: str, allowed: Collection[str]) -> str:
+        """One of these strings, which must be there."""
         value = self.need_string(name)
         if value not in allowed:
             wrong(self.at(name), "one of " + ", ".join(sorted(allowed)), value)

@@ -25,7 +25,11 @@ class Framing(StrEnum):
     """How frames become bytes. Each value is one module of `bridge.framing`."""
 
     SSE = "sse"
+    """Server-sent events."""
+    JSON_LINES = "json_lines"
+    """One JSON value a line. Comments, such as `KEEPALIVE`, are not written; routes cannot be durable."""
     MESSAGES = "messages"
+    """Messages over gRPC."""
 
 
 class Options(BaseModel):
@@ -71,13 +75,17 @@ class Dialect:
     """
 
     name: ClassVar[str]
+    """Its name in configurations and commands."""
     capabilities: ClassVar[Capabilities]
+    """Its card: what it carries, and what becomes of the rest."""
     provider: ClassVar[str] = ""
     """The vendor whose API it is, as OpenTelemetry spells it (`gen_ai.provider.name`); empty = the dialect's name."""
     surface: ClassVar[Surface]
+    """Its endpoints as the front, below the path where a route mounts it."""
     framing: ClassVar[Framing] = Framing.SSE
+    """How the frames of its streams become bytes."""
     streams_json_lines: ClassVar[bool] = False
-    """True if its servers may stream one JSON object a line instead of server-sent events."""
+    """True if its servers may stream one JSON object a line although the framing is server-sent events."""
     content_type: ClassVar[str] = "application/json"
     """The media type of its requests and of its answers in one piece."""
     requires_model: ClassVar[bool] = False
@@ -97,7 +105,9 @@ class Dialect:
     key_variable: ClassVar[str] = ""
     """The environment variable that usually holds the key of such a backend."""
     front_options: ClassVar[type[Options]] = Options
+    """The model of the options of its routes."""
     back_options: ClassVar[type[Options]] = Options
+    """The model of the options of its backends."""
 
     @property
     def over_grpc(self) -> bool:

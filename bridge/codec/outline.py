@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
+from bridge.codec.jsontext import loads
 from bridge.model.events import Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
 from bridge.model.fold import Answer
 from bridge.model.parts import (
@@ -28,7 +29,7 @@ from bridge.model.parts import (
     mime_of,
     url_of,
 )
-from bridge.model.text import as_text, interrupt_text, result_text
+from bridge.model.text import as_text, interrupt_text, json_text, result_text
 
 _MEDIA: dict[MediaKind, Feature] = {
     MediaKind.IMAGE: Feature.IMAGE,
@@ -182,9 +183,20 @@ def _support(part: Part, capabilities: Capabilities) -> Support:
 def _without(item: Item, capabilities: Capabilities) -> Item:
     if item[0] == "reasoning" and capabilities.answer(Feature.REASONING_SIGNATURE) is not Support.EXACT:
         return (item[0], item[1], None)
-    if item[0] == "tool_call" and capabilities.answer(Feature.TOOL_ORIGIN) is not Support.EXACT:
-        return (*item[:4], "function")
+    if item[0] == "tool_call":
+        tag, call_id, name, arguments, origin = item
+        origin = origin if capabilities.answer(Feature.TOOL_ORIGIN) is Support.EXACT else "function"
+        return tag, call_id, name, arguments if capabilities.argument_text else _respelled(arguments), origin
     return item
+
+
+def _respelled(arguments: str) -> str:
+    """The same JSON object in compact form; what is none stays as it is."""
+    try:
+        value = loads(arguments)
+    except ValueError:
+        return arguments
+    return json_text(value) if isinstance(value, dict) else arguments
 
 
 _ENDS: dict[str, Feature] = {

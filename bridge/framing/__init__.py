@@ -7,9 +7,9 @@ from typing import Protocol
 
 from bridge.codec.dialect import Framing
 from bridge.codec.wire import FrameLike
-from bridge.framing import messages, sse
+from bridge.framing import lines, messages, sse
 
-__all__ = ["FramingModule", "Splits", "messages", "of", "sse"]
+__all__ = ["FramingModule", "Splits", "lines", "messages", "of", "sse"]
 
 
 class Splits(Protocol):
@@ -40,7 +40,7 @@ class FramingModule(Protocol):
     def join(self, frames: Sequence[FrameLike]) -> bytes: ...
 
 
-_MODULES: dict[Framing, FramingModule] = {Framing.SSE: sse, Framing.MESSAGES: messages}
+_MODULES: dict[Framing, FramingModule] = {Framing.SSE: sse, Framing.JSON_LINES: lines, Framing.MESSAGES: messages}
 
 
 def of(framing: Framing) -> FramingModule:

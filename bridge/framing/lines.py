@@ -1,14 +1,18 @@
-"""JSON lines: bytes -> frames, without I/O. Some agents stream one JSON object a line instead of server-sent events."""
+"""JSON lines: bytes <-> frames, without I/O. Some protocols and agents stream one JSON object a line."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridge.codec.jsontext import loads
-from bridge.codec.wire import FrameLike
+from bridge.codec.wire import Frame, FrameLike
 from bridge.errors import BackendError, ErrorCode
 
+CONTENT_TYPE = "application/x-ndjson"
+MAX_EVENT = 64 * 1024 * 1024
 CONTENT_TYPES = frozenset(
     {
-        *("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl"),
+        *(CONTENT_TYPE, "application/ndjson", "application/jsonl", "application/x-jsonl"),
         *("application/jsonlines", "application/x-jsonlines", "application/json-lines", "application/json-seq"),
         "application/stream+json",
     }
@@ -26,7 +30,7 @@ class Splitter:
 
     __slots__ = ("_limit", "_rest", "_size")
 
-    def __init__(self, max_event: int) -> None:
+    def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._limit = max_event
         self._rest: list[bytes] = []
         self._size = 0
@@ -71,3 +75,9 @@ def is_stream(start: bytes) -> bool | None:
         return isinstance(loads(first), dict) and rest[:1] == b"{"
     except ValueError:
         return False
+
+
+def join(frames: Sequence[FrameLike]) -> bytes:
+    """The bytes of these frames: one buffer for one write. Comments are left out, since JSON lines have none."""
+    payloads = [f.data if isinstance(f, Frame) else f for f in frames]
+    return b"".join(payload + b"\n" for payload in payloads if payload)

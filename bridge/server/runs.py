@@ -21,7 +21,7 @@ from bridge.model import Event, Request
 from bridge.pipeline import Run, failed_at_once
 from bridge.server.handler import RequestScope, internal_failure
 from bridge.server.watchdog import StreamWatchdog
-from bridge.server.wire import STREAM_HEADERS, response_of
+from bridge.server.wire import response_of, stream_headers
 from bridge.translation import Translation, Writer
 
 log = logging.getLogger("bridge.server")
@@ -91,7 +91,7 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     write = partial(_pass_through, run, translation) if route.passthrough else translation.write
     out = write(events)
     del events  # as `out` below: what was sent is not held while the rest is waited for
-    response = web.StreamResponse(headers=STREAM_HEADERS)
+    response = web.StreamResponse(headers=stream_headers(route.dialect))
     if run.lost:
         response.headers["x-bridge-lost"] = ",".join(run.lost.names)
     watchdog = StreamWatchdog(http, run, response, translation, scope.rules)

@@ -10,8 +10,10 @@ from typing import Any
 
 from aiohttp import web
 
-from bridge.codec import Context, Dialect, WireRequest, WireResponse
+from bridge import framing
+from bridge.codec import Context, Dialect, Framing, WireRequest, WireResponse
 from bridge.errors import Failure
+from bridge.framing import sse
 from bridge.model import Request
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_json
@@ -32,11 +34,18 @@ _LARGE = 256 * 1024
 """Bytes from which on a request is decoded in a thread."""
 
 STREAM_HEADERS = {
-    "content-type": "text/event-stream; charset=utf-8",
+    "content-type": f"{sse.CONTENT_TYPE}; charset=utf-8",
     "cache-control": "no-cache, no-transform",
     # nginx buffers event streams unless told not to.
     "x-accel-buffering": "no",
 }
+
+
+def stream_headers(dialect: Dialect) -> dict[str, str]:
+    """Return the headers of a stream in the framing of a dialect."""
+    if dialect.framing is Framing.SSE:
+        return STREAM_HEADERS
+    return {**STREAM_HEADERS, "content-type": framing.of(dialect.framing).CONTENT_TYPE}
 
 
 def is_request_id(sent: str) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from bridge import framing
 from bridge.codec import Context, Dialect, Losses, Outline
 from bridge.errors import BackendError, Failure
-from bridge.model import Event, PartEnded, PartKind, PartStarted, Request
+from bridge.model import Answer, Event, Part, PartEnded, PartKind, PartStarted, Request, ToolCall, ToolResult
+
+T = TypeVar("T", Answer, Request)
 
 
 def context(options: Any, request: Request | None = None) -> Context:
@@ -36,6 +39,20 @@ def decode(dialect: Dialect, reads: Sequence[bytes], failure: Failure | None = N
         # Bytes that cannot be frames end an answer, as every transport sees to.
         failure = error.failure
     return events + decoder.close(failure)
+
+
+def levelled(said: T, *dialects: Dialect) -> T:
+    """Return an answer or a request with its calls numbered, if one of these dialects writes no ids of calls."""
+    if all(dialect.capabilities.call_ids for dialect in dialects):
+        return said
+    numbers: dict[str, str] = {}
+
+    def number(part: Part) -> Part:
+        if isinstance(part, (ToolCall, ToolResult)):
+            return replace(part, call_id=numbers.setdefault(part.call_id, str(len(numbers))))
+        return part
+
+    return replace(said, messages=[replace(m, parts=[number(p) for p in m.parts]) for m in said.messages])
 
 
 def overlaps(events: Sequence[Event]) -> bool:

@@ -53,7 +53,7 @@ from bridge.model import (
     url_of,
 )
 from bridge.model.builder import Builder
-from bridge.testing.wires import context, decode, encode
+from bridge.testing.wires import context, decode, encode, levelled
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def supported_answers(dialect: Dialect) -> frozenset[Feature]:
     return frozenset(
         feature
         for feature, witness in ANSWERS.items()
-        if witness.read(fold(decode(dialect, [encode(dialect, answer_of(feature))])))
-        == witness.read(fold(answer_of(feature)))
+        if witness.read(levelled(fold(decode(dialect, [encode(dialect, answer_of(feature))])), dialect))
+        == witness.read(levelled(fold(answer_of(feature)), dialect))
     )
 
 
@@ -108,7 +108,7 @@ def _asks(dialect: Dialect, witness: RequestWitness) -> bool:
         )
     except (RequestError, Unsupported):
         return False
-    return bool(witness.read(read) == witness.read(witness.request))
+    return bool(witness.read(levelled(read, dialect)) == witness.read(levelled(witness.request, dialect)))
 
 
 # ---------------------------------------------------------------------- answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bridge import framing
-from bridge.codec import Context, Decoder, Dialect, FrameLike, WireResponse
+from bridge.codec import Context, Decoder, Dialect, FrameLike, Framing, WireResponse
 from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.framing import lines
 from bridge.model import Event
@@ -18,9 +18,9 @@ _LOOKED_AT = 64
 class AnswerDecoder:
     """Decodes one answer, cut anywhere, streamed or in one piece.
 
-    The first bytes tell a stream from a body in one piece; where they tell nothing, the content type does. Backends of
-    some dialects stream JSON lines, which their content type tells, or a second object after the first line. A body in
-    one piece is kept until `close`. Wire data never raises: what is wrong with it ends the run with `RunFailed`.
+    The first bytes tell a stream from a body in one piece; where they tell nothing, the content type does. JSON lines
+    are told by their content type, or by a second object after the first line. A body in one piece is kept until
+    `close`. Wire data never raises: what is wrong with it ends the run with `RunFailed`.
 
     Attributes:
         ended: The terminal event is out; whatever is received after it is ignored.
@@ -71,12 +71,14 @@ class AnswerDecoder:
         # A caller without headers has a recording, which is a stream unless its bytes say otherwise.
         declared = self._headers.get("content-type", "") if headers is not None else self._framing.CONTENT_TYPE
         self._declared_stream = declared.lower().startswith(self._framing.CONTENT_TYPE)
-        self._may_be_lines = dialect.streams_json_lines
+        is_lines = dialect.framing is Framing.JSON_LINES
+        self._may_be_lines = is_lines or dialect.streams_json_lines
         self._has_line = False
         self._limit = max_event or self._framing.MAX_EVENT
         self._splitter = self._framing.Splitter(self._limit)
         self._decoder: Decoder | None = None
-        self._streams: bool | None = None
+        # The first line and a body in one piece begin alike.
+        self._streams: bool | None = self._are_declared_lines if is_lines else None
         self._buffered: list[bytes] = []
         self._size = 0
         self.ended = False
@@ -125,6 +127,10 @@ class AnswerDecoder:
     def _is_whole(self) -> bool:
         return self._streams is False or (self._streams is None and not self._declared_stream)
 
+    @property
+    def _are_declared_lines(self) -> bool:
+        return self._headers.get("content-type", "").partition(";")[0].strip().lower() in lines.CONTENT_TYPES
+
     def _events(self) -> Decoder:
         """Only streams need the decoder; it is made when the first of them arrives."""
         if self._decoder is None:
@@ -157,7 +163,7 @@ class AnswerDecoder:
 
     def _are_lines(self, data: bytes) -> bool:
         """Return whether the answer is JSON lines, once this came. The first line is looked at once."""
-        if self._headers.get("content-type", "").partition(";")[0].strip().lower() in lines.CONTENT_TYPES:
+        if self._are_declared_lines:
             return True
         # White space before the first line tells nothing, and behind it the next line is waited for.
         had_line = self._has_line

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import random
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bridge.codec import registry
-from bridge.errors import BackendError, ErrorCode
+from bridge.codec import KEEPALIVE, Frame, Framing, registry
+from bridge.engine import Bridge
+from bridge.errors import BackendError, ConfigError, ErrorCode
 from bridge.framing import lines
 from bridge.library import Translator, decode, translate
-from bridge.model import Answer, fold, verify
+from bridge.model import Answer, TextDelta, fold, verify
 from bridge.testing.wires import context
 from bridge.translation import AnswerDecoder
 from tests.server.harness import Exchange, fake_backend, post, serving
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+from dialect_toy import Toy
 
 # As the two documents have it: no session, no numbers, a role where the type stands, contents without their message.
 PYTHON = """\
@@ -134,3 +141,51 @@ async def test_an_agent_that_streams_json_lines(content_type: str) -> None:
             body = {"conversationId": "c", "messages": [{"role": "user", "content": "hi"}]}
             reply = await post(f"{base}/send-message", body)
     assert (reply.status, reply.body.count(b'"type":"text"')) == (200, 2)
+
+
+class Lines(Toy):
+    framing = Framing.JSON_LINES
+
+
+LINES = Lines()
+LINE = b'{"say":"Hello"}\n'
+END = b'{"end":"stop"}\n'
+
+
+def test_a_dialect_of_json_lines() -> None:
+    assert translate(LINE + END, LINES, LINES) == LINE + END
+    assert translate(b'{"say":"Hello","end":"stop"}', LINES, LINES) == LINE + END
+    assert Translator(LINES, "openai-chat").feed(LINE) == b"", "it may still be a body in one piece"
+    declared = AnswerDecoder(LINES, context(None), {"content-type": lines.CONTENT_TYPE})
+    events = declared.receive(LINE)
+    assert TextDelta("msg_run1-0", "Hello") in events, "declared lines need no second one"
+    assert fold(verify([*events, *declared.receive(END), *declared.close()])).failure is None
+
+
+@pytest.mark.parametrize("wire", [b"", LINE, LINE + b'{"end":'])
+@pytest.mark.parametrize("content_type", [lines.CONTENT_TYPE, "application/json"])
+def test_a_dialect_of_json_lines_that_breaks_off(content_type: str, wire: bytes) -> None:
+    decoder = AnswerDecoder(LINES, context(None), {"content-type": content_type})
+    assert fold(verify([*decoder.receive(wire), *decoder.close()])).failure is not None
+
+
+def test_json_lines_have_no_comments() -> None:
+    assert lines.join([LINE[:-1], KEEPALIVE, Frame(END[:-1], "end")]) == LINE + END
+
+
+async def test_a_route_of_json_lines() -> None:
+    registry.register(LINES, "lines")
+    try:
+        config: dict[str, Any] = {
+            "backends": {"it": {"dialect": "demo"}},
+            "routes": [{"dialect": "lines", "path": "/", "backend": "it"}],
+        }
+        async with serving(config) as base:
+            reply = await post(f"{base}/ask", {"ask": "hi"})
+        assert reply.headers["content-type"] == lines.CONTENT_TYPE
+        assert reply.body.splitlines(keepends=True)[-1] == END
+        config["routes"][0]["durable"] = True
+        with pytest.raises(ConfigError, match="cannot be resumed"):
+            Bridge.from_config(config)
+    finally:
+        registry.unregister("lines")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
-from bridge.codec import Endpoint, Options, registry, served
+from bridge.codec import Endpoint, Framing, Options, registry, served
 from bridge.config.kinds import (
     Address,
     BackendChoice,
@@ -87,6 +87,8 @@ class Route(Section):
         for key in ("passthrough", "durable"):
             if grpc and getattr(self, key):
                 raise at((key,), wrong(f"a route of {self.dialect} has none; its sessions are its own"))
+        if self.durable and found is not None and found.framing is Framing.JSON_LINES:
+            raise at(("durable",), wrong(f"a route of {self.dialect} streams JSON lines, which cannot be resumed"))
         return self
 
     @model_validator(mode="after")
