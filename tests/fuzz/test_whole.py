@@ -11,6 +11,8 @@ from tests.fuzz.cases import Case, case, good
 from tests.fuzz.whole import Report, Result, crashers, left_of, problem_of, run, serving, settled, warm
 from tests.watched import LONGEST
 
+pytestmark = pytest.mark.slow
+
 SEED = 0
 CASES = 720
 GROWTH = 64 * 2**20
