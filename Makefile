@@ -56,18 +56,21 @@ run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for 
 # A file's tests stay together: what they share (servers of databases, real agents) is started once. In the order of
 # their names the many short files of tests/unit come last; by their count of tests the long ones with few would.
 # Half as many at once again as there are cores: a good part of them waits for processes and clocks.
-test: $(VENV)/.dev $(OTHERS)  ## all tests, several files at once; JOBS=1 for one after the other
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+# Without ALL, what starts processes for seconds (installers, workers, browsers, software of others) is left to CI.
+test: $(VENV)/.dev $(if $(ALL),$(OTHERS))  ## the tests for before every commit; ALL=1 for all, as in CI; JOBS=1 for one at a time
+	$(PYTEST) $(if $(ALL),,-m "not slow and not interop") $(ARGS)
 
 # Over those of constraints.txt, in an environment of their own: pip has no way to choose the oldest by itself.
 lowest: $(BIN)/python  ## the tests with the oldest libraries that pyproject.toml allows
 	$(MAKE) VENV=build/lowest build/lowest/.dev
 	$(BIN)/python tests/lowest.py > build/lowest/lowest.txt
 	build/lowest/bin/pip install --quiet --disable-pip-version-check -r build/lowest/lowest.txt
-	$(MAKE) VENV=build/lowest test
+	$(MAKE) VENV=build/lowest ALL=1 test
 
 interop: $(VENV)/.dev $(OTHERS)  ## those with the real software of the protocols
-	$(BIN)/python -m pytest -m interop $(ARGS)
+	$(PYTEST) -m interop $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check .

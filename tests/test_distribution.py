@@ -28,7 +28,7 @@ ENTRY_POINTS: dict[str, str] = PROJECT["project"]["entry-points"]["bridge.dialec
 FOLDER = "adapters"
 LIBRARIES = sysconfig.get_path("purelib")
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def run(*command: str, cwd: Path, fails: bool = False) -> str:

@@ -12,7 +12,7 @@ from results import Measured
 
 from tests.docs.helpers import ROOT
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 SHORT = ("--repeats", "1", "--seconds", "0.1")
 
 

@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from tests.deploy.tools import BIN
 from tests.docs.helpers import ROOT, environment
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 """What is installed comes over a network."""
 
 CHAT = {"dialect": "openai-chat", "path": "/v1", "backend": "it"}

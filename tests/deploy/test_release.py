@@ -21,7 +21,7 @@ from tests.test_licences import installed
 
 RELEASE = ROOT / "deploy" / "release"
 EPOCH = 1_800_000_000
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def script(name: str) -> ModuleType:

@@ -14,6 +14,8 @@ from tests.faults.wire import ask, asking, connect, raw, read
 from tests.server.harness import Exchange, fake_backend, serving
 from tests.watched import LONGEST
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_thousand_clients_at_once() -> None:
     front = registry.get("agentscope")

@@ -22,6 +22,8 @@ from tests.faults.measure import queued
 from tests.faults.wire import SPEAKING, Saw, asking, exchange, raw
 from tests.server.harness import Exchange, fake_backend, free_port
 
+pytestmark = pytest.mark.slow
+
 BACKEND = "0b4ckendk3y7f3c9aThatLooksLikeNothing"
 HEADER = "h3aderSecretOfTheBackend5521"
 CLIENT = "cl13ntK3yThatIsAWordOfItsOwn"

@@ -207,17 +207,11 @@ def _recorded(back: str) -> list[bytes]:
     return [data for data in answers(back).values() if data]
 
 
-def good(dialect: str) -> Case:
-    """A request and an answer with nothing wrong in either, between two sides of the dialect."""
-    speaker = registry.get(dialect)
-    return Case(
-        dialect,
-        dialect,
-        dialect,
-        _wired(asking(speaker)),
-        _played(b"".join(said_in_frames(speaker, "Hello"))),
-        valid=True,
-    )
+def good(front: str, back: str | None = None) -> Case:
+    """A request and an answer with nothing wrong in either; by default both sides speak the same dialect."""
+    back = back or front
+    request = _wired(asking(registry.get(front), thread="good"))
+    return Case(front, front, back, request, _played(b"".join(said_in_frames(registry.get(back), "Hello"))), valid=True)
 
 
 def _answer(rnd: random.Random, front: str, back: str) -> Case:

@@ -93,7 +93,7 @@ async def _main() -> None:
                     "errors": errors.found,
                     "memory": _resident(),
                     "files": _files(),
-                    "tasks": len(asyncio.all_tasks()),
+                    "tasks": [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()],
                 }
             )
             errors.found = []

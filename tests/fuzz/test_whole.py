@@ -11,6 +11,8 @@ from tests.fuzz.cases import Case, case, good
 from tests.fuzz.whole import Report, Result, crashers, left_of, problem_of, run, serving, settled, warm
 from tests.watched import LONGEST
 
+pytestmark = pytest.mark.slow
+
 SEED = 0
 CASES = 720
 GROWTH = 64 * 2**20
@@ -55,9 +57,9 @@ async def test_a_broken_promise_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("report", "found"),
     [
-        (Report(LONGEST * 1.1, "a callback", [], 0, 0, 0), "held"),
-        (Report(0.0, "", ["ERROR: it broke"], 0, 0, 0), "it broke"),
-        (Report(LONGEST * 0.9, "a callback", [], 0, 0, 0), ""),
+        (Report(LONGEST * 1.1, "a callback", [], 0, 0, []), "held"),
+        (Report(0.0, "", ["ERROR: it broke"], 0, 0, []), "it broke"),
+        (Report(LONGEST * 0.9, "a callback", [], 0, 0, []), ""),
     ],
 )
 def test_reports_are_judged(report: Report, found: str) -> None:
@@ -67,6 +69,6 @@ def test_reports_are_judged(report: Report, found: str) -> None:
 
 
 def test_what_is_left_is_told() -> None:
-    some, more = Report(0, "", [], 0, 5, 7), Report(0, "", [], 0, 6, 7)
-    assert left_of(some, more) == "+0 tasks, +1 files"
+    some, more = Report(0, "", [], 0, 5, ["serve"]), Report(0, "", [], 0, 6, ["serve", "Run.read"])
+    assert left_of(some, more) == "1 more tasks in Run.read, 1 more files"
     assert left_of(more, some) == ""

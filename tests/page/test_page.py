@@ -16,7 +16,7 @@ from bridge.codec import Feature, Support, registry
 from tests.page.conftest import DIALECTS, SCREENSHOTS, Tab
 from tests.server.harness import serving
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 THOUGHT = "The user wants to see me think."
 

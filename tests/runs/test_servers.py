@@ -42,6 +42,8 @@ from tests.stores.conftest import Postgres
 from tests.stores.run_engines import Redis
 from tests.stores.s3 import bucket
 
+pytestmark = pytest.mark.slow
+
 LEASE = 2.0
 """Where a test waits for it to run out; it is ten seconds elsewhere."""
 SEED = int(os.environ.get("BRIDGE_TEST_SEED") or random.randrange(10**6))

@@ -21,6 +21,8 @@ from tests.docs.helpers import Server, listeners, serve, server
 from tests.server.harness import fake_backend
 from tests.server.test_workers import HELLO, Held, ask, children, stopped, until, written
 
+pytestmark = pytest.mark.slow
+
 
 async def refused(port: int) -> bool:
     """Whether a new connection is refused now. One that is accepted is closed again."""

@@ -13,6 +13,8 @@ from tests.deploy.test_packages import CHAT, NEEDS
 from tests.docs.helpers import bridge, run
 from tests.server.harness import free_port
 
+pytestmark = pytest.mark.slow
+
 TOLD = {
     "aip": (
         "grpc",

@@ -21,6 +21,8 @@ from bridge.dialects.aip import Agent
 from tests.docs.helpers import COMMAND, Server, environment, listeners, serve, server
 from tests.server.harness import Exchange, FakeBackend, Reply, fake_backend, free_port, post
 
+pytestmark = pytest.mark.slow
+
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 
 

@@ -110,7 +110,7 @@ def streams(draw: st.DrawFn) -> list[FrameLike]:
     return frames
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(streams(), st.integers(1, 12))
 def test_it_changes_nothing(frames: list[FrameLike], size: int) -> None:
     quick, full = Reader(), Reader(learns=False)

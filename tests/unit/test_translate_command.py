@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 REJECTED = b'{"object":"response","status":"rejected","error":{"code":"X","message":"not this"}}'
 LINES = b'{"object":"response","status":"created"}\n{"object":"response","status":"failed"}\n'

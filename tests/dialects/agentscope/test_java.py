@@ -332,7 +332,7 @@ def test_messages_of_other_types_pass_without_what_the_form_has_no_field_for() -
     assert "msgId" not in message["content"][0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(streams())
 def test_nothing_is_lost_that_the_card_does_not_name(events: list[Event]) -> None:
     java_payloads(events)
