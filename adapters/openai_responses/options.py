@@ -28,6 +28,10 @@ class FrontOptions(Options):
         description="Stored responses: kept in stores.history, left to the backend, which must be of this dialect, or "
         "refused where a client asks for them.",
     )
+    websocket: bool = Field(
+        True,
+        description="Serve requests over a WebSocket (GET with Upgrade); false: refused with 426, and clients POST.",
+    )
     keepalive: Literal["comment", "off"] = Field(
         "comment", description="What keeps a silent stream warm: an SSE comment, or nothing."
     )

@@ -16,7 +16,6 @@ from bridge.codec.tools import FUNCTION
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
 from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
 from bridge.dialects.openai_responses.options import FrontOptions, front
-from bridge.dialects.openai_responses.stored import response_of
 from bridge.dialects.openai_responses.tools import read_text, read_tool_choice, read_tools
 from bridge.dialects.openai_responses.wire import NAME, noted
 from bridge.errors import ErrorCode, RequestError, shortened
@@ -143,14 +142,18 @@ def _stored(
     previous, store, background = body.string("previous_response_id"), body.boolean("store"), body.boolean("background")
     if not store:
         extras.pop("store", None)  # backends are told so anyway
-    if background and (options.stored == "backend" or stored_responses is None):
+    stores = stored_responses is not None and stored_responses.stores
+    if background and (options.stored == "backend" or not stores):
         _refuse("background", "this route keeps no responses that could be asked for later")
-    if options.stored == "backend":
+    if options.stored == "backend" and (store or stored_responses is None or previous not in stored_responses.found):
+        if stored_responses is not None and previous:
+            stored_responses.connected = False  # what the backend stored is not known here
         return [], None
-    if stored_responses is None:
-        for name in ("previous_response_id", "conversation", "store"):
+    if not stores and options.stored != "backend":
+        for name in ("conversation", "store", *(("previous_response_id",) if stored_responses is None else ())):
             if body.get(name):
                 _refuse(name, "this route keeps no responses; send the whole conversation as input")
+    if stored_responses is None:
         return [], _no_reference
     if body.get("conversation"):
         _refuse("conversation", "this route keeps single responses; name the last one as previous_response_id")
@@ -159,10 +162,11 @@ def _stored(
     for name in ("previous_response_id", "store"):
         extras.pop(name, None)
     stored_responses.wanted, stored_responses.previous, stored_responses.background = (
-        store is not False,
+        stores and store is not False,
         previous,
         background is True,
     )
+    stored_responses.prepares = stored_responses.connected and extras.pop("generate", None) is False
     return _said_by(previous, stored_responses), partial(_referred, stored_responses)
 
 
@@ -185,10 +189,10 @@ def _said_by(previous: str | None, stored_responses: StoredResponses) -> list[Me
 
 def _referred(stored_responses: StoredResponses, node: Node) -> Message:
     item_id = node.need_string("id")
-    found = stored_responses.found.get(response_of(item_id) or "")
-    for message in found.messages if found else ():
-        if id_of(message) == item_id:
-            return message
+    for found in stored_responses.found.values():
+        for message in found.messages:
+            if id_of(message) == item_id:
+                return message
     raise RequestError(
         f"{node.path}: Item with id {shortened(item_id)!r} not found. Items are kept with their response, unless "
         "its store is false, and where this bridge made their ids; send the item itself.",

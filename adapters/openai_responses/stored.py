@@ -50,7 +50,7 @@ def stored_ids(wire: WireRequest) -> list[str]:
 
 def facts(stored_responses: StoredResponses | None) -> dict[str, Any]:
     """Return the fields that describe the storage of a response that is stored here, which a backend does not know."""
-    if stored_responses is None:
+    if stored_responses is None or not (stored_responses.stores or stored_responses.previous):
         return {}
     return {
         "store": stored_responses.wanted,
@@ -60,9 +60,9 @@ def facts(stored_responses: StoredResponses | None) -> dict[str, Any]:
 
 
 def keep(final: dict[str, Any], context: Context) -> None:
-    """Leave the finished response in the context to be stored, if the client wants that."""
+    """Leave the finished response in the context to be stored, if the client wants that or its connection does."""
     stored_responses = context.stored_responses
-    if stored_responses is not None and stored_responses.wanted:
+    if stored_responses is not None and (stored_responses.wanted or stored_responses.connected):
         stored_responses.answer = StoredAnswer(final["id"], final, [*said_before(context), *_messages(final)])
 
 

@@ -12,6 +12,7 @@ class Operation(StrEnum):
 
     RUN = "run"
     SESSION = "session"
+    SOCKET = "socket"
     START = "start"
     SUBSCRIBE = "subscribe"
     STATUS = "status"

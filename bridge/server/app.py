@@ -35,7 +35,7 @@ from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
-from bridge.server.wire import FAILURE, OWN_PAGE, REPORTED, USER, WHERE, error_of, request_id
+from bridge.server.wire import ADMIT, FAILURE, OWN_PAGE, REPORTED, USER, WHERE, error_of, request_id
 
 log = logging.getLogger("bridge.server")
 
@@ -90,6 +90,8 @@ class State:
         """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
         and their clients told so.
         """
+        for handler in self.handlers:
+            handler.rest()
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds if seconds is not None else math.inf
         runs = self.bridge.runs if self.bridge.has_runs else None
@@ -121,7 +123,7 @@ class State:
 
 
 STATE = web.AppKey("state", State)
-STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE})
+STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
 UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""
@@ -236,6 +238,13 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     scope = SCOPES[endpoint.operation]
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
+    async def admit(http: web.Request) -> None:
+        visit = visit_of(http, in_query)
+        http[USER] = user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
+        # Of a connection each request counts, not the connection itself.
+        if is_counted and (endpoint.operation is not Operation.SOCKET or ADMIT in http):
+            await state.limits.check_rate(user)
+
     async def handle(http: web.Request) -> web.StreamResponse:
         http[DIALECT] = route.dialect
         http[WHERE] = {"operation": endpoint.operation, "path": http.path}
@@ -246,11 +255,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             if state.draining and is_refused_late:
                 text = "The server is stopping; another one, or the next one, will take this request."
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-            visit = visit_of(http, in_query)
-            user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
-            http[USER] = user
-            if is_counted:
-                await state.limits.check_rate(user)
+            await admit(http)
+            http[ADMIT] = admit
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]
