@@ -41,7 +41,8 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
     requires_model = True
     surface = (
         Endpoint("POST", "/responses", Operation.RUN),
-        Endpoint("GET", "/responses", Operation.SOCKET, success=101),
+        Endpoint("GET", "/responses", Operation.SOCKET, live=True),
+        Endpoint("POST", "/responses/compact", Operation.RUN, live=True),
         Endpoint("POST", "/responses/input_tokens", Operation.COUNT),
         Endpoint("GET", "/responses/{id}", Operation.RETRIEVE, query=stored.REREAD),
         Endpoint("DELETE", "/responses/{id}", Operation.DELETE),

@@ -13,6 +13,7 @@ from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
+from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
 from bridge.dialects.openai_responses.errors import stream_error
 from bridge.dialects.openai_responses.options import front, reasoning_form
@@ -49,10 +50,12 @@ _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "
 
 
 class ResponsesEncoder:
-    """One per run. `final` is the response object of the last event, None before it."""
+    """One per run. `final` is the response object of the last event, None before it; `failure` is why it failed."""
 
     def __init__(self, context: Context) -> None:
         self.final: Wire | None = None
+        self.failure: Failure | None = None
+        self._compaction = Compaction(context.make_id) if is_wanted(context.request) else None
         self._context = context
         self._options = front(context)
         self._sequencer = Sequencer(context.lost, FREE)
@@ -78,6 +81,8 @@ class ResponsesEncoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
+        if self._compaction is not None:
+            events = self._compaction(events)
         self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
@@ -412,6 +417,7 @@ class ResponsesEncoder:
 
     def _end(self, status: str, more: Wire, failure: Failure | None = None) -> None:
         self._close_item("completed" if status == "completed" else "incomplete")
+        self.failure = failure
         usage = self._usage
         if usage is None and status in ("completed", "incomplete"):
             # Clients that read null take the answer for one that broke off.

@@ -28,6 +28,11 @@ class FrontOptions(Options):
         description="Stored responses: kept in stores.history, left to the backend, which must be of this dialect, or "
         "refused where a client asks for them.",
     )
+    compaction: Literal["bridge", "backend"] = Field(
+        "bridge",
+        description="Who makes compaction items: the bridge, by asking the model for a summary, or the backend where "
+        "it has this dialect.",
+    )
     websocket: bool = Field(
         True,
         description="Serve requests over a WebSocket (GET with Upgrade); false: refused with 426, and clients POST.",

@@ -13,13 +13,14 @@ from bridge.codec.check import Node, model_in
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import SHARED
 from bridge.codec.tools import FUNCTION
+from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
 from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
 from bridge.dialects.openai_responses.options import FrontOptions, front
 from bridge.dialects.openai_responses.tools import read_text, read_tool_choice, read_tools
-from bridge.dialects.openai_responses.wire import NAME, noted
+from bridge.dialects.openai_responses.wire import NAME, noted, own
 from bridge.errors import ErrorCode, RequestError, shortened
-from bridge.model import HistoryMode, Message, Request, Sampling, Text, Tool, ToolChoice
+from bridge.model import HistoryMode, Message, Request, Sampling, Text, Tool, ToolChoice, ToolMode
 
 # Fields with a place in our model; all others travel in `Request.extras`.
 KNOWN = frozenset(
@@ -47,6 +48,9 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     """The request of a client. Raises `RequestError`. `counting`: it asks for the count of its tokens only."""
     need_json(wire, status=415)
     body = Node(read_body(wire.body))
+    alone = wire.path == compaction.PATH
+    if alone:
+        body = Node(compaction.with_trigger(body.value))
     options = front(context)
     _check_extras(body)
     extras = body.rest(KNOWN)
@@ -57,7 +61,7 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     if options.hosted_tools == "drop" and any(tool.kind != FUNCTION for tool in tools or ()):
         tools, choice = _functions(tools or [], choice, extras)
         context.lost.add(Feature.TOOLS, "option hosted_tools: drop")
-    return Request(
+    request = Request(
         messages=[*_instructions(body), *before, *messages],
         tools=tools,
         tool_choice=choice,
@@ -77,6 +81,23 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
         extras={NAME: extras},
         shared=_shared(extras),
     )
+    return _compacting(request, extras, options, alone=alone) if any(map(compaction.asks, messages)) else request
+
+
+def _compacting(request: Request, extras: dict[str, Any], options: FrontOptions, *, alone: bool) -> Request:
+    """The request for a compaction: a text and no call. Its tools stay: backends demand those of earlier calls."""
+    *before, last = request.messages
+    if not compaction.asks(last) or any(map(compaction.asks, before)):
+        raise RequestError("input: expected compaction_trigger once, as the last item.", param="input")
+    own(last.extras).update(alone=alone)
+    if options.compaction == "backend":
+        own(last.extras)[compaction.TRIGGER] = "backend"
+        return request
+    for name in ("text", "tool_choice"):
+        extras.pop(name, None)
+    request.response_format = None
+    request.tool_choice = ToolChoice(ToolMode.NONE) if request.tools else None
+    return request
 
 
 def _model(body: Node, context: Context, counting: bool) -> str | None:

@@ -20,6 +20,7 @@ from bridge.codec import (
 )
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, read_json
+from bridge.dialects.openai_responses.compaction import is_wanted
 from bridge.dialects.openai_responses.items import ItemReader
 from bridge.dialects.openai_responses.wire import dicts_in, own, text_of
 from bridge.errors import RequestError
@@ -63,7 +64,10 @@ def keep(final: dict[str, Any], context: Context) -> None:
     """Leave the finished response in the context to be stored, if the client wants that or its connection does."""
     stored_responses = context.stored_responses
     if stored_responses is not None and (stored_responses.wanted or stored_responses.connected):
-        stored_responses.answer = StoredAnswer(final["id"], final, [*said_before(context), *_messages(final)])
+        said = said_before(context)
+        if is_wanted(context.request):
+            said = [m for m in said if m.role in ("system", "developer")]
+        stored_responses.answer = StoredAnswer(final["id"], final, [*said, *_messages(final)])
 
 
 def in_background(body: dict[str, Any], context: Context, ended: bool) -> StoredAnswer:

@@ -74,8 +74,8 @@ class Route:
 
     def __post_init__(self) -> None:
         check_surface(self.dialect)
-        self.surface = served(self.dialect.surface, self.durable)
-        if self.passthrough or self.durable or not self._takes_sockets:
+        self.surface = served(self.dialect.surface, self.durable, self.passthrough)
+        if not self._takes_sockets:
             self.surface = tuple(e for e in self.surface if e.operation is not Operation.SOCKET)
         self.keeps_answers = (
             isinstance(self.dialect, StoredAnswersDialect)

@@ -34,6 +34,7 @@ from bridge.model import (
     result_text,
 )
 from bridge.pipeline.redirects import without_redirects
+from bridge.pipeline.signatures import SealSignatures, for_backend
 from bridge.translation import Stage
 
 
@@ -175,7 +176,14 @@ def no_redirects(context: StageContext) -> None:
     context.request = without_redirects(context.request, context.lost)
 
 
-AUTOMATIC: tuple[StageFactory, ...] = (no_redirects, context_as_system, withhold_server_tools)
+def foreign_signatures(context: StageContext) -> Stage | None:
+    """Keeps opaque values of reasoning for the vendor that made them, in the request and over the client."""
+    context.request = for_backend(context.request, context.front, context.back, context.lost)
+    stage = SealSignatures(context.front, context.back)
+    return stage if stage.is_needed else None
+
+
+AUTOMATIC: tuple[StageFactory, ...] = (no_redirects, context_as_system, withhold_server_tools, foreign_signatures)
 """The stages every route gets by itself, in order."""
 
 
