@@ -11,6 +11,7 @@ from bridge.codec.tools import supported
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.history import ItemWriter
 from bridge.dialects.openai_responses.options import BackOptions, back
+from bridge.dialects.openai_responses.stored import theirs
 from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
 from bridge.dialects.openai_responses.wire import NAME, dict_of, own
 from bridge.model import Message, Request, Text
@@ -34,7 +35,7 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     body: dict[str, Any] = {"model": context.model or request.model} if context.model or request.model else {}
     if instructions is not None:
         body["instructions"] = instructions
-    body["input"] = ItemWriter(context, options).write(messages)
+    body["input"] = [theirs(item) for item in ItemWriter(context, options).write(messages)]
     body["stream"] = request.stream
     body["store"] = False
     _set(body, request, ours, context)

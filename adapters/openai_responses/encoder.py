@@ -39,7 +39,7 @@ from bridge.dialects.openai_responses.output import (
 )
 from bridge.dialects.openai_responses.raw import RawItems
 from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response, overlaid
-from bridge.dialects.openai_responses.stored import facts, keep
+from bridge.dialects.openai_responses.stored import facts, keep, ours
 from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, logprobs_in, own, write_usage
 from bridge.errors import Failure
 from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text, seal
@@ -155,7 +155,7 @@ class ResponsesEncoder:
         self._write("response.output_item.done", {"output_index": item.index, "item": item.value})
 
     def _new_id(self, prefix: str, wanted: Any = None) -> str:
-        chosen = wanted if isinstance(wanted, str) and wanted else self._context.make_id(prefix)
+        chosen = ours(wanted, self._context) if isinstance(wanted, str) and wanted else self._context.make_id(prefix)
         while chosen in self._ids:
             chosen = self._context.make_id(prefix)
         self._ids.add(chosen)
@@ -333,13 +333,17 @@ class ResponsesEncoder:
 
     def _whole_item(self, value: Wire) -> None:
         """An item that other dialects are told as a medium, and its own clients as it came."""
-        index = self._raw.index_of(value.get("id"))
+        index, told = self._raw.index_of(value.get("id")), self._named(value)
         if index is None:
             self._close_item()
             index = self._take_index(value)
-            self._write("response.output_item.added", {"output_index": index, "item": value})
-        self._output[index] = value
-        self._write("response.output_item.done", {"output_index": index, "item": value})
+            self._write("response.output_item.added", {"output_index": index, "item": told})
+        self._output[index] = told
+        self._write("response.output_item.done", {"output_index": index, "item": told})
+
+    def _named(self, item: Wire) -> Wire:
+        """A backend's item under the id that clients know."""
+        return {**item, "id": ours(item["id"], self._context)} if "id" in item else item
 
     def _take_index(self, item: Wire, theirs: Any = None) -> int:
         index, self._count = self._count, self._count + 1
@@ -362,7 +366,11 @@ class ResponsesEncoder:
             if index is not None:
                 fields["output_index"] = index
                 if value["type"] == "response.output_item.done":
-                    self._output[index] = item
+                    self._output[index] = self._named(item)
+        if item:
+            fields["item"] = self._named(item)
+        if "item_id" in value:
+            fields["item_id"] = ours(value["item_id"], self._context)
         self._write(value["type"], fields)
 
     # ------------------------------------------------------------------ the rest

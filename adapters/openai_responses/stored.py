@@ -27,7 +27,9 @@ from bridge.errors import RequestError
 from bridge.model import Message
 
 # The ids of our items begin with that of their run, as that of the response ends (`Context.make_id`).
-_OURS = re.compile(r"[a-z]+_([0-9a-f]{32})[0-9a-f]*", re.ASCII)
+# Behind it stands the backend's id of an item that has one.
+_OURS = re.compile(r"[a-z]+_([0-9a-f]{32})(?:[0-9a-f]*|_(.+))", re.ASCII | re.DOTALL)
+_PREFIX = re.compile(r"[a-z]+(?=_)", re.ASCII)
 _HINTS = (b"previous_response_id", b"item_reference")
 
 
@@ -35,6 +37,23 @@ def response_of(item_id: str) -> str | None:
     """The id of the response that an item came in; None for an item that was not made here."""
     made = _OURS.fullmatch(item_id)
     return f"resp_{made[1]}" if made else None
+
+
+def ours(item_id: Any, context: Context) -> Any:
+    """The id of a backend's item in a response that is stored here, by which it is found again."""
+    stored_responses = context.stored_responses
+    if not (stored_responses is not None and stored_responses.wanted and isinstance(item_id, str) and item_id):
+        return item_id
+    if response_of(item_id) == f"resp_{context.run_id}":
+        return item_id
+    prefix = found[0] if (found := _PREFIX.match(item_id)) else "item"
+    return f"{prefix}_{context.run_id}_{item_id}"
+
+
+def theirs(item: dict[str, Any]) -> dict[str, Any]:
+    """The item with the id that its backend gave it."""
+    made = _OURS.fullmatch(text_of(item.get("id")))
+    return {**item, "id": made[2]} if made and made[2] else item
 
 
 def stored_ids(wire: WireRequest) -> list[str]:
