@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.caching import fields_in, note_lost_marks
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES
@@ -22,6 +23,9 @@ _NOT_COUNTED = ("max_tokens", "stream", "temperature", "top_p", "stop_sequences"
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 _BUDGETS = {"low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 32000}
 _LEAST_BUDGET = 1024
+_CACHED, _MOST_MARKS = "cache_control", 4
+_LONG_PREFIX = 4096
+"""Bytes of JSON from which on tools and system text are marked; shorter prompts are not cached by any model."""
 _NO_SAMPLING = "2026-10-21"
 
 
@@ -47,6 +51,7 @@ def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[s
     extras.pop(ASIDES, None)
     body = _body(request, context, options)
     _set_thinking(body, request, context, options, extras)
+    _set_marks(body, request, context, options)
     _record_losses(request, context)
     return {**body, **extras}, {"content-type": "application/json", VERSION_HEADER: options.version}
 
@@ -131,6 +136,38 @@ def _set_effort(body: dict[str, Any], config: dict[str, Any], effort: str | None
         return False
     body["thinking"] = {"type": "enabled", "budget_tokens": budget}
     return True
+
+
+def _set_marks(body: dict[str, Any], request: Request, context: Context, options: BackOptions) -> None:
+    """Marks for the prompt cache: at most four, and none that is kept longer than one before it.
+
+    A client of this dialect knows that: what it says goes through.
+    """
+    prompt = [body.get(name) for name in ("tools", "system", "messages")]
+    found = fields_in(prompt, _CACHED)
+    if not found and options.prompt_cache == "auto":
+        _mark_prefixes(body)
+    elif NAME not in (request.extras or {}):
+        for extra in found[:-_MOST_MARKS]:
+            del extra[_CACHED]
+        if any("ttl" in block[_CACHED] for block in found[-_MOST_MARKS:]):
+            for block in found[-_MOST_MARKS:]:
+                block[_CACHED] = {**block[_CACHED], "ttl": "1h"}
+    note_lost_marks(request, prompt, _CACHED, context.lost)
+
+
+def _mark_prefixes(body: dict[str, Any]) -> None:
+    """Mark the end of what stays from request to request, where it is long enough to be cached, and the end of all."""
+    fixed = body.get("system") or body.get("tools")
+    if len(dumps([body.get("tools"), body.get("system")])) >= _LONG_PREFIX and fixed:
+        if isinstance(fixed, str):
+            fixed = body["system"] = [{"type": "text", "text": fixed}]
+        fixed[-1][_CACHED] = {"type": "ephemeral"}
+    last = body["messages"][-1]
+    if isinstance(last["content"], str):
+        last["content"] = [{"type": "text", "text": last["content"]}]
+    if last["content"] and last["role"] == "user" and str(last["content"][-1].get("text", " ")):
+        last["content"][-1][_CACHED] = {"type": "ephemeral"}
 
 
 def _record_losses(request: Request, context: Context) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import SHARED, fits_metadata, shared_fields, user_of
+from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.codec.tools import supported
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.history import ItemWriter
@@ -45,6 +45,7 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     if "verbosity" in shared:
         body["text"] = {**dict_of(body.get("text")), "verbosity": shared.pop("verbosity")}
     body.update(shared)
+    set_cache(body, request, options.prompt_cache, context.lost)
     extras = dict(request.extra(NAME))
     for after, item in reversed(extras.pop(ADDITIONAL_TOOLS, ())):
         body["input"].insert(max(len(body["input"]) - after, 0), item)

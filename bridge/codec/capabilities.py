@@ -176,7 +176,8 @@ class Capabilities:
     that they see. `usage_on_failure`: its failure frame, or one before it, can carry usage. `names_interrupts`: an
     answer to an interrupt names the interrupt. `tool_names` is the pattern that a whole tool name must match at its
     backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `media_types`: the
-    media type is written, not only guessed. `vendor` names who makes and checks the signatures and encrypted forms of
+    media type is written, not only guessed. `caches_marks`: requests can
+    mark what their backends cache. `vendor` names who makes and checks the signatures and encrypted forms of
     reasoning on this wire; empty = it carries those of any. `wants_signatures`: its clients take reasoning without one
     for broken. A finish reason that it refuses becomes an error with the code of that finish.
     """
@@ -194,6 +195,7 @@ class Capabilities:
     inline_media_only: bool = False
     media_types: bool = True
     runs_tools: RunsTools = RunsTools.NEVER
+    caches_marks: bool = False
     vendor: str = ""
     wants_signatures: bool = False
 

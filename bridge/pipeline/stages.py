@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from bridge.codec import Capabilities, Feature, Losses, RunsTools, Support
+from bridge.codec.caching import marks_in
 from bridge.errors import ConfigError
 from bridge.model import (
     ArgsDelta,
@@ -183,7 +184,19 @@ def foreign_signatures(context: StageContext) -> Stage | None:
     return stage if stage.is_needed else None
 
 
-AUTOMATIC: tuple[StageFactory, ...] = (no_redirects, context_as_system, withhold_server_tools, foreign_signatures)
+def lost_cache_marks(context: StageContext) -> None:
+    """Names marks for the prompt cache as lost where the backend's dialect has none. The stream passes as it is."""
+    if not context.back.caches_marks and marks_in(context.request):
+        context.lost.add(Feature.EXTRAS, "marks for the prompt cache")
+
+
+AUTOMATIC: tuple[StageFactory, ...] = (
+    no_redirects,
+    context_as_system,
+    withhold_server_tools,
+    foreign_signatures,
+    lost_cache_marks,
+)
 """The stages every route gets by itself, in order."""
 
 
