@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -264,6 +266,60 @@ async def test_what_a_connection_remembers_is_bounded() -> None:
         second = (await answer(socket))[-1]["response"]["id"]
         await socket.send_json(create("Hi", previous_response_id=second))
         assert (await answer(socket))[-1]["error"]["code"] == "previous_response_not_found"
+
+
+async def test_a_key_that_is_taken_out_ends_its_connection(tmp_path: Path) -> None:
+    """Its requests are refused; the connection itself has nothing more to give."""
+    keys = tmp_path / "keys.yaml"
+    line = {"name": "web", "key_sha256": hashlib.sha256(b"s3cret-web").hexdigest()}
+    keys.write_text(json.dumps([line]))
+    server = {"auth": {"keys_file": str(keys)}}
+    async with (
+        fake_backend("openai-chat") as backend,
+        serving(setup(backend, server=server)) as base,
+        connected(base, **WEB) as socket,
+    ):
+        backend.says("Hello.")
+        await socket.send_json(create("Hi"))
+        assert (await answer(socket))[-1]["type"] == "response.completed"
+        keys.write_text(json.dumps([{**line, "key_sha256": hashlib.sha256(b"another").hexdigest()}]))
+        async with asyncio.timeout(20):
+            while (end := (await asked(socket))[-1])["type"] == "response.completed":
+                await asyncio.sleep(0.1)
+        assert (end["status"], end["error"]["code"]) == (401, "invalid_api_key")
+
+
+async def asked(socket: aiohttp.ClientWebSocketResponse) -> list[dict[str, Any]]:
+    await socket.send_json(create("Hi"))
+    return await answer(socket)
+
+
+async def test_a_server_that_stops_closes_idle_connections_and_ends_the_others() -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def script(exchange: Any) -> None:
+        await exchange.head()
+        await exchange.send(b'data: {"choices": [{"index": 0, "delta": {"content": "Hello."}}]}\n\n')
+        begun.set()
+        await release.wait()
+        await exchange.send(b"data: [DONE]\n\n")
+        await exchange.end()
+
+    async with fake_backend("openai-chat") as backend, contextlib.AsyncExitStack() as stack:
+        backend.plays(script)
+        base = await stack.enter_async_context(serving(setup(backend, server={"drain": "60s"})))
+        async with connected(base) as idle, connected(base) as busy:
+            await busy.send_json(create("Hi"))
+            await begun.wait()
+            stopping = asyncio.create_task(stack.aclose())
+            closed = await asyncio.wait_for(idle.receive(), 10)
+            assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, aiohttp.WSCloseCode.GOING_AWAY)
+            assert not stopping.done()
+            release.set()
+            assert (await answer(busy))[-1]["type"] == "response.completed"
+            closed = await asyncio.wait_for(busy.receive(), 10)
+            assert closed.data == aiohttp.WSCloseCode.GOING_AWAY
+            await asyncio.wait_for(stopping, 10)
 
 
 async def test_a_stored_answer_is_found_by_another_connection() -> None:
