@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
-from bridge.codec.caching import fields_in, note_lost_marks
+from bridge.codec.caching import blocks_in, marks_in, note_lost_marks
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES
@@ -143,31 +143,40 @@ def _set_marks(body: dict[str, Any], request: Request, context: Context, options
 
     A client of this dialect knows that: what it says goes through.
     """
-    prompt = [body.get(name) for name in ("tools", "system", "messages")]
-    found = fields_in(prompt, _CACHED)
-    if not found and options.prompt_cache == "auto":
-        _mark_prefixes(body)
-    elif NAME not in (request.extras or {}):
-        for extra in found[:-_MOST_MARKS]:
-            del extra[_CACHED]
-        if any("ttl" in block[_CACHED] for block in found[-_MOST_MARKS:]):
-            for block in found[-_MOST_MARKS:]:
-                block[_CACHED] = {**block[_CACHED], "ttl": "1h"}
+    if not marks_in(request):
+        if options.prompt_cache == "auto":
+            _mark_prefixes(body)
+        return
+    if NAME in (request.extras or {}):
+        return
+    prompt = [*body.get("tools", ()), *_listed(body.get("system", [])), *body["messages"]]
+    found = [block for block in blocks_in(prompt) if _CACHED in block]
+    for block in found[:-_MOST_MARKS]:
+        del block[_CACHED]
+    kept = found[-_MOST_MARKS:]
+    if any("ttl" in block[_CACHED] for block in kept):
+        for block in kept:
+            block[_CACHED] = {**block[_CACHED], "ttl": "1h"}
     note_lost_marks(request, prompt, _CACHED, context.lost)
 
 
 def _mark_prefixes(body: dict[str, Any]) -> None:
     """Mark the end of what stays from request to request, where it is long enough to be cached, and the end of all."""
-    fixed = body.get("system") or body.get("tools")
-    if len(dumps([body.get("tools"), body.get("system")])) >= _LONG_PREFIX and fixed:
-        if isinstance(fixed, str):
-            fixed = body["system"] = [{"type": "text", "text": fixed}]
-        fixed[-1][_CACHED] = {"type": "ephemeral"}
+    fixed = "system" if "system" in body else "tools"
+    if fixed in body and len(dumps([body.get("tools"), body.get("system")])) >= _LONG_PREFIX:
+        body[fixed] = _marked(body[fixed])
     last = body["messages"][-1]
-    if isinstance(last["content"], str):
-        last["content"] = [{"type": "text", "text": last["content"]}]
-    if last["content"] and last["role"] == "user" and str(last["content"][-1].get("text", " ")):
-        last["content"][-1][_CACHED] = {"type": "ephemeral"}
+    if last["role"] == "user" and last["content"]:
+        last["content"] = _marked(last["content"])
+
+
+def _marked(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    *before, last = _listed(content)
+    return [*before, {**last, _CACHED: {"type": "ephemeral"}}]
+
+
+def _listed(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _record_losses(request: Request, context: Context) -> None:

@@ -6,6 +6,7 @@ their extras; and so do reports of usage the tokens that were written to the cac
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bridge.codec.capabilities import Feature
@@ -43,17 +44,17 @@ def marks_in(request: Request) -> int:
     return sum(CACHE in e for e in extras if e)
 
 
-def note_lost_marks(request: Request, body: Any, field: str, lost: Losses) -> None:
-    """Name marks of a request as lost that `body` does not have, where they are fields of this name."""
-    if (marks := marks_in(request)) and len(fields_in(body, field)) < marks:
+def note_lost_marks(request: Request, items: Iterable[Any], field: str, lost: Losses) -> None:
+    """Name marks of a request as lost that its `items` on the wire do not have, where they are fields of this name."""
+    if (marks := marks_in(request)) and sum(field in block for block in blocks_in(items)) < marks:
         lost.add(Feature.EXTRAS, "marks for the prompt cache")
 
 
-def fields_in(value: Any, field: str) -> list[dict[str, Any]]:
-    """Return the objects within a JSON value that have this field, in their order."""
-    if isinstance(value, list):
-        return [found for item in value for found in fields_in(item, field)]
-    if not isinstance(value, dict):
-        return []
-    inner = [found for item in value.values() if isinstance(item, (list, dict)) for found in fields_in(item, field)]
-    return [*inner, value] if field in value else inner
+def blocks_in(items: Iterable[Any], depth: int = 2) -> Iterator[dict[str, Any]]:
+    """Yield messages, items, tools and the parts of their content, none of which is a client's own JSON."""
+    for item in items:
+        if isinstance(item, dict):
+            yield item
+            for name in ("content", "output"):
+                if depth and isinstance(inner := item.get(name), list):
+                    yield from blocks_in(inner, depth - 1)

@@ -334,7 +334,7 @@ def breakpoint_of(extras: Extras | None) -> dict[str, Any]:
 
 def set_cache(body: dict[str, Any], request: Request, option: str, lost: Losses) -> None:
     """Set the key of the prompt cache where the option says so, and name marks that are not sent as lost."""
-    note_lost_marks(request, [body.get("messages"), body.get("input")], _BREAKPOINT, lost)
+    note_lost_marks(request, body.get("messages") or body["input"], _BREAKPOINT, lost)
     if option != "key" or (request.shared or {}).get("prompt_cache_key"):
         return
     fixed = [body.get("tools"), body.get("instructions")]

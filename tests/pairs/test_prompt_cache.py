@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
-from bridge.codec.caching import fields_in
 from bridge.testing import FakeBackend, fake_backend
 from tests.server.harness import Reply, post, serving
 
 PATHS = {"anthropic-messages": "/messages", "openai-responses": "/responses", "openai-chat": "/chat/completions"}
 SHORT, LONG = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
 BREAK = {"mode": "explicit"}
+
+
+def fields_in(value: Any, field: str) -> list[dict[str, Any]]:
+    """The objects within a JSON value that have this field, in their order."""
+    if isinstance(value, list):
+        return [found for item in value for found in fields_in(item, field)]
+    if not isinstance(value, dict):
+        return []
+    inner = [found for item in value.values() for found in fields_in(item, field)]
+    return [*inner, value] if field in value else inner
 
 
 async def asked(front: str, back: str, body: dict[str, Any], **options: Any) -> tuple[Any, Reply]:
@@ -94,6 +103,18 @@ async def test_of_responses_clients() -> None:
     assert "extras" not in reply.headers.get("x-bridge-lost", "")
     sent, _ = await asked("openai-responses", "openai-responses", body)
     assert sent["input"][0]["content"] == parts[2:]
+
+
+async def test_arguments_and_schemas_are_nobodys_marks() -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"cache_control": 1}'}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "1"}
+    parts = [input_text(f"p{n}", prompt_cache_breakpoint=BREAK) for n in range(5)]
+    schema = {"type": "object", "properties": {"cache_control": {"type": "number"}}}
+    tool = {"type": "function", "name": "f", "parameters": schema}
+    body = {"model": "m", "tools": [tool], "input": [call, result, {"role": "user", "content": parts}]}
+    sent, _ = await asked("openai-responses", "anthropic-messages", body)
+    assert sent["tools"][0]["input_schema"] == schema
+    assert sent["messages"][0]["content"][0]["input"] == {"cache_control": 1}
 
 
 async def test_of_chat_clients() -> None:
