@@ -66,6 +66,15 @@ def for_backend(request: Request, front: Capabilities, back: Capabilities, lost:
     return request if messages is None else replace(request, messages=messages)
 
 
+def vendors_own(signature: str | None) -> str | None:
+    """Return the signature that one of ours stands for; any other as it is."""
+    found = _OURS.fullmatch(signature or "")
+    if found is None:
+        return signature
+    value = _unseal(found[2])
+    return None if value is None else value[0]
+
+
 def without_signatures(request: Request, failure: Failure, lost: Losses) -> Request | None:
     """Return the request without opaque values, for a backend that refused it because of one; None if it did not."""
     if failure.code is not ErrorCode.INVALID_REQUEST:
