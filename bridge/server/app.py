@@ -245,6 +245,14 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
         if is_counted and (endpoint.operation is not Operation.SOCKET or ADMIT in http):
             await state.limits.check_rate(user)
 
+    async def admit_again(http: web.Request) -> None:
+        try:
+            await admit(http)
+        except BridgeError as error:
+            http[REPORTED] = True  # the request has a line of its own
+            _audit(state, http, error.failure)
+            raise
+
     async def handle(http: web.Request) -> web.StreamResponse:
         http[DIALECT] = route.dialect
         http[WHERE] = {"operation": endpoint.operation, "path": http.path}
@@ -256,7 +264,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
                 text = "The server is stopping; another one, or the next one, will take this request."
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
             await admit(http)
-            http[ADMIT] = admit
+            http[ADMIT] = admit_again
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]
@@ -375,14 +383,7 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             headers[dialect.request_id_header] = known
         headers["server"] = "dialect-bridge"
         if (failure := response.get(FAILURE)) is not None:
-            # The path as it was sent: spaces in it could look like further facts of the line.
-            path = http.rel_url.raw_path
-            user = http.get(USER)
-            if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
-                state.refusals.refused(failure, path=path, peer=http.remote, user=user, request_id=known)
-            elif REPORTED not in http:
-                peer, method = http.remote, http.method
-                state.refusals.unserved(failure, method=method, path=path, peer=peer, user=user, request_id=known)
+            _audit(state, http, failure)
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()
@@ -390,6 +391,16 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             state.browsers.add_headers(http, headers)
 
     return add_headers
+
+
+def _audit(state: State, http: web.Request, failure: Failure) -> None:
+    """Log a request that no route served, or whose sender may not do that."""
+    # The path as it was sent: spaces in it could look like further facts of the line.
+    path, peer, user, known = http.rel_url.raw_path, http.remote, http.get(USER), request_id(http)
+    if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
+        state.refusals.refused(failure, path=path, peer=peer, user=user, request_id=known)
+    elif REPORTED not in http:
+        state.refusals.unserved(failure, method=http.method, path=path, peer=peer, user=user, request_id=known)
 
 
 async def _live(http: web.Request) -> web.StreamResponse:

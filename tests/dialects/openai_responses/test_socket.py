@@ -268,7 +268,7 @@ async def test_what_a_connection_remembers_is_bounded() -> None:
         assert (await answer(socket))[-1]["error"]["code"] == "previous_response_not_found"
 
 
-async def test_a_key_that_is_taken_out_ends_its_connection(tmp_path: Path) -> None:
+async def test_a_key_that_is_taken_out_ends_its_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Its requests are refused; the connection itself has nothing more to give."""
     keys = tmp_path / "keys.yaml"
     line = {"name": "web", "key_sha256": hashlib.sha256(b"s3cret-web").hexdigest()}
@@ -287,6 +287,7 @@ async def test_a_key_that_is_taken_out_ends_its_connection(tmp_path: Path) -> No
             while (end := (await asked(socket))[-1])["type"] == "response.completed":
                 await asyncio.sleep(0.1)
         assert (end["status"], end["error"]["code"]) == (401, "invalid_api_key")
+    assert [record.name for record in caplog.records if record.levelno >= logging.WARNING].count("bridge.audit") == 1
 
 
 async def asked(socket: aiohttp.ClientWebSocketResponse) -> list[dict[str, Any]]:
