@@ -7,7 +7,7 @@ TIME   ?= 600
 JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3 // 2)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lowest interop lint types bench profile performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
+.PHONY: help run test lowest interop interop-all lint types bench profile performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -42,13 +42,20 @@ tests/interop/%/node_modules/.stamp: tests/interop/%/package.json tests/interop/
 	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the clients of tests/interop/$* will be skipped"; \
 	else echo "npm is not installed, and CI must have it"; exit 1; fi
 
+# Coding agents, whose platform packages keep them from having a lock file; their own versions are exact.
+AGENTS := $(patsubst %,tests/interop/%/node_modules/.stamp,agents agents-all)
+$(AGENTS): %/node_modules/.stamp: %/package.json %/.npmrc
+	@if command -v npm >/dev/null; then cd $* && npm install --silent && touch node_modules/.stamp; \
+	elif [ -z "$$CI" ]; then echo "NPM IS NOT INSTALLED: tests with the agents of $* will be skipped"; \
+	else echo "npm is not installed, and CI must have it"; exit 1; fi
+
 # libFuzzer for Python, a large wheel for Linux only: whoever fuzzes gets it.
 $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
 OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy langchain pydantic-ai schemathesis) \
-	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk)
+	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk agents)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for another port
 	$(BIN)/dialect-bridge serve $(CONFIG)$(if $(PORT), --port $(PORT))
@@ -71,6 +78,9 @@ lowest: $(BIN)/python  ## the tests with the oldest libraries that pyproject.tom
 
 interop: $(VENV)/.dev $(OTHERS)  ## those with the real software of the protocols
 	$(PYTEST) -m interop $(ARGS)
+
+interop-all: $(VENV)/.dev $(AGENTS)  ## coding agents that are too large for every run
+	$(BIN)/python -m pytest -m interop_all $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check .

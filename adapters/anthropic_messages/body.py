@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.caching import blocks_in, marks_in, note_lost_marks
 from bridge.codec.jsontext import dumps
 from bridge.codec.tools import FUNCTION, supported
 from bridge.dialects.anthropic_messages.blocks import ASIDES
@@ -22,6 +23,9 @@ _NOT_COUNTED = ("max_tokens", "stream", "temperature", "top_p", "stop_sequences"
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 _BUDGETS = {"low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 32000}
 _LEAST_BUDGET = 1024
+_CACHED, _MOST_MARKS = "cache_control", 4
+_LONG_PREFIX = 4096
+"""Bytes of JSON from which on tools and system text are marked; shorter prompts are not cached by any model."""
 _NO_SAMPLING = "2026-10-21"
 
 
@@ -47,6 +51,7 @@ def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[s
     extras.pop(ASIDES, None)
     body = _body(request, context, options)
     _set_thinking(body, request, context, options, extras)
+    _set_marks(body, request, context, options)
     _record_losses(request, context)
     return {**body, **extras}, {"content-type": "application/json", VERSION_HEADER: options.version}
 
@@ -131,6 +136,47 @@ def _set_effort(body: dict[str, Any], config: dict[str, Any], effort: str | None
         return False
     body["thinking"] = {"type": "enabled", "budget_tokens": budget}
     return True
+
+
+def _set_marks(body: dict[str, Any], request: Request, context: Context, options: BackOptions) -> None:
+    """Marks for the prompt cache: at most four, and none that is kept longer than one before it.
+
+    A client of this dialect knows that: what it says goes through.
+    """
+    if not marks_in(request):
+        if options.prompt_cache == "auto":
+            _mark_prefixes(body)
+        return
+    if NAME in (request.extras or {}):
+        return
+    prompt = [*body.get("tools", ()), *_listed(body.get("system", [])), *body["messages"]]
+    found = [block for block in blocks_in(prompt) if _CACHED in block]
+    for block in found[:-_MOST_MARKS]:
+        del block[_CACHED]
+    kept = found[-_MOST_MARKS:]
+    if any("ttl" in block[_CACHED] for block in kept):
+        for block in kept:
+            block[_CACHED] = {**block[_CACHED], "ttl": "1h"}
+    note_lost_marks(request, prompt, _CACHED, context.lost)
+
+
+def _mark_prefixes(body: dict[str, Any]) -> None:
+    """Mark the end of what stays from request to request, where it is long enough to be cached, and the end of all."""
+    fixed = "system" if "system" in body else "tools"
+    if fixed in body and len(dumps([body.get("tools"), body.get("system")])) >= _LONG_PREFIX:
+        body[fixed] = _marked(body[fixed])
+    last = body["messages"][-1]
+    if last["role"] == "user" and last["content"]:
+        last["content"] = _marked(last["content"])
+
+
+def _marked(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    *before, last = _listed(content)
+    return [*before, {**last, _CACHED: {"type": "ephemeral"}}]
+
+
+def _listed(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _record_losses(request: Request, context: Context) -> None:

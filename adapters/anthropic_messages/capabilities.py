@@ -67,4 +67,7 @@ CAPABILITIES = Capabilities(
     usage_on_failure=False,
     tool_names="[a-zA-Z0-9_-]{1,128}",
     runs_tools=RunsTools.NEVER,
+    caches_marks=True,
+    vendor="anthropic",
+    wants_signatures=True,
 )

@@ -56,6 +56,11 @@ class BackOptions(Options):
         "hoist",
         description="System messages in the middle of a talk: put into the system field, or kept where they are.",
     )
+    prompt_cache: Literal["marks", "auto"] = Field(
+        "marks",
+        description="What is cached of a prompt: what clients mark, or of requests without marks also their tools and "
+        "system text, where these are long, and the conversation so far.",
+    )
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse", description="Media that this wire cannot carry: refuse the request, or send it as text."
     )

@@ -6,6 +6,7 @@ import base64
 import re
 from typing import Any
 
+from bridge.codec.caching import CACHE, marked, seconds_of, written_of
 from bridge.codec.counts import is_count
 from bridge.codec.jsontext import dumps, loads
 from bridge.model import Extras, FinishReason, UsageReported, json_text
@@ -19,14 +20,32 @@ CITATIONS, UNREAD = "citations", "deltas"
 """The key of citations in a part's extras, and of unknown deltas of its block."""
 
 
+_CACHED = "cache_control"
+_SHORT, _LONG = 300, 3600
+"""Seconds for which the API caches."""
+
+
 def own(extras: Extras | None) -> dict[str, Any]:
-    """Return this dialect's extras of a part or an event; an empty dict if there are none."""
-    return extras.get(NAME) or {} if extras else {}
+    """Return this dialect's extras of a part or an event; an empty dict if there are none.
+
+    A mark of another dialect's client for the prompt cache is one of this dialect as well.
+    """
+    if not extras:
+        return {}
+    values = extras.get(NAME) or {}
+    seconds = seconds_of(extras)
+    if seconds is None or _CACHED in values:
+        return values
+    return {**values, _CACHED: {"type": "ephemeral", **({"ttl": "1h"} if seconds > _SHORT else {})}}
 
 
 def noted(values: dict[str, Any]) -> Extras | None:
     """`extras` that hold these values for this dialect, None when there are none."""
-    return {NAME: values} if values else None
+    if not values:
+        return None
+    extras: Extras = {NAME: values}
+    cached = values.get(_CACHED)
+    return marked(extras, _LONG if cached.get("ttl") == "1h" else _SHORT) if isinstance(cached, dict) else extras
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
@@ -150,12 +169,15 @@ class UsageReader:
         thought = details.get("thinking_tokens") if isinstance(details, dict) else None
         if made:
             rest["cache_creation_input_tokens"] = made
+        extras = noted(rest)
+        if made:
+            extras = {**(extras or {}), CACHE: {"written": made}}
         return UsageReported(
             input=counts.get("input_tokens", 0) + (read or 0) + (made or 0),
             output=counts.get("output_tokens", 0),
             cached=read,
             reasoning=thought if is_count(thought) else None,
-            extras=noted(rest),
+            extras=extras,
         )
 
 
@@ -202,7 +224,7 @@ def write_usage(usage: UsageReported | None) -> dict[str, Any]:
         return _DELTA_USAGE
     total, rest = usage.input or 0, own(usage.extras)
     read = min(usage.cached or 0, total)
-    made = rest.get("cache_creation_input_tokens")
+    made = rest.get("cache_creation_input_tokens") or written_of(usage.extras)
     made = min(made, total - read) if is_count(made) else 0
     out: dict[str, Any] = {
         **_DELTA_USAGE,

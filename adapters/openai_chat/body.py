@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import SHARED, fits_metadata, shared_fields, user_of
+from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.codec.tools import supported
 from bridge.dialects.openai_chat.history import MessageWriter
 from bridge.dialects.openai_chat.options import BackOptions
@@ -38,6 +38,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
         body["stream_options"] = {**given, "include_usage": True}
     body.update(shared_fields(request, NAME))
     _record_losses(request, context)
+    set_cache(body, request, options.prompt_cache, context.lost)
     body.update(extras)
     accept = "text/event-stream" if request.stream else "application/json"
     headers = {"content-type": "application/json", "accept": accept}

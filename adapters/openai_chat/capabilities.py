@@ -58,4 +58,5 @@ CAPABILITIES = Capabilities(
     usage_on_failure=False,
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
+    caches_marks=True,
 )

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.openai import audio_format, feature_of, picture_url, source_words
+from bridge.codec.caching import CACHE
+from bridge.codec.openai import audio_format, breakpoint_of, feature_of, picture_url, source_words
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import NAME, merge, own
 from bridge.errors import Unsupported
@@ -181,6 +182,12 @@ class MessageWriter:
     # -------------------------------------------------------------- parts of users and systems
 
     def _part(self, part: Part, role: str, path: str) -> Wire | None:
+        wire = self._unmarked(part, role, path)
+        if wire is None or self._options.prompt_cache != "breakpoints":
+            return wire
+        return {**breakpoint_of(part.extras), **wire}
+
+    def _unmarked(self, part: Part, role: str, path: str) -> Wire | None:
         match part:
             case Text():
                 return {"type": "text", "text": part.text, **own(part.extras)}
@@ -263,7 +270,7 @@ def _parts_of(content: str | list[Wire]) -> list[Wire]:
 
 def _plain(part: Part) -> str:
     """The words of a text without fields of its own; empty for anything else."""
-    return part.text if type(part) is Text and not own(part.extras) else ""
+    return part.text if type(part) is Text and not (part.extras and (own(part.extras) or CACHE in part.extras)) else ""
 
 
 def _shortest(parts: list[Wire]) -> str | list[Wire] | None:

@@ -51,6 +51,12 @@ class BackOptions(Options):
     think_tags: Literal["text", "reasoning"] = Field(
         "text", description="Leave <think>...</think> in the text, or read it as reasoning."
     )
+    prompt_cache: Literal["drop", "breakpoints", "key"] = Field(
+        "drop",
+        description="Marks for the prompt cache from clients of other dialects: left out, or sent as "
+        "prompt_cache_breakpoint, which only newer models take; key: left out, and requests without a prompt_cache_key "
+        "get one that stands for their tools and system text.",
+    )
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse", description="Media that this wire cannot carry: refuse the request, or send it as text."
     )

@@ -8,6 +8,7 @@ from typing import Any
 from bridge.codec import Feature, Losses
 from bridge.codec.counts import NOT_REPORTED, is_all_zeros
 from bridge.codec.jsontext import whole
+from bridge.codec.openai import with_mark
 from bridge.model import SHARED, Extras, FinishReason, UsageReported
 
 NAME = "openai-chat"
@@ -36,7 +37,7 @@ def own(extras: Extras | None) -> dict[str, Any]:
 
 def noted(values: dict[str, Any]) -> Extras | None:
     """`extras` that hold these values for this dialect, None when there are none."""
-    return {NAME: values} if values else None
+    return with_mark({NAME: values}, values) if values else None
 
 
 def shared(values: dict[str, Any], names: Set[str]) -> Extras | None:

@@ -8,6 +8,7 @@ from bridge.codec import Context, Feature, WireResponse, json_response
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
 from bridge.codec.wire import holds_events, payloads_in
+from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder
 from bridge.dialects.openai_responses.encoder import ResponsesEncoder
 from bridge.dialects.openai_responses.wire import CANCELED
@@ -25,7 +26,12 @@ def assemble(events: Sequence[Event], context: Context) -> WireResponse:
         return encode_error(CANCELED)
     encoder = ResponsesEncoder(context)
     encoder.encode(events)
-    return json_response(dumps(encoder.final))
+    if encoder.failure is not None:
+        return encode_error(encoder.failure)
+    final = encoder.final
+    if final is not None and compaction.is_object(context.request):
+        final = {"object": "response.compaction", **{k: final[k] for k in ("id", "created_at", "output", "usage")}}
+    return json_response(dumps(final))
 
 
 def parse_response(wire: WireResponse, context: Context) -> list[Event]:

@@ -6,11 +6,12 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireRequest
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import SHARED, fits_metadata, shared_fields, user_of
+from bridge.codec.openai import SHARED, fits_metadata, set_cache, shared_fields, user_of
 from bridge.codec.tools import supported
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
 from bridge.dialects.openai_responses.history import ItemWriter
 from bridge.dialects.openai_responses.options import BackOptions, back
+from bridge.dialects.openai_responses.stored import theirs
 from bridge.dialects.openai_responses.tools import write_format, write_tool_choice, write_tools
 from bridge.dialects.openai_responses.wire import NAME, dict_of, own
 from bridge.model import Message, Request, Text
@@ -34,7 +35,7 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     body: dict[str, Any] = {"model": context.model or request.model} if context.model or request.model else {}
     if instructions is not None:
         body["instructions"] = instructions
-    body["input"] = ItemWriter(context, options).write(messages)
+    body["input"] = [theirs(item) for item in ItemWriter(context, options).write(messages)]
     body["stream"] = request.stream
     body["store"] = False
     _set(body, request, ours, context)
@@ -44,6 +45,7 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     if "verbosity" in shared:
         body["text"] = {**dict_of(body.get("text")), "verbosity": shared.pop("verbosity")}
     body.update(shared)
+    set_cache(body, request, options.prompt_cache, context.lost)
     extras = dict(request.extra(NAME))
     for after, item in reversed(extras.pop(ADDITIONAL_TOOLS, ())):
         body["input"].insert(max(len(body["input"]) - after, 0), item)

@@ -58,4 +58,6 @@ CAPABILITIES = Capabilities(
     usage_on_failure=True,
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
+    caches_marks=True,
+    vendor="openai",
 )

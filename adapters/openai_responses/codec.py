@@ -13,14 +13,14 @@ from bridge.codec import (
     FrameLike,
     Operation,
     Options,
+    SocketDialect,
     StoredAnswer,
-    StoredAnswersDialect,
     WireRequest,
     WireResponse,
 )
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import MODELS, OpenAIDialect
-from bridge.dialects.openai_responses import answer, background, body, counting, input_items, request, stored
+from bridge.dialects.openai_responses import answer, background, body, counting, input_items, messages, request, stored
 from bridge.dialects.openai_responses.capabilities import CAPABILITIES
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder
 from bridge.dialects.openai_responses.encoder import ResponsesEncoder
@@ -29,7 +29,7 @@ from bridge.dialects.openai_responses.wire import NAME
 from bridge.model import Event, Request
 
 
-class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
+class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
     """Both sides of the Responses API."""
 
     name = NAME
@@ -41,6 +41,8 @@ class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
     requires_model = True
     surface = (
         Endpoint("POST", "/responses", Operation.RUN),
+        Endpoint("GET", "/responses", Operation.SOCKET, live=True),
+        Endpoint("POST", "/responses/compact", Operation.RUN, live=True),
         Endpoint("POST", "/responses/input_tokens", Operation.COUNT),
         Endpoint("GET", "/responses/{id}", Operation.RETRIEVE, query=stored.REREAD),
         Endpoint("DELETE", "/responses/{id}", Operation.DELETE),
@@ -64,6 +66,15 @@ class OpenAIResponses(CountingDialect, StoredAnswersDialect, OpenAIDialect):
 
     def keeps_answers(self, options: Options | None) -> bool:
         return isinstance(options, FrontOptions) and options.stored == "bridge"
+
+    def takes_sockets(self, options: Options | None) -> bool:
+        return isinstance(options, FrontOptions) and options.websocket
+
+    def decode_message(self, message: str) -> WireRequest:
+        return messages.decode_message(message)
+
+    def encode_refusal(self, response: WireResponse) -> bytes:
+        return messages.encode_refusal(response)
 
     def stored_ids(self, wire: WireRequest) -> list[str]:
         return stored.stored_ids(wire)

@@ -13,6 +13,7 @@ from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps
 from bridge.codec.sequencer import Sequencer
+from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
 from bridge.dialects.openai_responses.errors import stream_error
 from bridge.dialects.openai_responses.options import front, reasoning_form
@@ -38,7 +39,7 @@ from bridge.dialects.openai_responses.output import (
 )
 from bridge.dialects.openai_responses.raw import RawItems
 from bridge.dialects.openai_responses.response import QUEUED, is_background, new_response, overlaid
-from bridge.dialects.openai_responses.stored import facts, keep
+from bridge.dialects.openai_responses.stored import facts, keep, ours
 from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, logprobs_in, own, write_usage
 from bridge.errors import Failure
 from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text, seal
@@ -49,10 +50,12 @@ _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "
 
 
 class ResponsesEncoder:
-    """One per run. `final` is the response object of the last event, None before it."""
+    """One per run. `final` is the response object of the last event, None before it; `failure` is why it failed."""
 
     def __init__(self, context: Context) -> None:
         self.final: Wire | None = None
+        self.failure: Failure | None = None
+        self._compaction = Compaction(context.make_id) if is_wanted(context.request) else None
         self._context = context
         self._options = front(context)
         self._sequencer = Sequencer(context.lost, FREE)
@@ -78,6 +81,8 @@ class ResponsesEncoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
+        if self._compaction is not None:
+            events = self._compaction(events)
         self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
@@ -150,7 +155,7 @@ class ResponsesEncoder:
         self._write("response.output_item.done", {"output_index": item.index, "item": item.value})
 
     def _new_id(self, prefix: str, wanted: Any = None) -> str:
-        chosen = wanted if isinstance(wanted, str) and wanted else self._context.make_id(prefix)
+        chosen = ours(wanted, self._context) if isinstance(wanted, str) and wanted else self._context.make_id(prefix)
         while chosen in self._ids:
             chosen = self._context.make_id(prefix)
         self._ids.add(chosen)
@@ -328,13 +333,17 @@ class ResponsesEncoder:
 
     def _whole_item(self, value: Wire) -> None:
         """An item that other dialects are told as a medium, and its own clients as it came."""
-        index = self._raw.index_of(value.get("id"))
+        index, told = self._raw.index_of(value.get("id")), self._named(value)
         if index is None:
             self._close_item()
             index = self._take_index(value)
-            self._write("response.output_item.added", {"output_index": index, "item": value})
-        self._output[index] = value
-        self._write("response.output_item.done", {"output_index": index, "item": value})
+            self._write("response.output_item.added", {"output_index": index, "item": told})
+        self._output[index] = told
+        self._write("response.output_item.done", {"output_index": index, "item": told})
+
+    def _named(self, item: Wire) -> Wire:
+        """A backend's item under the id that clients know."""
+        return {**item, "id": ours(item["id"], self._context)} if "id" in item else item
 
     def _take_index(self, item: Wire, theirs: Any = None) -> int:
         index, self._count = self._count, self._count + 1
@@ -357,7 +366,11 @@ class ResponsesEncoder:
             if index is not None:
                 fields["output_index"] = index
                 if value["type"] == "response.output_item.done":
-                    self._output[index] = item
+                    self._output[index] = self._named(item)
+        if item:
+            fields["item"] = self._named(item)
+        if "item_id" in value:
+            fields["item_id"] = ours(value["item_id"], self._context)
         self._write(value["type"], fields)
 
     # ------------------------------------------------------------------ the rest
@@ -412,6 +425,7 @@ class ResponsesEncoder:
 
     def _end(self, status: str, more: Wire, failure: Failure | None = None) -> None:
         self._close_item("completed" if status == "completed" else "incomplete")
+        self.failure = failure
         usage = self._usage
         if usage is None and status in ("completed", "incomplete"):
             # Clients that read null take the answer for one that broke off.

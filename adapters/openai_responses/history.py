@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.openai import audio_format, feature_of, picture_url, source_words
+from bridge.codec.openai import audio_format, breakpoint_of, feature_of, picture_url, source_words
+from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.wire import SUMMARY, own
 from bridge.errors import Unsupported
@@ -52,6 +53,8 @@ class ItemWriter:
         return [item for index, message in enumerate(messages) for item in self._message(message, f"messages[{index}]")]
 
     def _message(self, message: Message, path: str) -> list[Item]:
+        if own(message.extras).get(compaction.TRIGGER) == "backend":
+            return [{"type": compaction.TRIGGER}]
         if message.name and message.role != "tool":
             self._lost.add(Feature.MESSAGE_NAME)
         out: list[Item] = []
@@ -160,6 +163,10 @@ class ItemWriter:
     # -------------------------------------------------------------- parts of users, systems and results
 
     def _part(self, part: Part, role: str, path: str) -> Item:
+        mark = breakpoint_of(part.extras) if self._options.prompt_cache == "breakpoints" else {}
+        return {**mark, **self._unmarked(part, role, path)}
+
+    def _unmarked(self, part: Part, role: str, path: str) -> Item:
         notes = own(part.extras)
         match part:
             case Text():

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
+from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat
 from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own, text_of
 from bridge.model import (
@@ -92,6 +93,10 @@ class ItemReader:
                 message = self._refer(node)
                 self._note(message)
                 return message
+            case compaction.TRIGGER:
+                return Message("user", [Text(compaction.INSTRUCTION)], extras=noted(**{compaction.TRIGGER: True}))
+        if kind in compaction.KINDS:
+            return _compaction(node)
         role = "tool" if kind.endswith("_output") else "assistant"
         return Message(role, [Data(node.value, noted(whole=True))])
 
@@ -141,10 +146,20 @@ def id_of(message: Message) -> str | None:
         notes = own(extras)
         if "whole" in notes and notes["whole"] is not True:
             return text_of(notes["whole"].get("id"))
-        if wire_id := notes.get("id"):
+        if wire_id := notes.get("id") or notes.get("stands_for"):
             return text_of(wire_id)
     first = message.parts[0] if message.parts else None
     return text_of(first.value.get("id")) if isinstance(first, Data) and isinstance(first.value, dict) else None
+
+
+def _compaction(node: Node) -> Message:
+    """The summary, where it was made here; what another made is opaque, as a signature is."""
+    content = node.need_string("encrypted_content")
+    summary = compaction.unpack(content)
+    if summary is None:
+        return Message("assistant", [Reasoning("", content, extras={NAME: {"whole": node.value}})])
+    extras = noted(stands_for=node.string("id"))
+    return Message("user", [Text(compaction.RECALLED + summary)], extras=extras)
 
 
 def _reasoning(node: Node) -> Message:

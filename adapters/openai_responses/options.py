@@ -28,6 +28,15 @@ class FrontOptions(Options):
         description="Stored responses: kept in stores.history, left to the backend, which must be of this dialect, or "
         "refused where a client asks for them.",
     )
+    compaction: Literal["bridge", "backend"] = Field(
+        "bridge",
+        description="Who makes compaction items: the bridge, by asking the model for a summary, or the backend where "
+        "it has this dialect.",
+    )
+    websocket: bool = Field(
+        True,
+        description="Serve requests over a WebSocket (GET with Upgrade); false: refused with 426, and clients POST.",
+    )
     keepalive: Literal["comment", "off"] = Field(
         "comment", description="What keeps a silent stream warm: an SSE comment, or nothing."
     )
@@ -50,6 +59,12 @@ class BackOptions(Options):
 
     instructions: Literal["field", "message"] = Field(
         "field", description="Where the first system message of other dialects goes: instructions, or the input."
+    )
+    prompt_cache: Literal["drop", "breakpoints", "key"] = Field(
+        "drop",
+        description="Marks for the prompt cache from clients of other dialects: left out, or sent as "
+        "prompt_cache_breakpoint, which only newer models take; key: left out, and requests without a prompt_cache_key "
+        "get one that stands for their tools and system text.",
     )
     unsupported_media: Literal["refuse", "text"] = Field(
         "refuse", description="Media that this wire cannot carry: refuse the request, or send it as text."

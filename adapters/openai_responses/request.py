@@ -13,14 +13,14 @@ from bridge.codec.check import Node, model_in
 from bridge.codec.jsontext import need_json, read_body
 from bridge.codec.openai import SHARED
 from bridge.codec.tools import FUNCTION
+from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
 from bridge.dialects.openai_responses.items import ItemReader, Refer, id_of
 from bridge.dialects.openai_responses.options import FrontOptions, front
-from bridge.dialects.openai_responses.stored import response_of
 from bridge.dialects.openai_responses.tools import read_text, read_tool_choice, read_tools
-from bridge.dialects.openai_responses.wire import NAME, noted
+from bridge.dialects.openai_responses.wire import NAME, noted, own
 from bridge.errors import ErrorCode, RequestError, shortened
-from bridge.model import HistoryMode, Message, Request, Sampling, Text, Tool, ToolChoice
+from bridge.model import HistoryMode, Message, Request, Sampling, Text, Tool, ToolChoice, ToolMode
 
 # Fields with a place in our model; all others travel in `Request.extras`.
 KNOWN = frozenset(
@@ -48,6 +48,9 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     """The request of a client. Raises `RequestError`. `counting`: it asks for the count of its tokens only."""
     need_json(wire, status=415)
     body = Node(read_body(wire.body))
+    alone = wire.path == compaction.PATH
+    if alone:
+        body = Node(compaction.with_trigger(body.value))
     options = front(context)
     _check_extras(body)
     extras = body.rest(KNOWN)
@@ -58,7 +61,7 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     if options.hosted_tools == "drop" and any(tool.kind != FUNCTION for tool in tools or ()):
         tools, choice = _functions(tools or [], choice, extras)
         context.lost.add(Feature.TOOLS, "option hosted_tools: drop")
-    return Request(
+    request = Request(
         messages=[*_instructions(body), *before, *messages],
         tools=tools,
         tool_choice=choice,
@@ -78,6 +81,23 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
         extras={NAME: extras},
         shared=_shared(extras),
     )
+    return _compacting(request, extras, options, alone=alone) if any(map(compaction.asks, messages)) else request
+
+
+def _compacting(request: Request, extras: dict[str, Any], options: FrontOptions, *, alone: bool) -> Request:
+    """The request for a compaction: a text and no call. Its tools stay: backends demand those of earlier calls."""
+    *before, last = request.messages
+    if not compaction.asks(last) or any(map(compaction.asks, before)):
+        raise RequestError("input: expected compaction_trigger once, as the last item.", param="input")
+    own(last.extras).update(alone=alone)
+    if options.compaction == "backend":
+        own(last.extras)[compaction.TRIGGER] = "backend"
+        return request
+    for name in ("text", "tool_choice"):
+        extras.pop(name, None)
+    request.response_format = None
+    request.tool_choice = ToolChoice(ToolMode.NONE) if request.tools else None
+    return request
 
 
 def _model(body: Node, context: Context, counting: bool) -> str | None:
@@ -143,14 +163,18 @@ def _stored(
     previous, store, background = body.string("previous_response_id"), body.boolean("store"), body.boolean("background")
     if not store:
         extras.pop("store", None)  # backends are told so anyway
-    if background and (options.stored == "backend" or stored_responses is None):
+    stores = stored_responses is not None and stored_responses.stores
+    if background and (options.stored == "backend" or not stores):
         _refuse("background", "this route keeps no responses that could be asked for later")
-    if options.stored == "backend":
+    if options.stored == "backend" and (store or stored_responses is None or previous not in stored_responses.found):
+        if stored_responses is not None and previous:
+            stored_responses.connected = False  # what the backend stored is not known here
         return [], None
-    if stored_responses is None:
-        for name in ("previous_response_id", "conversation", "store"):
+    if not stores and options.stored != "backend":
+        for name in ("conversation", "store", *(("previous_response_id",) if stored_responses is None else ())):
             if body.get(name):
                 _refuse(name, "this route keeps no responses; send the whole conversation as input")
+    if stored_responses is None:
         return [], _no_reference
     if body.get("conversation"):
         _refuse("conversation", "this route keeps single responses; name the last one as previous_response_id")
@@ -159,10 +183,11 @@ def _stored(
     for name in ("previous_response_id", "store"):
         extras.pop(name, None)
     stored_responses.wanted, stored_responses.previous, stored_responses.background = (
-        store is not False,
+        stores and store is not False,
         previous,
         background is True,
     )
+    stored_responses.prepares = stored_responses.connected and extras.pop("generate", None) is False
     return _said_by(previous, stored_responses), partial(_referred, stored_responses)
 
 
@@ -185,10 +210,10 @@ def _said_by(previous: str | None, stored_responses: StoredResponses) -> list[Me
 
 def _referred(stored_responses: StoredResponses, node: Node) -> Message:
     item_id = node.need_string("id")
-    found = stored_responses.found.get(response_of(item_id) or "")
-    for message in found.messages if found else ():
-        if id_of(message) == item_id:
-            return message
+    for found in stored_responses.found.values():
+        for message in found.messages:
+            if id_of(message) == item_id:
+                return message
     raise RequestError(
         f"{node.path}: Item with id {shortened(item_id)!r} not found. Items are kept with their response, unless "
         "its store is false, and where this bridge made their ids; send the item itself.",

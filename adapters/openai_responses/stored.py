@@ -20,13 +20,16 @@ from bridge.codec import (
 )
 from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps, read_json
+from bridge.dialects.openai_responses.compaction import is_wanted
 from bridge.dialects.openai_responses.items import ItemReader
 from bridge.dialects.openai_responses.wire import dicts_in, own, text_of
 from bridge.errors import RequestError
 from bridge.model import Message
 
 # The ids of our items begin with that of their run, as that of the response ends (`Context.make_id`).
-_OURS = re.compile(r"[a-z]+_([0-9a-f]{32})[0-9a-f]*", re.ASCII)
+# Behind it stands the backend's id of an item that has one.
+_OURS = re.compile(r"[a-z]+_([0-9a-f]{32})(?:[0-9a-f]*|_(.+))", re.ASCII | re.DOTALL)
+_PREFIX = re.compile(r"[a-z]+(?=_)", re.ASCII)
 _HINTS = (b"previous_response_id", b"item_reference")
 
 
@@ -34,6 +37,23 @@ def response_of(item_id: str) -> str | None:
     """The id of the response that an item came in; None for an item that was not made here."""
     made = _OURS.fullmatch(item_id)
     return f"resp_{made[1]}" if made else None
+
+
+def ours(item_id: Any, context: Context) -> Any:
+    """The id of a backend's item in a response that is stored here, by which it is found again."""
+    stored_responses = context.stored_responses
+    if not (stored_responses is not None and stored_responses.wanted and isinstance(item_id, str) and item_id):
+        return item_id
+    if response_of(item_id) == f"resp_{context.run_id}":
+        return item_id
+    prefix = found[0] if (found := _PREFIX.match(item_id)) else "item"
+    return f"{prefix}_{context.run_id}_{item_id}"
+
+
+def theirs(item: dict[str, Any]) -> dict[str, Any]:
+    """The item with the id that its backend gave it."""
+    made = _OURS.fullmatch(text_of(item.get("id")))
+    return {**item, "id": made[2]} if made and made[2] else item
 
 
 def stored_ids(wire: WireRequest) -> list[str]:
@@ -50,7 +70,7 @@ def stored_ids(wire: WireRequest) -> list[str]:
 
 def facts(stored_responses: StoredResponses | None) -> dict[str, Any]:
     """Return the fields that describe the storage of a response that is stored here, which a backend does not know."""
-    if stored_responses is None:
+    if stored_responses is None or not (stored_responses.stores or stored_responses.previous):
         return {}
     return {
         "store": stored_responses.wanted,
@@ -60,10 +80,13 @@ def facts(stored_responses: StoredResponses | None) -> dict[str, Any]:
 
 
 def keep(final: dict[str, Any], context: Context) -> None:
-    """Leave the finished response in the context to be stored, if the client wants that."""
+    """Leave the finished response in the context to be stored, if the client wants that or its connection does."""
     stored_responses = context.stored_responses
-    if stored_responses is not None and stored_responses.wanted:
-        stored_responses.answer = StoredAnswer(final["id"], final, [*said_before(context), *_messages(final)])
+    if stored_responses is not None and (stored_responses.wanted or stored_responses.connected):
+        said = said_before(context)
+        if is_wanted(context.request):
+            said = [m for m in said if m.role in ("system", "developer")]
+        stored_responses.answer = StoredAnswer(final["id"], final, [*said, *_messages(final)])
 
 
 def in_background(body: dict[str, Any], context: Context, ended: bool) -> StoredAnswer:

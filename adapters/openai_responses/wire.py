@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.codec.caching import CACHE, written_of
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.jsontext import whole
+from bridge.codec.openai import with_mark
 from bridge.errors import ErrorCode, Failure
 from bridge.model import SHARED, Extras, UsageReported
 
@@ -36,7 +38,7 @@ def own(extras: Extras | None) -> dict[str, Any]:
 def noted(**values: Any) -> Extras | None:
     """`extras` with those of these values that say something; None when none does."""
     given = {k: v for k, v in values.items() if v}
-    return {NAME: given} if given else None
+    return with_mark({NAME: given}, dict_of(given.get("part"))) if given else None
 
 
 def shared_logprobs(values: list[dict[str, Any]]) -> Extras | None:
@@ -83,7 +85,10 @@ def read_usage(value: Any) -> UsageReported | None:
         return None
     cached = whole(dict_of(usage.get("input_tokens_details")).get("cached_tokens"))
     thought = whole(dict_of(usage.get("output_tokens_details")).get("reasoning_tokens"))
-    return UsageReported(taken, given, total, cached, thought, noted(usage=rest(usage, frozenset(_COUNTS))))
+    extras = noted(usage=rest(usage, frozenset(_COUNTS)))
+    if written := whole(dict_of(usage.get("input_tokens_details")).get("cache_write_tokens")):
+        extras = {**(extras or {}), CACHE: {"written": written}}
+    return UsageReported(taken, given, total, cached, thought, extras)
 
 
 def write_usage(usage: UsageReported) -> dict[str, Any]:
@@ -92,6 +97,8 @@ def write_usage(usage: UsageReported) -> dict[str, Any]:
     more = dict_of(own(usage.extras).get("usage"))
     read = {"cached_tokens": 0, "cache_write_tokens": 0, **dict_of(more.get("input_tokens_details"))}
     made = {"reasoning_tokens": 0, **dict_of(more.get("output_tokens_details"))}
+    if written := written_of(usage.extras):
+        read["cache_write_tokens"] = written
     if usage.cached is not None:
         read["cached_tokens"] = usage.cached
     if usage.reasoning is not None:

@@ -35,6 +35,7 @@ from bridge.codec.queued_runs import (
 from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SessionRef, SingleRunDialect, SingleRunOptions
+from bridge.codec.socket import SocketDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, QueryParameter, Surface, offers, served
 from bridge.codec.tasks import TaskDialect, TaskRequest, TaskState, TaskStatus
@@ -85,6 +86,7 @@ __all__ = [
     "SessionRef",
     "SingleRunDialect",
     "SingleRunOptions",
+    "SocketDialect",
     "StoredAnswer",
     "StoredAnswersDialect",
     "StoredFile",

@@ -178,8 +178,10 @@ class Capabilities:
     backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `media_types`: the
     media type is written, not only guessed. `call_ids`: tool calls and results are written with the id of the call;
     without, decoders number calls and find the call of a result by its place. `argument_text`: the arguments of a call
-    are written as the model spelled them; without, as a JSON value. A finish reason that it refuses becomes an error
-    with the code of that finish.
+    are written as the model spelled them; without, as a JSON value. `caches_marks`: requests can mark what their
+    backends cache. `vendor` names who makes and checks the signatures and encrypted forms of reasoning on this wire;
+    empty = it carries those of any. `wants_signatures`: its clients take reasoning without one for broken. A finish
+    reason that it refuses becomes an error with the code of that finish.
     """
 
     answers: Mapping[Feature, FeatureSupport]
@@ -197,6 +199,9 @@ class Capabilities:
     call_ids: bool = True
     argument_text: bool = True
     runs_tools: RunsTools = RunsTools.NEVER
+    caches_marks: bool = False
+    vendor: str = ""
+    wants_signatures: bool = False
 
     def __post_init__(self) -> None:
         for role, entries, wanted in (

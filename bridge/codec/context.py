@@ -73,7 +73,9 @@ class StoredResponses:
 
     `found` are those of the ones its request names that are there, by id. `decode_request` says by `wanted` whether
     the answer is to be kept, by `previous` which one it goes on from, and by `background` whether its run goes on
-    without its client; the encoder leaves the answer of any other run in `answer`.
+    without its client; the encoder leaves the answer of any other run in `answer`. If `connected`, the request came
+    over a connection that remembers its last answer, whether or not it is `wanted`; `stores` is false where nothing
+    else does. By `prepares` a request over a connection says that it wants no answer, only to be remembered.
     """
 
     found: dict[str, StoredAnswer] = field(default_factory=dict)
@@ -81,6 +83,9 @@ class StoredResponses:
     previous: str | None = None
     background: bool = False
     answer: StoredAnswer | None = None
+    connected: bool = False
+    stores: bool = True
+    prepares: bool = False
 
 
 @dataclass(slots=True)

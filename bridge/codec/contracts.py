@@ -11,6 +11,7 @@ from bridge.codec.models import ModelsDialect
 from bridge.codec.queued_runs import QueuedRunsDialect
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SingleRunDialect
+from bridge.codec.socket import SocketDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Operation
 from bridge.codec.tasks import TaskDialect
@@ -26,6 +27,7 @@ CONTRACTS: Mapping[Operation, type[Dialect]] = MappingProxyType({
     Operation.RETRIEVE: StoredAnswersDialect,
     Operation.SESSION: SessionDialect,
     Operation.SIGN: QueuedRunsDialect,
+    Operation.SOCKET: SocketDialect,
     Operation.STATUS: TaskDialect,
     Operation.STOP: SingleRunDialect,
     Operation.TRANSCRIBE: QueuedRunsDialect,

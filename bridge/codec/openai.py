@@ -6,13 +6,15 @@ backend's own values are kept where they are about the request, and hidden where
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from bridge.errors import BY_STATUS, KEY_REFUSED, BackendError, BridgeError, ErrorCode, Failure
-from bridge.model import FileRef, Inline, Media, Request, Source, Url, source_of, url_of
+from bridge.model import Extras, FileRef, Inline, Media, Request, Source, Url, source_of, url_of
 
+from .caching import marked, note_lost_marks, seconds_of
 from .capabilities import Feature
 from .context import Losses
 from .jsontext import dumps, read_json, whole
@@ -306,6 +308,38 @@ def shared_fields(request: Request, dialect: str) -> dict[str, Any]:
     if not request.shared or dialect in (request.extras or {}):
         return {}
     return {name: value for name, value in request.shared.items() if name in SHARED and value is not None}
+
+
+_BREAKPOINT = "prompt_cache_breakpoint"
+_LIFETIMES = {"30m": 1800, "12h": 43200}
+_DEFAULT_LIFETIME = 300
+
+
+def with_mark(extras: Extras, fields: Mapping[str, Any]) -> Extras:
+    """Return `extras` with the mark for the prompt cache that stands among the fields of a part."""
+    found = fields.get(_BREAKPOINT)
+    if not isinstance(found, dict):
+        return extras
+    return marked(extras, _LIFETIMES.get(str(found.get("ttl")), _DEFAULT_LIFETIME))
+
+
+def breakpoint_of(extras: Extras | None) -> dict[str, Any]:
+    """Return the field of a part that is marked for the prompt cache; empty for others."""
+    seconds = seconds_of(extras)
+    if seconds is None:
+        return {}
+    lifetime = next((name for name, most in _LIFETIMES.items() if seconds <= most), "12h")
+    return {_BREAKPOINT: {"mode": "explicit", **({"ttl": lifetime} if seconds > _LIFETIMES["30m"] else {})}}
+
+
+def set_cache(body: dict[str, Any], request: Request, option: str, lost: Losses) -> None:
+    """Set the key of the prompt cache where the option says so, and name marks that are not sent as lost."""
+    note_lost_marks(request, body.get("messages") or body["input"], _BREAKPOINT, lost)
+    if option != "key" or (request.shared or {}).get("prompt_cache_key"):
+        return
+    fixed = [body.get("tools"), body.get("instructions")]
+    fixed += [m for m in body.get("messages") or body["input"] if m.get("role") in ("system", "developer")]
+    body.setdefault("prompt_cache_key", hashlib.sha256(dumps(fixed)).hexdigest()[:32])
 
 
 def fits_metadata(metadata: Mapping[str, Any]) -> TypeGuard[Mapping[str, str]]:

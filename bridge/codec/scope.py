@@ -31,6 +31,7 @@ class Scope(StrEnum):
 SCOPES: dict[Operation, Scope | None] = {
     Operation.RUN: Scope.RUN,
     Operation.SESSION: Scope.RUN,
+    Operation.SOCKET: Scope.RUN,
     Operation.START: Scope.RUN,
     Operation.COUNT: Scope.RUN,
     Operation.CALL: Scope.RUN,

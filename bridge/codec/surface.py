@@ -12,6 +12,7 @@ class Operation(StrEnum):
 
     RUN = "run"
     SESSION = "session"
+    SOCKET = "socket"
     START = "start"
     SUBSCRIBE = "subscribe"
     STATUS = "status"
@@ -60,8 +61,9 @@ class Endpoint:
     it alike, so that their routes may have the same path, and the answer covers all of them. `public`: no identity is
     needed, since something else in the request grants access (a signed URL). `query_token` names the route option that,
     when true, lets this endpoint take a key from the query parameter `access_token`. `durable`: the endpoint needs the
-    run store and exists on durable routes only. `query` and `success`, the status of an accepted request, describe the
-    endpoint; no code depends on them.
+    run store and exists on durable routes only; `live`: only on routes that are neither durable nor pass requests
+    through unread. `query` and `success`, the status of an accepted request, describe the endpoint; no code depends on
+    them.
     """
 
     method: str
@@ -72,6 +74,7 @@ class Endpoint:
     public: bool = False
     query_token: str | None = None
     durable: bool = False
+    live: bool = False
     query: tuple[QueryParameter, ...] = ()
     success: int = 200
 
@@ -80,9 +83,10 @@ Surface = tuple[Endpoint, ...]
 """The endpoints of a dialect, below the path where it is mounted."""
 
 
-def served(surface: Surface, durable: bool) -> Surface:
+def served(surface: Surface, durable: bool, passthrough: bool = False) -> Surface:
     """The endpoints that a route has."""
-    return surface if durable else tuple(endpoint for endpoint in surface if not endpoint.durable)
+    left_out = {"durable": not durable, "live": durable or passthrough}
+    return tuple(e for e in surface if not any(getattr(e, name) and out for name, out in left_out.items()))
 
 
 def offers(surface: Surface, operation: Operation) -> bool:

@@ -16,6 +16,7 @@ from bridge.codec import (
     ModesDialect,
     Operation,
     Options,
+    SocketDialect,
     StoredAnswersDialect,
     Surface,
     entries,
@@ -73,13 +74,19 @@ class Route:
 
     def __post_init__(self) -> None:
         check_surface(self.dialect)
-        self.surface = served(self.dialect.surface, self.durable)
+        self.surface = served(self.dialect.surface, self.durable, self.passthrough)
+        if not self._takes_sockets:
+            self.surface = tuple(e for e in self.surface if e.operation is not Operation.SOCKET)
         self.keeps_answers = (
             isinstance(self.dialect, StoredAnswersDialect)
             and not (self.passthrough or self.durable)
             and self.dialect.keeps_answers(self.options)
         )
         self._operations = frozenset(endpoint.operation for endpoint in self.surface)
+
+    @property
+    def _takes_sockets(self) -> bool:
+        return isinstance(self.dialect, SocketDialect) and self.dialect.takes_sockets(self.options)
 
     def serves(self, operation: Operation) -> bool:
         """Return whether one of its endpoints is for this operation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from bridge.codec import Capabilities, Feature, Losses
+from bridge.errors import Failure
 from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
 from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
@@ -12,6 +13,7 @@ from bridge.pipeline.continuation import ContinuedText
 from bridge.pipeline.memory import Turn
 from bridge.pipeline.names import tool_names
 from bridge.pipeline.places import places_of
+from bridge.pipeline.signatures import without_signatures
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 from bridge.translation import Stage
 
@@ -99,6 +101,16 @@ class BackendAttempt:
         """Hands out what the backend has said, once; None where nothing is kept, or it was handed out before."""
         recorder, self._recorder = self._recorder, None
         return recorder.answer if recorder is not None else None
+
+    async def without_signatures(self, failure: Failure) -> bool:
+        """Make the next call without opaque values, if the backend refused the request because of one."""
+        unread = self.info.raw_body is not None or self.asks_nobody
+        request = None if unread else without_signatures(self.request, failure, self.lost)
+        if request is None:
+            return False
+        self.request = request
+        await self.again()
+        return True
 
     async def abandon(self) -> None:
         """Closes the call and keeps nothing of what happened here."""

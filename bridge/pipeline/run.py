@@ -260,6 +260,8 @@ class Run:
             await self._attempt.again()
             self._try += 1
             self.retries += 1
+        elif await self._attempt.without_signatures(failure):
+            self.retries += 1
         elif may_ask_elsewhere(failure) and await self._fall_back(failure):
             self._first_call()
         else:

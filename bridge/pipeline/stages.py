@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from bridge.codec import Capabilities, Feature, Losses, RunsTools, Support
+from bridge.codec.caching import marks_in
 from bridge.errors import ConfigError
 from bridge.model import (
     ArgsDelta,
@@ -34,6 +35,7 @@ from bridge.model import (
     result_text,
 )
 from bridge.pipeline.redirects import without_redirects
+from bridge.pipeline.signatures import SealSignatures, for_backend
 from bridge.translation import Stage
 
 
@@ -175,7 +177,26 @@ def no_redirects(context: StageContext) -> None:
     context.request = without_redirects(context.request, context.lost)
 
 
-AUTOMATIC: tuple[StageFactory, ...] = (no_redirects, context_as_system, withhold_server_tools)
+def foreign_signatures(context: StageContext) -> Stage | None:
+    """Keeps opaque values of reasoning for the vendor that made them, in the request and over the client."""
+    context.request = for_backend(context.request, context.front, context.back, context.lost)
+    stage = SealSignatures(context.front, context.back)
+    return stage if stage.is_needed else None
+
+
+def lost_cache_marks(context: StageContext) -> None:
+    """Names marks for the prompt cache as lost where the backend's dialect has none. The stream passes as it is."""
+    if not context.back.caches_marks and marks_in(context.request):
+        context.lost.add(Feature.EXTRAS, "marks for the prompt cache")
+
+
+AUTOMATIC: tuple[StageFactory, ...] = (
+    no_redirects,
+    context_as_system,
+    withhold_server_tools,
+    foreign_signatures,
+    lost_cache_marks,
+)
 """The stages every route gets by itself, in order."""
 
 

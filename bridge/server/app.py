@@ -35,7 +35,7 @@ from bridge.server.operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.page.site import key_of
 from bridge.server.refusals import RefusalLog
-from bridge.server.wire import FAILURE, OWN_PAGE, REPORTED, USER, WHERE, error_of, request_id
+from bridge.server.wire import ADMIT, FAILURE, OWN_PAGE, REPORTED, USER, WHERE, error_of, request_id
 
 log = logging.getLogger("bridge.server")
 
@@ -90,6 +90,8 @@ class State:
         """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
         and their clients told so.
         """
+        for handler in self.handlers:
+            handler.rest()
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds if seconds is not None else math.inf
         runs = self.bridge.runs if self.bridge.has_runs else None
@@ -121,7 +123,7 @@ class State:
 
 
 STATE = web.AppKey("state", State)
-STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE})
+STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
 UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""
@@ -236,6 +238,21 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     scope = SCOPES[endpoint.operation]
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
+    async def admit(http: web.Request) -> None:
+        visit = visit_of(http, in_query)
+        http[USER] = user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
+        # Of a connection each request counts, not the connection itself.
+        if is_counted and (endpoint.operation is not Operation.SOCKET or ADMIT in http):
+            await state.limits.check_rate(user)
+
+    async def admit_again(http: web.Request) -> None:
+        try:
+            await admit(http)
+        except BridgeError as error:
+            http[REPORTED] = True  # the request has a line of its own
+            _audit(state, http, error.failure)
+            raise
+
     async def handle(http: web.Request) -> web.StreamResponse:
         http[DIALECT] = route.dialect
         http[WHERE] = {"operation": endpoint.operation, "path": http.path}
@@ -246,11 +263,8 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             if state.draining and is_refused_late:
                 text = "The server is stopping; another one, or the next one, will take this request."
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-            visit = visit_of(http, in_query)
-            user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
-            http[USER] = user
-            if is_counted:
-                await state.limits.check_rate(user)
+            await admit(http)
+            http[ADMIT] = admit_again
             return await handler(http)
         except BridgeError as error:
             where = http[WHERE]
@@ -369,14 +383,7 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             headers[dialect.request_id_header] = known
         headers["server"] = "dialect-bridge"
         if (failure := response.get(FAILURE)) is not None:
-            # The path as it was sent: spaces in it could look like further facts of the line.
-            path = http.rel_url.raw_path
-            user = http.get(USER)
-            if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
-                state.refusals.refused(failure, path=path, peer=http.remote, user=user, request_id=known)
-            elif REPORTED not in http:
-                peer, method = http.remote, http.method
-                state.refusals.unserved(failure, method=method, path=path, peer=peer, user=user, request_id=known)
+            _audit(state, http, failure)
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()
@@ -384,6 +391,16 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             state.browsers.add_headers(http, headers)
 
     return add_headers
+
+
+def _audit(state: State, http: web.Request, failure: Failure) -> None:
+    """Log a request that no route served, or whose sender may not do that."""
+    # The path as it was sent: spaces in it could look like further facts of the line.
+    path, peer, user, known = http.rel_url.raw_path, http.remote, http.get(USER), request_id(http)
+    if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
+        state.refusals.refused(failure, path=path, peer=peer, user=user, request_id=known)
+    elif REPORTED not in http:
+        state.refusals.unserved(failure, method=http.method, path=path, peer=peer, user=user, request_id=known)
 
 
 async def _live(http: web.Request) -> web.StreamResponse:

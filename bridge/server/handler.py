@@ -15,7 +15,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from bridge.codec import Context, Losses, StoredAnswersDialect, WireRequest, require
+from bridge.codec import Context, Losses, StoredAnswersDialect, StoredResponses, WireRequest, require
 from bridge.engine import Bridge, Caller, Route
 from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, Request
@@ -43,10 +43,24 @@ class RunLock(Protocol):
 class RequestScope:
     """One request: where it came in, what its codec knows, what is reported of it.
 
-    `user` is empty where anybody may call. `lock` may end the run from elsewhere.
+    `user` is empty where anybody may call. `lock` may end the run from elsewhere. Of a request that came over a
+    connection with others, `stream` takes the answer, and `known` adds what the connection remembers.
     """
 
-    __slots__ = ("bridge", "context", "handler", "http", "limiter", "lock", "report", "route", "rules", "user")
+    __slots__ = (
+        "bridge",
+        "context",
+        "handler",
+        "http",
+        "known",
+        "limiter",
+        "lock",
+        "report",
+        "route",
+        "rules",
+        "stream",
+        "user",
+    )
 
     def __init__(self, http: web.Request, handler: RouteHandler, context: Context, report: Report) -> None:
         self.http = http
@@ -59,6 +73,8 @@ class RequestScope:
         self.rules: Rules = handler.rules
         self.user: str = http.get(USER, "")
         self.lock: RunLock | None = None
+        self.stream: web.StreamResponse | None = None
+        self.known: Callable[[StoredResponses | None], StoredResponses] | None = None
 
     async def read(self) -> WireRequest:
         """Return the whole request. Raises what `read_request` raises."""
@@ -72,6 +88,8 @@ class RequestScope:
         if (answers := self.bridge.answers(route, self.user)) is not None:
             ids = require(route.dialect, StoredAnswersDialect).stored_ids(wire)
             context.stored_responses = await answers.stored_responses(ids)
+        if self.known is not None:
+            context.stored_responses = self.known(context.stored_responses)
         request = await decoded(route.dialect.decode_request, wire, context)
         note_places(request)
         context.request, context.thread_id, context.model = request, request.thread_id, request.model
@@ -115,6 +133,9 @@ class RouteHandler:
         self.cutting = True
         for task in self.active:
             task.cancel()
+
+    def rest(self) -> None:
+        """Take no further request over connections that are open; those that are served go on."""
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         route, run_id = self.route, token_hex(16)

@@ -32,16 +32,19 @@ class Rules:
     body_time: float
     keepalive: float | None
     slow_reader: float | None
+    socket_idle: float = math.inf
 
 
 class SlotPool:
     """At most `concurrent` places and `queue` waiting for one; None = no limit. Users who wait take turns."""
 
-    def __init__(self, concurrent: int | None, queue: int | None, what: str = "The bridge") -> None:
-        """`what` is at its limit, in the refusal."""
+    def __init__(
+        self, concurrent: int | None, queue: int | None, what: str = "The bridge", of: str = "runs at once"
+    ) -> None:
+        """`what` is at its limit `of` something, in the refusal."""
         self._most = concurrent
         self._queue = queue
-        self._what = what
+        self._what = f"{what} is at its limit of {of}"
         self._taken = 0
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
         self.waiting = 0
@@ -110,7 +113,7 @@ class SlotPool:
                 del self._queues[user]
 
     def _refusal(self) -> BackendError:
-        text = f"{self._what} is at its limit of runs at once; try again in a moment."
+        text = f"{self._what}; try again in a moment."
         return BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
 
 
@@ -151,6 +154,8 @@ class Limits:
         self.bodies = Bodies(bodies, None if each is None else each + each_queue)
         self.readers: Limits | None = None
         """Limits of the same size for who reads kept runs; None = these."""
+        self.sockets: Limits | None = None
+        """Limits of open WebSocket connections; None = these."""
 
     @classmethod
     def of(cls, config: Config) -> Limits:
@@ -163,6 +168,7 @@ class Limits:
         rates = open_rates(config.stores.runs, per_minute) if per_minute else None
         made = cls(pool, each, rates, each_queue=queue, bodies=limits.bodies, workers=workers)
         made.readers = cls(SlotPool(limits.concurrent, limits.queue), each, each_queue=queue)
+        made.sockets = cls(SlotPool(limits.sockets, 0, of="WebSocket connections"), each)
         return made
 
     @property
@@ -277,6 +283,10 @@ class RouteLimiter:
     def reader_slot(self, user: str) -> AbstractAsyncContextManager[None]:
         """A place for one reader of a kept run; as `place`."""
         return _Slot(self._limits.readers or self._limits, user, self._route)
+
+    def socket_slot(self, user: str) -> AbstractAsyncContextManager[None]:
+        """A place for one WebSocket connection; as `place`."""
+        return _Slot(self._limits.sockets or self._limits, user, self._route)
 
 
 class _Slot:

@@ -68,6 +68,8 @@ def describe(bridge: Bridge, version: str) -> Json:
         if route.dialect.over_grpc:
             continue
         for endpoint in route.surface:
+            if endpoint.operation is Operation.SOCKET:
+                continue  # OpenAPI has no words for it
             path = _PIECE.sub(r"{\1}", route.path.rstrip("/") + endpoint.path) or "/"
             method = endpoint.method.lower()
             known = speaking.get((method, path))

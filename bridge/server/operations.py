@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
@@ -35,6 +35,7 @@ from bridge.runs.server.tasks import TaskStatusHandler, serve_task
 from bridge.server.handler import RouteHandler, Serve
 from bridge.server.limits import Rules
 from bridge.server.runs import serve_run
+from bridge.server.socket import SocketHandler
 from bridge.server.uploads import UploadHandlers, files_of
 from bridge.server.wire import USER, decoded, read_request, request_id, response_of
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from bridge.server.app import State
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+H = TypeVar("H", bound=RouteHandler)
 
 
 class RouteOperations:
@@ -62,9 +64,18 @@ class RouteOperations:
         return make(self)
 
     def _serves(self, serve: Serve) -> RouteHandler:
+        return self._made(RouteHandler(self._bridge, self._route, self._limiter, self._rules, serve))
+
+    def _socket(self) -> SocketHandler:
+        return self._made(SocketHandler(self._bridge, self._route, self._limiter, self._rules))
+
+    @property
+    def _rules(self) -> Rules:
         server = self._bridge.config.server
-        rules = Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader)
-        handler = RouteHandler(self._bridge, self._route, self._limiter, rules, serve)
+        idle = server.limits.socket_idle
+        return Rules(server.max_body, server.body_time, server.keepalive, server.slow_reader, idle)
+
+    def _made(self, handler: H) -> H:
         handler.traces = self._state.page.traces if self._state.page is not None else None
         self._state.handlers.append(handler)
         return handler
@@ -147,6 +158,7 @@ class RouteOperations:
 
 _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.RUN: lambda of: of._serves(of._run()),
+    Operation.SOCKET: lambda of: of._socket(),
     Operation.STOP: lambda of: StopHandler(of._bridge, of._route, of._locks),
     Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),
     Operation.STATUS: lambda of: TaskStatusHandler(of._bridge, of._route),

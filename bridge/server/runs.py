@@ -68,7 +68,8 @@ async def _start(scope: RequestScope, request: Request, caller: Caller) -> Run:
 async def _keep(scope: RequestScope, owner: str) -> None:
     """Store the answer that the encoder left to be stored; a failing store is logged, as it is for conversations."""
     stored = scope.context.stored_responses
-    if stored is None or stored.answer is None or (answers := scope.bridge.answers(scope.route, owner)) is None:
+    answers = scope.bridge.answers(scope.route, owner) if stored is not None and stored.wanted else None
+    if stored is None or stored.answer is None or answers is None:
         return
     try:
         await answers.keep(stored.answer)
@@ -91,7 +92,7 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     write = partial(_pass_through, run, translation) if route.passthrough else translation.write
     out = write(events)
     del events  # as `out` below: what was sent is not held while the rest is waited for
-    response = web.StreamResponse(headers=stream_headers(route.dialect))
+    response = scope.stream if scope.stream is not None else web.StreamResponse(headers=stream_headers(route.dialect))
     if run.lost:
         response.headers["x-bridge-lost"] = ",".join(run.lost.names)
     watchdog = StreamWatchdog(http, run, response, translation, scope.rules)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
@@ -21,6 +21,8 @@ from bridge.server.browsers import check_json
 REQUEST_ID = web.RequestKey("request_id", str)
 USER = web.RequestKey("user", str)
 """The user whom a request comes from (`bridge.server.identity`); the owner of all that is made with it."""
+ADMIT: web.RequestKey[Callable[[web.Request], Awaitable[None]]] = web.RequestKey("admit", None)
+"""Identifies the user of a request and counts it; called again for each further request of a WebSocket connection."""
 WHERE: web.RequestKey[dict[str, Any]] = web.RequestKey("where", dict[str, Any])
 """The `operation` that a request asks for and its `path`, for dialects whose errors depend on them."""
 FAILURE = web.ResponseKey("failure", Failure)

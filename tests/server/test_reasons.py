@@ -174,7 +174,8 @@ async def test_a_path_that_is_not_there(caplog: pytest.LogCaptureFixture) -> Non
 
 async def test_a_websocket_that_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
     setup = config("http://127.0.0.1:1")
-    setup["routes"].append({"dialect": "openai-responses", "path": "/v1", "backend": "llm"})
+    route = {"dialect": "openai-responses", "path": "/v1", "backend": "llm", "options": {"websocket": False}}
+    setup["routes"].append(route)
     upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
     async with serving(setup) as base:
         reply = await ask("GET", f"{base}/v1/responses", headers={**upgrade, "sec-websocket-key": "dGhlIHNhbXBsZQ=="})

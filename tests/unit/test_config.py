@@ -237,7 +237,15 @@ def test_the_defaults() -> None:
         "slow_reader": 60.0,
         "cors": {"origins": ("*",)},
         "keepalive": 15.0,
-        "limits": {"concurrent": 1000, "queue": 100, "answer": 67108864, "bodies": 268435456, "per_key": None},
+        "limits": {
+            "concurrent": 1000,
+            "queue": 100,
+            "answer": 67108864,
+            "bodies": 268435456,
+            "sockets": 100,
+            "socket_idle": 600.0,
+            "per_key": None,
+        },
         "auth": None,
         "public_url": None,
         "secret": None,
@@ -400,7 +408,7 @@ DURATION = "expected a duration such as 500ms, 5s, 10m, 24h, 90d or a number of 
             '(no path, no "/" at the end), got "https://a/"']),
         ("{limits: {queues: 1}}", [
             'server.limits.queues: unknown key; did you mean "queue"? '
-            "Known keys: concurrent, queue, answer, bodies, per_key"]),
+            "Known keys: concurrent, queue, answer, bodies, sockets, socket_idle, per_key"]),
         ("{time_zone: Europe/Berlni}", [
             'server.time_zone: unknown time zone "Europe/Berlni"; did you mean "Europe/Berlin"? '
             "Known time zones: Europe/Berlin, UTC"]),

@@ -88,6 +88,12 @@ class Limits(Section):
         "each not counted; more are refused",
         json_schema_extra=or_off_word,
     )
+    sockets: Positive = Field(
+        default=100, description="WebSocket connections open at the same time, in each worker; more are refused"
+    )
+    socket_idle: Duration = Field(
+        default=600.0, description="time between two requests of a WebSocket connection before it is closed"
+    )
     per_key: Annotated[PerKey | None, OrOff] = Field(
         default=None, description="limits for each key or user of auth", json_schema_extra=or_off_word
     )

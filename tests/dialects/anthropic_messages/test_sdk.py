@@ -116,7 +116,7 @@ async def test_text_over_a_chat_model(stream: bool) -> None:
             ("thinking", None),
             ("text", "Hello \u2028 ☀"),
         ]
-        assert (said.content[0].thinking, said.content[0].signature) == ("Hm.", "")
+        assert (said.content[0].thinking, said.content[0].signature) == ("Hm.", "bridge-reasoning-1..")
         assert (said.usage.input_tokens, said.usage.output_tokens) == (9, 4)
         body = backend.seen[0].json
         assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]

@@ -12,7 +12,10 @@ from bridge.dialects.openai_responses import dialect
 from bridge.dialects.openai_responses.options import FrontOptions
 from bridge.errors import RequestError
 from bridge.model import Message, Text
+from bridge.testing import fake_backend
 from tests.dialects.openai_responses.helpers import BODIES, CAPTURES, asked, front, names, request
+from tests.dialects.openai_responses.test_socket import setup
+from tests.server.harness import post, serving
 
 ENDED = ("completed", "incomplete")
 FINISHED = [c for c in BODIES if json.loads((CAPTURES / c["file"]).read_bytes()).get("status") in ENDED]
@@ -111,3 +114,50 @@ def test_who_keeps_them() -> None:
     assert dialect.keeps_answers(FrontOptions())
     assert not dialect.keeps_answers(FrontOptions(stored="refuse"))
     assert not dialect.keeps_answers(FrontOptions(stored="backend"))
+
+
+ITEMS: list[dict[str, Any]] = [
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"},
+    {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [
+        {"type": "output_text", "text": "Look.", "annotations": [], "logprobs": []}]},
+    {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}", "status": "completed"},
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_references_to_items_of_a_responses_backend(stream: bool) -> None:
+    """Items have ids of the backend's own, which it needs back; those of a response that is kept lead to it."""
+    whole = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": ITEMS}
+    async with (
+        fake_backend() as backend,
+        serving(setup(backend, "openai-responses", stores={"history": "sqlite:///:memory:"})) as base,
+    ):
+        url = f"{base}/v1/responses"
+        if stream:
+            parts = [
+                {"type": f"response.output_item.{kind}", "output_index": n, "item": item}
+                for n, item in enumerate(ITEMS)
+                for kind in ("added", "done")
+            ]
+            parts.append({"type": "response.completed", "response": whole})
+            backend.streams(*(b"data: %b\n\n" % json.dumps(part).encode() for part in parts))
+            reply = await post(url, {"model": "m", "input": "Hi", "stream": True})
+            events = [json.loads(line[6:]) for line in reply.body.split(b"\n") if line.startswith(b"data: ")]
+            output = events[-1]["response"]["output"]
+            assert [e["item"]["id"] for e in events if e["type"] == "response.output_item.done"] == [
+                i["id"] for i in output
+            ]
+        else:
+            backend.answers(200, json.dumps(whole).encode())
+            output = (await post(url, {"model": "m", "input": "Hi"})).json["output"]
+        assert [{**i, "id": ""} for i in output] == [{**i, "id": ""} for i in ITEMS]
+        backend.answers(200, json.dumps({**whole, "id": "resp_2"}).encode())
+        result = {"type": "function_call_output", "call_id": "c1", "output": "1"}
+        references = [{"type": "item_reference", "id": i["id"]} for i in output]
+        for items in (references, output):
+            reply = await post(url, {"model": "m", "input": [*items, result]})
+            assert reply.status == 200, reply.body
+            assert backend.seen[-1].json["input"][:4] == ITEMS
+        unknown = await post(url, {"model": "m", "input": [{"type": "item_reference", "id": "rs_1"}]})
+        assert (unknown.status, unknown.json["error"]["param"]) == (404, "input[0]")

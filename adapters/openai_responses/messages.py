@@ -1,0 +1,26 @@
+"""Requests over a WebSocket: each message is a `response.create` with the body that `POST /responses` takes."""
+
+from __future__ import annotations
+
+from bridge.codec import WireRequest, WireResponse
+from bridge.codec.check import Node
+from bridge.codec.jsontext import dumps, read_body, read_json
+from bridge.dialects.openai_responses.wire import dict_of
+from bridge.errors import RequestError
+
+
+def decode_message(message: str) -> WireRequest:
+    """Raises `RequestError`."""
+    body = Node(read_body(message.encode("utf-8", "surrogatepass")))
+    body.need_one_of("type", ("response.create",))
+    for name in ("stream_id", "background"):
+        if body.get(name):
+            raise RequestError(
+                f"{name}: not supported over a WebSocket, where responses come one after the other.", param=name
+            )
+    fields = {k: v for k, v in body.value.items() if k not in ("type", "stream_id", "background")}
+    return WireRequest("POST", "/responses", body=dumps({**fields, "stream": True}))
+
+
+def encode_refusal(response: WireResponse) -> bytes:
+    return dumps({"type": "error", "status": response.status, **dict_of(read_json(response.body))})

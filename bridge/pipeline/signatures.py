@@ -1,0 +1,173 @@
+"""Signatures and encrypted forms of reasoning, each of which only the vendor that made it can read.
+
+Towards clients of another vendor's dialect such a value travels inside one of ours, which names the vendor. A client
+returns it unread, and only that vendor's backends are sent it. Clients that take reasoning without a signature for
+broken get one that says nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from bridge.codec import Capabilities, Feature, Losses, Support
+from bridge.codec.jsontext import dumps, read_json
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, Message, Part, PartEnded, PartKind, PartStarted, Reasoning, Request
+
+_OURS = re.compile(r"bridge-reasoning-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
+_OF_ANOTHER = "an opaque value of another vendor"
+_REFUSED = re.compile(r"signature|encrypted[ _]content", re.IGNORECASE)
+
+
+class SealSignatures:
+    """The stage that puts values of the backend's vendor into values of ours."""
+
+    at_rest = True
+
+    def __init__(self, front: Capabilities, back: Capabilities) -> None:
+        self._vendor = back.vendor
+        self._wraps = bool(back.vendor and front.vendor not in ("", back.vendor))
+        self._signs = front.wants_signatures
+        self._open: set[str] = set()
+
+    @property
+    def is_needed(self) -> bool:
+        """True if it would change anything."""
+        return self._wraps or self._signs
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        return [self._sealed(e) if isinstance(e, (PartStarted, PartEnded)) else e for e in events]
+
+    def _sealed(self, event: PartStarted | PartEnded) -> Event:
+        if isinstance(event, PartStarted):
+            if event.kind is PartKind.REASONING:
+                self._open.add(event.part_id)
+            return event
+        if event.part_id not in self._open:
+            return event
+        self._open.discard(event.part_id)
+        if event.signature or event.redacted:
+            return self._wrapped(event) if self._wraps else event
+        return replace(event, signature=_seal("", None)) if self._signs else event
+
+    def _wrapped(self, event: PartEnded) -> Event:
+        value = [event.signature, event.redacted, _notes(event.extras)]
+        return replace(event, signature=_seal(self._vendor, value), redacted=None)
+
+
+def for_backend(request: Request, front: Capabilities, back: Capabilities, lost: Losses) -> Request:
+    """Return the request with the values that a backend of `back` has made, each as that vendor gave it."""
+    messages = _changed(request.messages, _Kept(front, back, lost))
+    return request if messages is None else replace(request, messages=messages)
+
+
+def vendors_own(signature: str | None) -> str | None:
+    """Return the signature that one of ours stands for; any other as it is."""
+    found = _OURS.fullmatch(signature or "")
+    if found is None:
+        return signature
+    value = _unseal(found[2])
+    return None if value is None else value[0]
+
+
+def without_signatures(request: Request, failure: Failure, lost: Losses) -> Request | None:
+    """Return the request without opaque values, for a backend that refused it because of one; None if it did not."""
+    if failure.code is not ErrorCode.INVALID_REQUEST:
+        return None
+    if not _REFUSED.search(f"{failure.message} {failure.backend_code} {failure.param}"):
+        return None
+    messages = _changed(request.messages, lambda part: Reasoning(part.text) if _is_opaque(part) else part)
+    if messages is None:
+        return None
+    lost.add(Feature.REASONING_HISTORY, "an opaque value that the backend refused")
+    return replace(request, messages=messages)
+
+
+# ---------------------------------------------------------------------- requests
+
+
+class _Kept:
+    """Gives reasoning in the form in which the backend may get it."""
+
+    def __init__(self, front: Capabilities, back: Capabilities, lost: Losses) -> None:
+        self._back = back.vendor
+        self._lost = lost
+        carries = back.request(Feature.REASONING_HISTORY) is not Support.DROP
+        self._takes_fronts = front.vendor in ("", back.vendor) if back.vendor else carries
+
+    def __call__(self, part: Reasoning) -> Reasoning:
+        found = _OURS.fullmatch(part.signature or "")
+        if found is None:
+            if self._takes_fronts or not _is_opaque(part):
+                return part
+            self._lost.add(Feature.REASONING_HISTORY, _OF_ANOTHER)
+            return Reasoning(part.text)
+        vendor, value = found[1], _unseal(found[2])
+        if not vendor:
+            return Reasoning(part.text)
+        if vendor != self._back or value is None:
+            self._lost.add(Feature.REASONING_HISTORY, _OF_ANOTHER)
+            return Reasoning(part.text)
+        signature, redacted, extras = value
+        return Reasoning(part.text, signature, redacted, extras)
+
+
+def _is_opaque(part: Reasoning) -> bool:
+    return bool(part.signature or part.redacted)
+
+
+def _changed(messages: list[Message], change: Any) -> list[Message] | None:
+    """The messages with changed reasoning, without what is empty by that; None if nothing changes."""
+    out = [_message(m, change) if any(type(p) is Reasoning for p in m.parts) else m for m in messages]
+    if all(new is old for new, old in zip(out, messages, strict=True)):
+        return None
+    return [m for m in out if m is not None]
+
+
+def _message(message: Message, change: Any) -> Message | None:
+    parts = list(_parts(message.parts, change))
+    if len(parts) == len(message.parts) and all(new is old for new, old in zip(parts, message.parts, strict=True)):
+        return message
+    return replace(message, parts=parts) if parts else None
+
+
+def _parts(parts: list[Part], change: Any) -> Iterator[Part]:
+    for part in parts:
+        new = change(part) if type(part) is Reasoning else part
+        if new is part or not isinstance(new, Reasoning) or new.text or _is_opaque(new):
+            yield new
+
+
+# ---------------------------------------------------------------------- the value
+
+
+def _seal(vendor: str, value: list[Any] | None) -> str:
+    packed = base64.urlsafe_b64encode(dumps(value)).decode() if value is not None else ""
+    return f"bridge-reasoning-1.{vendor}.{packed}"
+
+
+def _unseal(packed: str) -> tuple[str | None, str | None, dict[str, Any] | None] | None:
+    """The signature, the encrypted form and the notes of a dialect; None for a value that was changed on its way."""
+    try:
+        value = read_json(base64.urlsafe_b64decode(packed))
+    except (binascii.Error, ValueError):
+        return None
+    match value:
+        case [str() | None, str() | None, dict() | None] if value[0] or value[1]:
+            return value[0], value[1], _notes(value[2])
+    return None
+
+
+def _notes(extras: Any) -> dict[str, Any] | None:
+    """The words among a dialect's notes. Anything else could be an object that a client made up."""
+    words = {
+        name: {k: v for k, v in notes.items() if isinstance(v, str)}
+        for name, notes in (extras or {}).items()
+        if isinstance(notes, dict)
+    }
+    return words or None

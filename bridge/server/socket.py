@@ -1,0 +1,194 @@
+"""WebSocket connections whose messages are requests: each is answered as over HTTP, by a message for each event.
+
+One request is served at a time and one more may wait. Each is identified, counted, limited, logged and canceled like a
+request of its own. A connection remembers its last answer, so that the next request may go on from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from multidict import CIMultiDict
+
+from bridge.codec import SocketDialect, StoredAnswer, StoredResponses, WireRequest, WireResponse, require
+from bridge.engine import Bridge, Route
+from bridge.errors import RequestError
+from bridge.framing import sse
+from bridge.model import FinishReason, RunFinished, RunStarted, UsageReported
+from bridge.server.handler import RequestScope, RouteHandler
+from bridge.server.limits import RouteLimiter, Rules
+from bridge.server.runs import attend
+from bridge.server.wire import ADMIT, USER
+from bridge.translation import Writer
+
+_DATA = frozenset({WSMsgType.TEXT, WSMsgType.BINARY})
+
+
+class _Connection:
+    """One connection: its next request, and its last answer.
+
+    An answer is remembered as long as the requests and answers that led to it are no larger than one request may be.
+    """
+
+    def __init__(self, socket: web.WebSocketResponse, limit: int) -> None:
+        self.socket = socket
+        self.message = ""
+        self.last: StoredAnswer | None = None
+        self._size = 0
+        self._limit = limit
+
+    def known(self, stored: StoredResponses | None) -> StoredResponses:
+        """Return what is stored together with what this connection remembers."""
+        stored = StoredResponses(stores=False) if stored is None else stored
+        stored.connected = True
+        if self.last is not None:
+            stored.found.setdefault(self.last.id, self.last)
+        return stored
+
+    def remember(self, stored: StoredResponses | None, sent: int) -> None:
+        """Remember the answer to the current request, if it was answered well."""
+        answer = stored.answer if stored is not None else None
+        goes_on = self.last is not None and stored is not None and stored.previous == self.last.id
+        self._size = len(self.message) + sent + (self._size if goes_on else 0)
+        self.last = answer if self._size <= self._limit else None
+
+
+CONNECTION = web.RequestKey("connection", _Connection)
+
+
+class SocketHandler(RouteHandler):
+    """Serves the connections of one route."""
+
+    def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, rules: Rules) -> None:
+        super().__init__(bridge, route, limiter, rules, partial(_serve, require(route.dialect, SocketDialect)))
+        self._idle: set[asyncio.Task[WSMessage]] = set()
+        self._resting = False
+
+    def rest(self) -> None:
+        self._resting = True
+        for waiting in self._idle:
+            waiting.cancel()
+
+    async def __call__(self, http: web.Request) -> web.StreamResponse:
+        if http.headers.get("upgrade", "").lower() != "websocket":
+            raise web.HTTPMethodNotAllowed("GET", ["POST"])
+        async with self.limiter.socket_slot(http[USER]):
+            keepalive = self.rules.keepalive
+            socket = web.WebSocketResponse(
+                timeout=2.0, heartbeat=keepalive, compress=False, max_msg_size=self.rules.max_body
+            )
+            if not socket.can_prepare(http).ok:
+                raise RequestError("Expected the upgrade of a WebSocket, version 13, with a Sec-WebSocket-Key.")
+            await socket.prepare(http)
+            http[CONNECTION] = connection = _Connection(socket, self.rules.max_body)
+            try:
+                await self._converse(http, connection)
+            finally:
+                with suppress(ConnectionError, asyncio.CancelledError):
+                    await socket.close(code=WSCloseCode.GOING_AWAY)
+            return socket
+
+    async def _converse(self, http: web.Request, connection: _Connection) -> None:
+        """Serve requests until the connection is closed, idle for too long, or is to rest."""
+        loop = asyncio.get_running_loop()
+        waiting, run = loop.create_task(connection.socket.receive()), None
+        pending: list[str] = []
+        try:
+            while True:
+                if run is None and self._resting:
+                    return
+                if run is None and pending:
+                    connection.message = pending.pop()
+                    run = loop.create_task(self._answer(http, connection))
+                if run is None:
+                    self._idle.add(waiting)
+                awaited = {waiting} if run is None else {waiting, run}
+                done, _ = await asyncio.wait(
+                    awaited,
+                    timeout=self.rules.socket_idle if run is None else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                self._idle.discard(waiting)
+                if not done or waiting.cancelled():
+                    return
+                if run in done:
+                    run = None
+                if waiting in done:
+                    message = waiting.result()
+                    if message.type not in _DATA:
+                        return
+                    if pending:
+                        await connection.socket.close(code=WSCloseCode.POLICY_VIOLATION, message=_ONE_AT_A_TIME)
+                        return
+                    text = message.data
+                    pending.append(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+                    waiting = loop.create_task(connection.socket.receive())
+        finally:
+            self._idle.discard(waiting)
+            for task in (waiting, run):
+                if task is not None:
+                    task.cancel()
+            await asyncio.wait({task for task in (waiting, run) if task is not None})
+
+    async def _answer(self, http: web.Request, connection: _Connection) -> None:
+        with suppress(ConnectionError):
+            response = await super().__call__(http)
+            if isinstance(response, web.Response) and isinstance(response.body, bytes):
+                wire = WireResponse(response.status, dict(response.headers), response.body)
+                refusal = require(self.route.dialect, SocketDialect).encode_refusal(wire)
+                await connection.socket.send_str(refusal.decode())
+
+
+_ONE_AT_A_TIME = b"one request is served at a time, and one more may wait"
+
+
+class _Messages(web.StreamResponse):
+    """Takes an event stream, and sends the payload of each event as a message."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        super().__init__()
+        self._socket = socket
+        self._splitter = sse.Splitter()
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """The connection is open already."""
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        for frame in self._splitter.feed(bytes(data)):
+            payload = frame if isinstance(frame, bytes) else frame.data
+            await self._socket.send_str(payload.decode())
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        await self.write(data)
+
+
+async def _serve(dialect: SocketDialect, scope: RequestScope) -> web.StreamResponse:
+    """Answer the request that the connection has read last."""
+    connection = scope.http[CONNECTION]
+    scope.stream, scope.known = _Messages(connection.socket), connection.known
+    try:
+        await scope.http[ADMIT](scope.http)
+        wire = dialect.decode_message(connection.message)
+        headers = CIMultiDict(scope.http.headers)
+        headers["content-type"] = "application/json"
+        wire = WireRequest(wire.method, wire.path, headers, scope.http.query, {}, wire.body)
+        request, caller = await scope.decode(wire)
+        stored = scope.context.stored_responses
+        if stored is not None and stored.prepares:
+            return await _prepare(scope, scope.stream)
+        return await attend(scope, request, caller)
+    finally:
+        connection.remember(scope.context.stored_responses, scope.report.sent)
+
+
+async def _prepare(scope: RequestScope, stream: web.StreamResponse) -> web.StreamResponse:
+    """Answer a request that wants no answer: nobody is asked."""
+    context = scope.context
+    begun = RunStarted(context.run_id, context.thread_id, context.model, context.created_at)
+    nothing = UsageReported(0, 0, 0)
+    await stream.write(Writer(scope.route.dialect, context).write([begun, nothing, RunFinished(FinishReason.STOP)]))
+    scope.report.status = "stop"
+    return stream

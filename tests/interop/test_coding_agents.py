@@ -1,0 +1,150 @@
+"""Coding agents for the command line, unchanged: one turn with a call of a tool each, over backends of two dialects.
+
+The number of requests is bounded, so that an agent that asks again and again fails its test. Large ones are tried by
+`make interop-all` alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.helpers import environment
+from tests.interop.conftest import node_client
+from tests.pairs.agents import AGENTS, Heard, Say, Step, Use
+from tests.server.harness import fake_backend, serving
+
+PATIENCE = 100.0
+"""Seconds after which an agent that does not come to its end is ended, so that the test fails instead of hanging."""
+MOST_REQUESTS = 6
+QUESTION, ANSWER = "What does the command say?", "It says seven and thirty."
+COMMAND, SAID = "echo $((30 + 7))", "37"
+
+Setup = Callable[[Path, str], tuple[list[str], dict[str, str]]]
+"""Writes an agent's configuration into a folder, for a bridge at this address; its arguments and environment."""
+
+
+def codex(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
+    provider = {"name": '"bridge"', "base_url": f'"{base}/v1"', "env_key": '"KEY"', "wire_api": '"responses"'}
+    lines = [f"{name} = {value}" for name, value in provider.items()]
+    head = ['model = "m"', 'model_provider = "bridge"', "[model_providers.bridge]", "supports_websockets = true"]
+    (home / "config.toml").write_text("\n".join([*head, *lines]))
+    options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+    return ["exec", *options, QUESTION], {"CODEX_HOME": str(home)}
+
+
+def claude(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
+    variables = {
+        "ANTHROPIC_BASE_URL": base,
+        "ANTHROPIC_API_KEY": "x",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CONFIG_DIR": str(home),
+    }
+    return ["-p", QUESTION, "--model", "m", "--allowedTools", "Bash"], variables
+
+
+def opencode(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
+    options = {"baseURL": f"{base}/v1", "apiKey": "x"}
+    provider = {"npm": "@ai-sdk/openai", "name": "bridge", "options": options, "models": {"m": {"name": "m"}}}
+    (home / "opencode.json").write_text(json.dumps({"provider": {"bridge": provider}, "autoupdate": False}))
+    variables = {"XDG_CONFIG_HOME": str(home), "OPENCODE_CONFIG": str(home / "opencode.json")}
+    return ["run", "-m", "bridge/m", QUESTION], variables
+
+
+def qwen(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
+    variables = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": f"{base}/v1", "OPENAI_MODEL": "m"}
+    return ["--auth-type", "openai", "-y", "-p", QUESTION], variables
+
+
+@dataclass(frozen=True)
+class Program:
+    """An agent: the folder that installs it, the dialect that it speaks, and the tool by which it runs commands."""
+
+    folder: str
+    dialect: str
+    setup: Setup
+    tool: str
+    arguments: dict[str, Any]
+
+
+RUN = {"command": COMMAND, "description": "Say it"}
+PROGRAMS = {
+    "codex": Program("agents-all", "openai-responses", codex, "exec_command", {"cmd": COMMAND}),
+    "claude": Program("agents-all", "anthropic-messages", claude, "Bash", RUN),
+    "opencode": Program("agents-all", "openai-responses", opencode, "bash", RUN),
+    "qwen": Program("agents", "openai-chat", qwen, "run_shell_command", {**RUN, "is_background": False}),
+}
+
+
+def talk(program: Program) -> Callable[[Heard], list[Step]]:
+    """What the model says: the call, then the answer. Requests without the tool (for a title) get words."""
+
+    def brain(heard: Heard) -> list[Step]:
+        if heard.last[0] == "result":
+            return [Say(ANSWER)]
+        if program.tool in heard.tools:
+            return [Use("call_1", program.tool, json.dumps(program.arguments))]
+        return [Say("A command")]
+
+    return brain
+
+
+@pytest.mark.parametrize("back", ["openai-chat", "anthropic-messages"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.interop_all if program.folder == "agents-all" else pytest.mark.interop)
+        for name, program in PROGRAMS.items()
+    ],
+)
+async def test_a_turn_with_a_tool(name: str, back: str, tmp_path: Path) -> None:
+    program = PROGRAMS[name]
+    folder = Path(__file__).parent / program.folder
+    node_client(folder, name)
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    async with fake_backend() as backend:
+        agent = AGENTS[back](backend)
+        agent.brain = talk(program)
+        config = {
+            "backends": {"it": {"dialect": back, "url": agent.url}},
+            "routes": [{"dialect": program.dialect, "path": "/v1", "backend": "it"}],
+            "stores": {"history": "off"},
+        }
+        async with serving(config) as base:
+            arguments, variables = program.setup(home, base)
+            command = [str(folder / "node_modules" / ".bin" / name), *arguments]
+            out = await said_by(command, work, HOME=str(home), KEY="x", **variables)
+        results = [entry for heard in agent.heard for entry in heard.conversation if entry[0] == "result"]
+        assert results, (out, backend.problems)
+        assert SAID in str(results[0][2])
+        assert ANSWER in out
+        assert len(backend.seen) <= MOST_REQUESTS
+        assert backend.problems == []
+
+
+async def said_by(command: list[str], folder: Path, **variables: str) -> str:
+    """What an agent printed."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=environment(**variables),
+    )
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, out.decode()
+    return out.decode()
