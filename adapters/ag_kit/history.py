@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.media import request_feature, result_words
 from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.wire import unknown
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
-    FileRef,
     Media,
     Message,
     Origin,
@@ -25,7 +25,6 @@ from bridge.model import (
     Text,
     ToolCall,
     ToolResult,
-    Url,
     as_text,
     result_text,
 )
@@ -77,7 +76,8 @@ class Writer:
                 self._native |= calls
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    self._results.setdefault(part.call_id, result_text(part.parts))
+                    words = result_words(part.parts, self._lost, request_feature)
+                    self._results.setdefault(part.call_id, words)
 
     # ------------------------------------------------------------------ one message
 
@@ -110,14 +110,14 @@ class Writer:
     def _media(self, media: Media, path: str | None) -> str:
         """An assistant's parts are never refused: they become text, as in our answers."""
         if path is None:
-            self._lost.add(_feature(media), "in an assistant's message, told as text")
+            self._lost.add(request_feature(media), "in an assistant's message, told as text")
         elif self._options.unsupported_media == "refuse":
             raise Unsupported(
                 f"{path}: this backend takes text only, not {media.kind}; send it as text, or leave it out.",
                 param=path,
             )
         else:
-            self._lost.add(_feature(media), "told as text")
+            self._lost.add(request_feature(media), "told as text")
         return as_text(media)
 
     def _result(self, result: ToolResult, message: Message) -> None:
@@ -167,12 +167,6 @@ def _call(call: ToolCall) -> _Wire:
 
 def _only_results(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(p, ToolResult) for p in message.parts)
-
-
-def _feature(media: Media) -> Feature:
-    if isinstance(media.source, FileRef):
-        return Feature.FILE_REF
-    return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
 
 
 def _turns(messages: list[Message]) -> list[tuple[int, Message]]:

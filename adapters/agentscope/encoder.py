@@ -12,6 +12,7 @@ from typing import Any
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps
+from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.agentscope.approvals import approval_data
 from bridge.dialects.agentscope.calls import call_data, call_type, origin_note, output_data, output_of
@@ -276,7 +277,7 @@ class Encoder:
         kind = said if not known and isinstance(said, str) and said.endswith("_output") else f"{kind}_output"
         owner = event.message_id or owner or self._context.make_id("msg")
         data, note = self._wire.form.beside(
-            output_data(event.call_id, event.name or name, output_of(event.parts, event.extras)),
+            output_data(event.call_id, event.name or name, output_of(event, self._context.lost, answer_feature)),
             {"is_error": True} if event.is_error else {},
         )
         self._whole_message(owner, kind, "tool", mine, note)
@@ -338,7 +339,7 @@ class Encoder:
         elif shape == "content":
             self._raw_content(value, own(event.extras))
         elif shape != "error":  # an error of the agent's own stands in its message already
-            self._context.lost.add(Feature.RAW, event.label)
+            self._context.lost.add_raw(event)
 
     def _raw_content(self, value: dict[str, Any], beside: dict[str, Any]) -> None:
         owner, message = str(value["msg_id"]), self._wire.message

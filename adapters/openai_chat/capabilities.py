@@ -14,8 +14,7 @@ CAPABILITIES = Capabilities(
     answers=entries(
         ANSWER_FEATURES,
         text={
-            Feature.IMAGE: _AS_MARKDOWN,
-            Feature.AUDIO: _AS_MARKDOWN + "; audio of a chat backend stays audio",
+            Feature.IMAGE: "Markdown in the content; option media: images, or drop",
             Feature.VIDEO: _AS_MARKDOWN,
             Feature.FILE: _AS_MARKDOWN,
             Feature.DATA: "JSON in the content; option media: drop",
@@ -56,6 +55,9 @@ CAPABILITIES = Capabilities(
     eager_start=False,
     client_runs_calls=True,
     usage_on_failure=False,
+    inline_media_only=True,
+    audio_last=True,
+    media_types=False,
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
 )

@@ -12,7 +12,7 @@ from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import is_number, repaired
 from bridge.codec.openai import error_in, failure_of
-from bridge.dialects.openai_chat.audio import audio_from
+from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.think import ThinkSplitter
@@ -29,6 +29,7 @@ from bridge.dialects.openai_chat.wire import (
 )
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
+from bridge.model.surrogates import mend
 
 _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
 _TOLD_KEYS = _CHUNK_KEYS | {"error"}
@@ -288,7 +289,12 @@ class ChatDecoder(JsonDecoder):
         if type(audio) is dict and audio:
             self._open(index).audio.append(audio)
             if self._streamed:
-                self._raw(index, {"audio": audio})
+                self.builder.emit(Raw(NAME, {"index": index, "delta": {"audio": audio}}, told=True))
+            words = audio.get("transcript")
+            if type(words) is str and words:
+                key = TRANSCRIPT, index
+                self.builder.open_part(key, index, PartKind.TEXT, extras={TRANSCRIPT: {}})
+                self.builder.delta(key, mend(words))
         for image in images if type(images) is list else ():
             if not self._image(index, image):
                 self._raw(index, {"images": [image]})
@@ -349,7 +355,15 @@ class ChatDecoder(JsonDecoder):
                 self._put(index, kind, piece)
             lane.calls.close()
             if lane.audio:
-                self.builder.add(index, audio_from(lane.audio, self._audio_format, self._streamed))
+                self._sound(index, joined(lane.audio))
+
+    def _sound(self, index: int, audio: dict[str, Any]) -> None:
+        """One whole sound, after its words."""
+        self.builder.end_part((TRANSCRIPT, index))
+        if audio.get("data"):
+            self.builder.add(index, audio_from(audio, self._audio_format, self._streamed))
+        elif not self._streamed:
+            self._raw(index, {"audio": audio})
 
 
 def _unknown(chunk: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.openai import audio_format, feature_of, picture_url, source_words
+from bridge.codec.media import request_feature, result_words
+from bridge.codec.openai import audio_format, source_words
+from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import NAME, merge, own
 from bridge.errors import Unsupported
@@ -31,6 +33,7 @@ from bridge.model import (
     Url,
     as_text,
     json_text,
+    mime_of,
     url_of,
 )
 
@@ -110,10 +113,12 @@ class MessageWriter:
         wire = self._head(message, "assistant")
         self._add_reasoning(wire, [p for _, p in parts if isinstance(p, Reasoning)], bool(calls))
         spoken = [p for _, p in parts if not isinstance(p, (ToolCall, Reasoning))]
+        if "audio" in wire:
+            spoken = [p for p in spoken if TRANSCRIPT not in (p.extras or ())]
         refusals = [p for p in spoken if isinstance(p, Refusal)]
         if len(refusals) == 1 and spoken[-1] is refusals[0] and not refusals[0].extras:
             wire["refusal"] = spoken.pop().text  # type: ignore[union-attr]
-        content = _shortest([self._spoken(p) for p in spoken])
+        content = _shortest([self._spoken(p) for p in spoken if isinstance(p, Text) or as_text(p)])
         if not content and not calls and "refusal" not in wire and "audio" not in wire:
             content = ""
         wire["content"] = content
@@ -141,7 +146,7 @@ class MessageWriter:
         if (wire := _verbatim(part)) is not None:
             return wire
         if isinstance(part, Media):
-            self._lost.add(feature_of(part), "in an assistant's message, told as text")
+            self._lost.add(request_feature(part), "in an assistant's message, told as text")
         return {"type": "text", "text": as_text(part), **(own(part.extras) if isinstance(part, Text) else {})}
 
     def _call(self, call: ToolCall) -> Wire:
@@ -173,7 +178,7 @@ class MessageWriter:
         """A part of a result as text. A picture is no text: as bytes it would fill the model's window with base64."""
         wire = _media(part) if isinstance(part, Media) else None
         if wire is None or not isinstance(part, Media):
-            return as_text(part)
+            return result_words([part], self._lost, request_feature)
         note = {"type": "text", "text": f"The {part.kind} in the result of call {call_id}:"}
         self._pictures.setdefault(call_id, []).extend([note, wire])
         return f"[{part.kind}: shown below]"
@@ -202,7 +207,7 @@ class MessageWriter:
 
     def _refuse(self, media: Media, path: str) -> Wire:
         if self._options.unsupported_media == "text":
-            self._lost.add(feature_of(media), "told as text")
+            self._lost.add(request_feature(media), "told as text")
             return {"type": "text", "text": as_text(media)}
         raise Unsupported(
             f"{path}: this backend takes no {media.kind} {source_words(media.source)}; "
@@ -226,13 +231,13 @@ def _media(media: Media) -> Wire | None:
     marked = extras.pop("type", None)
     if media.kind is MediaKind.IMAGE and not isinstance(media.source, FileRef):
         detail = {"detail": media.detail} if media.detail is not None else {}
-        return _wire_part("image_url", {"url": picture_url(media), **detail}, extras)
+        return _wire_part("image_url", {"url": url_of(media, "image/png"), **detail}, extras)
     if marked in ("audio_url", "video_url"):
         detail = {"detail": media.detail} if media.detail is not None else {}
         return _wire_part(marked, {"url": url_of(media), **detail}, extras)
     if media.kind is MediaKind.AUDIO and (isinstance(media.source, Inline) or marked == "input_audio"):
         data = media.source.base64 if isinstance(media.source, Inline) else url_of(media)
-        return _wire_part("input_audio", {"data": data, "format": audio_format(media.mime)}, extras)
+        return _wire_part("input_audio", {"data": data, "format": audio_format(mime_of(media))}, extras)
     if media.kind is MediaKind.FILE:
         return _file(media, marked, extras)
     return None
@@ -263,7 +268,7 @@ def _parts_of(content: str | list[Wire]) -> list[Wire]:
 
 def _plain(part: Part) -> str:
     """The words of a text without fields of its own; empty for anything else."""
-    return part.text if type(part) is Text and not own(part.extras) else ""
+    return part.text if type(part) is Text and not part.extras else ""
 
 
 def _shortest(parts: list[Wire]) -> str | list[Wire] | None:

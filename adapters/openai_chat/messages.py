@@ -7,6 +7,7 @@ from typing import Any
 
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
+from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.wire import REASONING_FIELDS, noted, own
 from bridge.model import (
     Data,
@@ -61,6 +62,9 @@ class MessageReader:
             # vLLM reads `reasoning`, DeepSeek `reasoning_content`: the client's choice goes back with the text
             parts = [Reasoning(next(iter(thoughts.values())), extras=noted({"fields": list(thoughts)}))]
         parts += _marked_odd(read_content(node))
+        audio = node.get("audio")
+        if isinstance(audio, dict) and isinstance(words := audio.get("transcript"), str) and words:
+            parts.append(Text(words, {TRANSCRIPT: {}}))
         if refusal := node.string("refusal"):
             parts.append(Refusal(refusal))
         calls: list[Part] = [self._call(call) for call in node.objects("tool_calls")]

@@ -19,8 +19,10 @@ class FrontOptions(Options):
         "comment", description="What keeps a silent stream warm: an SSE comment, an empty chunk, or nothing."
     )
     message_separator: str = Field("", description="Text put between the texts of two messages of one answer.")
-    media: Literal["text", "drop"] = Field(
-        "text", description="Pictures, files and data in an answer: told as Markdown or JSON text, or left out."
+    media: Literal["text", "images", "drop"] = Field(
+        "text",
+        description="Media and data in an answer: told as Markdown or JSON text; the same, but pictures in images; "
+        "or left out. Audio whose bytes are here is always in audio.",
     )
     server_tools: Literal["drop", "text", "reasoning"] = Field(
         "drop", description="Tools that the backend ran itself: withheld, or told as text or as reasoning."

@@ -175,9 +175,9 @@ class Capabilities:
     the head of the stream at once, before the backend answers. `client_runs_calls`: its clients run every tool call
     that they see. `usage_on_failure`: its failure frame, or one before it, can carry usage. `names_interrupts`: an
     answer to an interrupt names the interrupt. `tool_names` is the pattern that a whole tool name must match at its
-    backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `media_types`: the
-    media type is written, not only guessed. A finish reason that it refuses becomes an error with the code of that
-    finish.
+    backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `audio_last`: of
+    the sounds of an answer the first stands after all else, and others become text. `media_types`: the media type is
+    written, not only guessed. A finish reason that it refuses becomes an error with the code of that finish.
     """
 
     answers: Mapping[Feature, FeatureSupport]
@@ -191,6 +191,7 @@ class Capabilities:
     names_interrupts: bool = True
     tool_names: str | None = None
     inline_media_only: bool = False
+    audio_last: bool = False
     media_types: bool = True
     runs_tools: RunsTools = RunsTools.NEVER
 

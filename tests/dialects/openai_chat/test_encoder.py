@@ -19,7 +19,6 @@ from bridge.model import (
     FileRef,
     FinishReason,
     Heartbeat,
-    Inline,
     Interrupted,
     Media,
     MediaKind,
@@ -251,7 +250,7 @@ def test_separator_between_messages_only_by_option() -> None:
 MEDIA = [
     (Media(MediaKind.IMAGE, Url("https://x.test/a.png")), "![image](https://x.test/a.png)", Feature.IMAGE),
     (Media(MediaKind.FILE, FileRef("f1"), None, "a.pdf"), "[a.pdf: f1]", Feature.FILE),
-    (Media(MediaKind.AUDIO, Inline("QUJD"), "audio/wav"), "[audio](data:audio/wav;base64,QUJD)", Feature.AUDIO),
+    (Media(MediaKind.AUDIO, Url("https://x.test/a.wav")), "[audio](https://x.test/a.wav)", Feature.AUDIO),
     (Media(MediaKind.VIDEO, Url("https://x.test/v")), "[video](https://x.test/v)", Feature.VIDEO),
     (Data({"a": 1}), '{"a":1}', Feature.DATA),
 ]

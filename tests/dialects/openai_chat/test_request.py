@@ -651,7 +651,7 @@ def test_media_in_places_without_media() -> None:
 
 @pytest.mark.parametrize(
     ("start", "mime"),
-    [("/9j/AA", "image/jpeg"), ("iVBORw", "image/png"), ("R0lGOD", "image/gif"), ("UklGRg", "image/webp")],
+    [("/9j/AA", "image/jpeg"), ("iVBORw", "image/png"), ("R0lGOD", "image/gif"), ("UklGRiQAAABXRUJQ", "image/webp")],
 )
 def test_a_picture_without_a_type_gets_the_one_it_has(start: str, mime: str) -> None:
     wire = told(Message("user", [Media(MediaKind.IMAGE, Inline(start))]))
