@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.library import Translator
 from bridge.model import Answer, Inline, Media, MediaKind, Message, Part, Request, Text, fold
 from bridge.testing.wires import context, decode, encode
+from tests.server.harness import ask, fake_backend, free_port, post, serving
 
 SPOKEN = (Path(__file__).parents[1] / "captures" / "openai-chat" / "openai-audio.sse").read_bytes()
 WAV = "UklGRiQAAABXQVZFZm10IA=="
@@ -220,3 +222,66 @@ def test_words_of_an_earlier_sound_are_told_once() -> None:
     request = Request([kept, Message("user", [Text("x")])], model="m")
     wire = json.loads(chat.encode_request(request, Context("run1")).body)
     assert wire["messages"][0] == {"role": "assistant", "content": "Hi"}
+
+
+# ------------------------------------------------------------------ links
+
+
+def keeping(tmp_path: Path, backend: str, port: int, **more: Any) -> dict[str, Any]:
+    return {
+        "server": {"port": port, "public_url": f"http://127.0.0.1:{port}", "secret": "s"},
+        "stores": {"attachments": f"file:///{tmp_path}/files", "history": f"sqlite:///{tmp_path}/talks.db"},
+        "backends": {"it": {"dialect": "agentscope", "url": backend}},
+        "routes": [
+            {"dialect": "openai-chat", "path": "/v1", "backend": "it", **more},
+            {"dialect": "agent-runs", "path": "/agent", "backend": "it"},
+        ],
+    }
+
+
+HELLO = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+FILM = Media(MediaKind.VIDEO, Inline("AAAAIGZ0eXBpc29t"))
+PICTURE = Media(MediaKind.IMAGE, Inline(PNG))
+
+
+async def test_media_become_links_where_files_are_kept(tmp_path: Path) -> None:
+    port = free_port()
+    async with fake_backend() as backend, serving(keeping(tmp_path, backend.url, port)) as base:
+        backend.streams(encode(registry.get("agentscope"), events_of(FILM, PICTURE)))
+        asked = {"model": "m", "messages": [{"role": "user", "content": "x"}], "user": "u"}
+        reply = await post(f"{base}/v1/chat/completions", asked)
+        text = reply.json["choices"][0]["message"]["content"]
+        links = re.findall(r"(!?)\[(video|image)\]\((http://[^)]*)\)", text)
+        assert [(mark, name) for mark, name, _ in links] == [("", "video"), ("!", "image")]
+        assert "base64" not in text
+        assert {"video", "image"} <= set(reply.headers["x-bridge-lost"].split(","))
+        film, picture = [await ask("GET", url) for _, _, url in links]
+        assert (film.status, film.headers["content-type"], film.body) == (200, "video/mp4", FILM.source.bytes)  # type: ignore[union-attr]
+        assert (picture.status, picture.headers["content-type"]) == (200, "image/png")
+        assert (await ask("GET", links[0][2].replace("sig=", "sig=0"))).status == 403
+
+
+async def test_pictures_are_links_in_images_too(tmp_path: Path) -> None:
+    port = free_port()
+    async with (
+        fake_backend() as backend,
+        serving(keeping(tmp_path, backend.url, port, options={"media": "images"})) as base,
+    ):
+        backend.streams(encode(registry.get("agentscope"), events_of(PICTURE)))
+        reply = await post(
+            f"{base}/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+        )
+        (image,) = reply.json["choices"][0]["message"]["images"]
+        assert image["image_url"]["url"].startswith(f"http://127.0.0.1:{port}/agent/attachments/content/")
+
+
+async def test_an_answer_does_not_fail_with_the_store_of_files(tmp_path: Path) -> None:
+    port = free_port()
+    async with fake_backend() as backend, serving(keeping(tmp_path, backend.url, port)) as base:
+        (tmp_path / "files").rename(tmp_path / "gone")
+        (tmp_path / "files").write_text("no folder")
+        backend.streams(encode(registry.get("agentscope"), events_of(FILM)))
+        reply = await post(
+            f"{base}/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+        )
+        assert reply.json["choices"][0]["message"]["content"] == "[video: video/mp4, 12 bytes]"
