@@ -28,7 +28,7 @@ from bridge.dialects.openai_chat.wire import (
     without_empty,
 )
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
+from bridge.model import SHARED, Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
 from bridge.model.surrogates import mend
 
 _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
@@ -313,7 +313,9 @@ class ChatDecoder(JsonDecoder):
     def _raw(self, index: int, delta: dict[str, Any]) -> None:
         if delta:
             self._open(index)
-            self.builder.emit(Raw(NAME, {"index": index, "delta": delta}))
+            citations = delta.get("annotations")
+            extras = {SHARED: {"annotations": citations}} if type(citations) is list and len(delta) == 1 else None
+            self.builder.emit(Raw(NAME, {"index": index, "delta": delta}, extras))
 
     # -------------------------------------------------------------- the end
 

@@ -17,7 +17,8 @@ Extras: TypeAlias = dict[str, dict[str, Any]]
 SHARED = "shared"
 """The key of extras in OpenAI's form that several dialects read.
 
-Of a piece of text: `logprobs`, ``{"content": [...]}``. Of a run: `service_tier` and `system_fingerprint`.
+Of a piece of text: `logprobs`, ``{"content": [...]}``. Of a raw event: `annotations`, a list. Of a run: `service_tier`
+and `system_fingerprint`.
 """
 
 
