@@ -10,6 +10,7 @@ _NOT_TOLD = {
     Feature.STEP: "there are no steps; option events: messages",
     Feature.CUSTOM: "there are no such events; option events: messages",
     Feature.RAW: "only messages of this dialect's own are passed on",
+    Feature.MODEL: "named in the metadata of the first message, if there is one",
     Feature.PART_BORDERS: "reasoning and calls are messages of their own",
 }
 _NOT_ASKED = {
