@@ -14,7 +14,17 @@ from bridge.codec.wire import holds_events, payloads_in
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
-from bridge.dialects.openai_chat.shape import CANCELED, audio_of, finish_word, first_keys, id_of, image_of, model_of
+from bridge.dialects.openai_chat.shape import (
+    CANCELED,
+    audio_of,
+    details_of,
+    finish_word,
+    first_keys,
+    id_of,
+    image_of,
+    model_of,
+    wants_details,
+)
 from bridge.dialects.openai_chat.wire import NAME, merge, own, write_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
@@ -43,6 +53,7 @@ from bridge.model import (
     interrupt_text,
 )
 
+_REASONING = {"both": ("reasoning_content", "reasoning"), "reasoning_details": ("reasoning",)}
 _LOST: dict[type, Feature] = {
     StateChanged: Feature.STATE,
     StepStarted: Feature.STEP,
@@ -90,6 +101,7 @@ class _Assembler:
         self._options = options
         self._choices: dict[int, _Choice] = {}
         self._top: dict[str, Any] = {}
+        self._details = wants_details(answer.extras, options)
         self._choice(0)
         for message in answer.messages:
             self._message(message)
@@ -150,8 +162,12 @@ class _Assembler:
             case Refusal():
                 choice.refusals.append(part.text)
             case Reasoning():
+                number = len(choice.reasoning)
                 choice.reasoning.append(part.text)
-                if part.signature or part.redacted:
+                if self._details:
+                    details = details_of(number, part.text, part.signature, part.redacted)
+                    choice.more["reasoning_details"] = [*choice.more.get("reasoning_details", ()), *details]
+                elif part.signature or part.redacted:
                     self._context.lost.add(Feature.REASONING_SIGNATURE)
             case ToolCall():
                 choice.calls.append(self._call(part))
@@ -234,7 +250,7 @@ class _Assembler:
         }
         if choice.reasoning:
             name = self._options.reasoning_field
-            for each in ("reasoning_content", "reasoning") if name == "both" else (name,):
+            for each in _REASONING.get(name, (name,)):
                 message[each] = "".join(choice.reasoning)
         if choice.calls:
             message["tool_calls"] = choice.calls

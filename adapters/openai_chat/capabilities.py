@@ -21,7 +21,7 @@ CAPABILITIES = Capabilities(
             Feature.INTERRUPT: "the call that waits, else the question in the content; what comes next answers it",
         },
         drop={
-            Feature.REASONING_SIGNATURE: _NO_FIELD,
+            Feature.REASONING_SIGNATURE: "option reasoning_field: reasoning_details",
             Feature.TOOL_ORIGIN: "every call is a function call",
             Feature.TOOL_RESULT: "answers have no results; option server_tools tells them otherwise",
             Feature.STATE: _NO_EVENT,
@@ -44,10 +44,10 @@ CAPABILITIES = Capabilities(
         },
         refuse={
             Feature.RESUME: "nobody there waits for an answer: the wire has no interrupts",
-            Feature.AUDIO_URL: "the wire takes bytes only; option unsupported_media: text",
-            Feature.VIDEO_URL: "no part for it; option unsupported_media: text",
-            Feature.VIDEO_INLINE: "no part for it; option unsupported_media: text",
-            Feature.FILE_URL: "the wire takes ids and bytes only; option unsupported_media: text",
+            Feature.AUDIO_URL: "the wire takes bytes only; option unsupported_media: text, or parts",
+            Feature.VIDEO_URL: "no part for it; option unsupported_media: text, or parts",
+            Feature.VIDEO_INLINE: "no part for it; option unsupported_media: text, or parts",
+            Feature.FILE_URL: "the wire takes ids and bytes only; option unsupported_media: text, or parts",
         },
     ),
     history=HistoryMode.FULL,

@@ -20,11 +20,13 @@ from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.shape import (
     CANCELED,
     audio_of,
+    details_of,
     finish_word,
     first_keys,
     id_of,
     image_of,
     model_of,
+    wants_details,
     wants_usage,
 )
 from bridge.dialects.openai_chat.wire import NAME, own, write_usage
@@ -84,6 +86,7 @@ class _Choice:
     reason: FinishReason | None = None
     text_in: str | None = None
     audio: bool = False
+    thoughts: int = 0
     entries: dict[str, int] = field(default_factory=dict)
     numbers: frozenset[str] = frozenset()
 
@@ -99,6 +102,7 @@ class _Part:
     call: int | None = None
     bare: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
+    thought: int | None = None
 
 
 class ChatEncoder:
@@ -107,6 +111,7 @@ class ChatEncoder:
     __slots__ = (
         "_choices",
         "_context",
+        "_details",
         "_first",
         "_head",
         "_messages",
@@ -127,6 +132,7 @@ class ChatEncoder:
         choices: dict[str, int] = {}
         self._messages = choices
         self._sequencer = Sequencer(None, _FREE, lane=lambda event: _lane(choices, event))
+        self._details = False
         self._head = b""
         self._first: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
@@ -206,6 +212,7 @@ class ChatEncoder:
 
     def _run_started(self, event: RunStarted) -> None:
         extras = own(event.extras)
+        self._details = wants_details(event.extras, self._options)
         head: dict[str, Any] = {
             "id": id_of(event),
             "object": "chat.completion.chunk",
@@ -254,7 +261,13 @@ class ChatEncoder:
 
     def _reasoning(self, index: int) -> _Part:
         name = self._options.reasoning_field
+        if self._details:
+            choice = self._open(index)
+            number, choice.thoughts = choice.thoughts, choice.thoughts + 1
+            twin = b',"reasoning_details":[{"type":"reasoning.text","index":%d,"text":' % number
+            return _Part(index, *self._around(index, '"reasoning":', close_delta="}]"), twin, thought=number)
         if name != "both":
+            name = "reasoning" if name == "reasoning_details" else name
             return _Part(index, *self._around(index, f'"{name}":'))
         return _Part(index, *self._around(index, '"reasoning_content":'), twin=b',"reasoning":')
 
@@ -281,7 +294,11 @@ class ChatEncoder:
     def _part_ended(self, event: PartEnded) -> None:
         part = self._parts.pop(event.part_id)
         if event.signature or event.redacted:
-            self._context.lost.add(Feature.REASONING_SIGNATURE)
+            if part is not None and part.thought is not None:
+                details = details_of(part.thought, "", event.signature, event.redacted)
+                self._out.append(self._chunk(part.choice, {"reasoning_details": details}))
+            else:
+                self._context.lost.add(Feature.REASONING_SIGNATURE)
         if part is None or part.call is None:
             return
         if part.bare:

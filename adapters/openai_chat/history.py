@@ -129,7 +129,7 @@ class MessageWriter:
     def _add_reasoning(self, wire: Wire, parts: list[Reasoning], has_calls: bool) -> None:
         """DeepSeek answers 400 without it inside a tool loop, others refuse the field: the option decides."""
         wanted = self._options.reasoning_history
-        if any(p.signature or p.redacted for p in parts):
+        if any(p.signature or p.redacted for p in parts) and "reasoning_details" not in wire:
             self._lost.add(Feature.REASONING_HISTORY, "signatures")
         text = "".join(p.text for p in parts)
         if not text:
@@ -196,7 +196,7 @@ class MessageWriter:
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
                 wire = _media(part) if role == "user" else _verbatim(part)
-                return wire if wire is not None else self._refuse(part, path)
+                return wire if wire is not None else self._unsupported(part, path)
             case Refusal():
                 return {"type": "text", "text": part.text}
             case Reasoning():
@@ -205,7 +205,11 @@ class MessageWriter:
                 self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
         return None
 
-    def _refuse(self, media: Media, path: str) -> Wire:
+    def _unsupported(self, media: Media, path: str) -> Wire:
+        url = url_of(media) if self._options.unsupported_media == "parts" else None
+        if url is not None:
+            kind = f"{media.kind}_url"
+            return {"type": kind, kind: {"url": url}}
         if self._options.unsupported_media == "text":
             self._lost.add(request_feature(media), "told as text")
             return {"type": "text", "text": as_text(media)}
@@ -232,9 +236,9 @@ def _media(media: Media) -> Wire | None:
     if media.kind is MediaKind.IMAGE and not isinstance(media.source, FileRef):
         detail = {"detail": media.detail} if media.detail is not None else {}
         return _wire_part("image_url", {"url": url_of(media, "image/png"), **detail}, extras)
-    if marked in ("audio_url", "video_url"):
+    if marked == "url":
         detail = {"detail": media.detail} if media.detail is not None else {}
-        return _wire_part(marked, {"url": url_of(media), **detail}, extras)
+        return _wire_part(f"{media.kind}_url", {"url": url_of(media), **detail}, extras)
     if media.kind is MediaKind.AUDIO and (isinstance(media.source, Inline) or marked == "input_audio"):
         data = media.source.base64 if isinstance(media.source, Inline) else url_of(media)
         return _wire_part("input_audio", {"data": data, "format": audio_format(mime_of(media))}, extras)

@@ -12,8 +12,10 @@ from bridge.codec import Options
 class FrontOptions(Options):
     """Options of a route whose clients speak chat completions."""
 
-    reasoning_field: Literal["reasoning_content", "reasoning", "both"] = Field(
-        "reasoning_content", description="Name of the field in which clients get the model's reasoning."
+    reasoning_field: Literal["reasoning_content", "reasoning", "both", "reasoning_details"] = Field(
+        "reasoning_content",
+        description="Name of the field in which clients get the model's reasoning; reasoning_details: that one, with "
+        "signatures, beside reasoning.",
     )
     keepalive: Literal["comment", "chunk", "off"] = Field(
         "comment", description="What keeps a silent stream warm: an SSE comment, an empty chunk, or nothing."
@@ -53,6 +55,8 @@ class BackOptions(Options):
     think_tags: Literal["text", "reasoning"] = Field(
         "text", description="Leave <think>...</think> in the text, or read it as reasoning."
     )
-    unsupported_media: Literal["refuse", "text"] = Field(
-        "refuse", description="Media that this wire cannot carry: refuse the request, or send it as text."
+    unsupported_media: Literal["refuse", "text", "parts"] = Field(
+        "refuse",
+        description="Media that OpenAI cannot take: refuse the request, send it as text, or in the parts of other "
+        "servers: audio_url, video_url, file_url.",
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context
+from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.wire import NAME, own
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Answer, FinishReason, Inline, Media, MediaKind, RunStarted, UsageReported, url_of
+from bridge.model import Answer, Extras, FinishReason, Inline, Media, MediaKind, RunStarted, UsageReported, url_of
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
@@ -62,3 +63,15 @@ def image_of(part: Any) -> dict[str, Any] | None:
     if not isinstance(part, Media) or part.kind is not MediaKind.IMAGE or (url := url_of(part, "image/png")) is None:
         return None
     return {"type": "image_url", "image_url": {"url": url}}
+
+
+def details_of(number: int, text: str, signature: str | None, redacted: str | None) -> list[dict[str, Any]]:
+    """The entries of `reasoning_details`, as OpenRouter has them, for the reasoning of this number."""
+    said = {name: value for name, value in (("text", text), ("signature", signature)) if value}
+    shown = [{"type": "reasoning.text", "index": number, **said}] if said else []
+    return [*shown, *([{"type": "reasoning.encrypted", "index": number, "data": redacted}] if redacted else [])]
+
+
+def wants_details(extras: Extras | None, options: FrontOptions) -> bool:
+    """Return whether reasoning is told in `reasoning_details`; those of a chat backend pass as they come."""
+    return options.reasoning_field == "reasoning_details" and "id" not in own(extras)
