@@ -62,7 +62,7 @@ class Encoder:
         self._thinking: set[str] = set()
         self._spoken = False
         self._interrupts: list[bytes] = []
-        self._usage: dict[str, int] = {}
+        self._more: dict[str, Any] = {}
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
@@ -106,7 +106,9 @@ class Encoder:
     # ------------------------------------------------------------------ calls
 
     def _start_run(self, event: ev.RunStarted) -> None:
-        if event.model:
+        if event.model and self._options.extra_fields:
+            self._more["model"] = event.model
+        elif event.model:
             self._lost.add(Feature.MODEL)
 
     def _start_part(self, event: ev.PartStarted) -> None:
@@ -179,7 +181,7 @@ class Encoder:
     def _end(self, error: str | None, code: str | None = None) -> None:
         """`code` goes to clients that read `extra_fields`."""
         self._out += self._interrupts
-        more: dict[str, Any] = {"usage": self._usage} if self._usage else {}
+        more = self._more
         if error is not None:
             more = {**more, "code": code} if self._options.extra_fields and code else more
             self._out.append(write({"type": "error", "error": error, **more}))
@@ -204,7 +206,8 @@ class Encoder:
     def _use(self, event: ev.UsageReported) -> None:
         if self._options.extra_fields:
             counts = {_COUNTS[name]: getattr(event, name) for name in _COUNTS}
-            self._usage = {name: count for name, count in counts.items() if count is not None}
+            if found := {name: count for name, count in counts.items() if count is not None}:
+                self._more["usage"] = found
             return
         self._lost.add(Feature.USAGE)
         if event.cached is not None or event.reasoning is not None:

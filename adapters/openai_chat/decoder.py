@@ -196,7 +196,9 @@ class ChatDecoder(JsonDecoder):
                 extras = self._delta(index, delta, extras)
         if extras is not None:
             self._open(index)
-            self.builder.emit(Raw(NAME, {"index": index, "choice": own(extras)}))
+            beside = own(extras)
+            empty = not any(any(v.values()) if isinstance(v, dict) else v for v in beside.values())
+            self.builder.emit(Raw(NAME, {"index": index, "choice": beside}, told=empty))
         finish = choice.get("finish_reason")
         if finish and type(finish) is str:
             self._end_choice(index, finish, choice)

@@ -163,8 +163,11 @@ class Request:
         Under "notes" a dialect keeps how the request came, which no backend misses.
         """
         return any(
-            name != dialect and not (fields.keys() <= {"notes", *known} or not any(fields.values()))
+            any(value.values()) if isinstance(value, dict) else value
             for name, fields in (self.extras or {}).items()
+            if name != dialect
+            for key, value in fields.items()
+            if key != "notes" and key not in known
         )
 
     def copy(self) -> Request:
