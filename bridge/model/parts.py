@@ -164,7 +164,7 @@ class Message:
     """One message of a conversation. `role` is system, developer, user, assistant or tool.
 
     A string as `parts` is one text. `places` says where a client's body has the message and then, if its dialect knows,
-    each part; it is never stored.
+    each part; of a tool's result, the field with its parts. It is never stored.
     """
 
     role: str
