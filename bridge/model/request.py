@@ -92,13 +92,15 @@ _YES = frozenset({
 class Resume:
     """Answers an interrupt or an approval. `decision` is resolved or cancelled.
 
-    An empty `interrupt_id` is the answer of a client whose wire names no interrupt: it means the open one.
+    An empty `interrupt_id` is the answer of a client whose wire names no interrupt: it means the open one. `place` says
+    where a client's body has it; it is never stored.
     """
 
     interrupt_id: str
     decision: str
     payload: Any = None
     extras: Extras | None = None
+    place: str = field(default="resume", compare=False, repr=False)
 
     @property
     def agrees(self) -> bool:

@@ -208,3 +208,27 @@ async def test_a_stored_response_in_front_does_not_move_the_place(tmp_path: Path
             asked = {"model": "m", "input": [{"role": "user", "content": [file]}], "stream": False}
             reply = await post(url, {**asked, "previous_response_id": first.json["id"]})
             assert reply.json["error"]["param"] == "input[0].content[0]"
+
+
+@pytest.mark.parametrize(
+    ("front", "body", "place"),
+    [
+        (
+            "agentscope",
+            {"input": [{"type": "mcp_approval_response", "role": "user", "content": [
+                {"type": "data", "data": {"approval_request_id": "a", "approve": True}}
+            ]}]},
+            "input[0].content[0].data",
+        ),
+        (
+            "ag-ui",
+            {**said_to_agui(), "resume": [{"interruptId": "a", "status": "resolved"}]},
+            "resume[0]",
+        ),
+        ("ag-kit", {"messages": [], "resume": {"interruptId": "a", "payload": 1}}, "resume"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_nobody_waits_for_is_named_where_it_stands(front: str, body: dict[str, Any], place: str) -> None:
+    error = refused("openai-chat", front, body)
+    assert error.failure.param == place
+    assert error.message.startswith(f"{place}: ")
