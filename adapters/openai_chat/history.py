@@ -288,30 +288,33 @@ def _shortest(parts: list[Wire]) -> str | list[Wire] | None:
 
 
 def _join_turns(messages: list[Message]) -> list[tuple[int, Message]]:
-    """The messages, each with its first place, where reasoning, a text and the calls after it have become one."""
+    """The messages, each with its first place, where reasoning, a text and the calls after it have become one.
+
+    Calls join the assistant message before them; anything an assistant says joins the reasoning before it.
+    """
     out: list[tuple[int, Message]] = []
+    joined: dict[str, Any] | None = None  # the fields of the last message if it was made here
+    thinking: bool | None = None  # whether the last turn of the assistant is reasoning alone; None if there is none
     for index, message in enumerate(messages):
-        if out and _continues(out[-1][1], message):
-            before, last = out[-1]
-            extras = dict(own(last.extras))
-            merge(extras, own(message.extras))
-            name = last.name or message.name
-            parts = last.parts + message.parts
-            joined = Message("assistant", parts, last.id, name, last.metadata, {NAME: extras} if extras else None)
-            out[-1] = (before, joined)
+        turn = message.role == "assistant" and bool(message.parts)
+        turn = turn and not any(isinstance(p, ToolResult) for p in message.parts)
+        thought = turn and all(isinstance(p, Reasoning) for p in message.parts)
+        if turn and thinking is not None and (thinking or _is_calls(message)):
+            place, last = out[-1]
+            if joined is None:
+                joined = dict(own(last.extras))
+                last = Message("assistant", [*last.parts], last.id, last.name, last.metadata, {NAME: joined})
+                out[-1] = (place, last)
+            last.parts += message.parts
+            last.name = last.name or message.name
+            merge(joined, own(message.extras))
+            thinking = thinking and thought
         else:
             out.append((index, message))
+            joined, thinking = None, thought if turn else None
     return out
 
 
-def _continues(last: Message, message: Message) -> bool:
-    """Calls join the assistant message before them; anything an assistant says joins the reasoning before it."""
-    if last.role != "assistant" or message.role != "assistant" or not message.parts or not last.parts:
-        return False
-    if any(isinstance(p, ToolResult) for p in last.parts + message.parts):
-        return False
-    if all(isinstance(p, Reasoning) for p in last.parts):
-        return True
-    return all(isinstance(p, (ToolCall, Reasoning)) for p in message.parts) and any(
-        isinstance(p, ToolCall) for p in message.parts
-    )
+def _is_calls(message: Message) -> bool:
+    calls = [isinstance(p, ToolCall) for p in message.parts if not isinstance(p, Reasoning)]
+    return bool(calls) and all(calls)
