@@ -36,7 +36,7 @@ CAPABILITIES = Capabilities(
             Feature.RAW: "that of other dialects; its own passes unchanged",
             Feature.CHOICES: "one answer; choices above 0 are left out",
             Feature.PART_BORDERS: "texts that follow each other are one flowing text",
-            Feature.MODEL: _NO_EVENT,
+            Feature.MODEL: _NO_EVENT + "; option extra_fields",
         },
         refuse={Feature.FINISH_CANCELED: "told as an error, never as a normal end"},
     ),

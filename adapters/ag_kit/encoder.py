@@ -12,12 +12,13 @@ from typing import Any
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.cut_calls import CUT, CUT_CALL, CutCalls
 from bridge.codec.jsontext import dumps
+from bridge.codec.media import answer_feature, result_words
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_kit.errors import CANCELED, error_text
 from bridge.dialects.ag_kit.options import front
 from bridge.dialects.ag_kit.wire import DONE, NAME, notes, safe, write
 from bridge.errors import ErrorCode
-from bridge.model import Data, FinishReason, Media, MediaKind, MessageStatus, Origin, PartKind, as_text, result_text
+from bridge.model import FinishReason, MessageStatus, Origin, PartKind, as_markdown
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -29,12 +30,6 @@ _FREE = (
 _INLINE = (ev.ToolResulted, ev.Raw)
 _WORDS = (PartKind.TEXT, PartKind.REFUSAL, PartKind.REASONING)
 _TEXT = b'{"type":"text","content":'
-_MEDIA = {
-    MediaKind.IMAGE: Feature.IMAGE,
-    MediaKind.AUDIO: Feature.AUDIO,
-    MediaKind.VIDEO: Feature.VIDEO,
-    MediaKind.FILE: Feature.FILE,
-}
 _COUNTS = {
     "input": "inputTokens",
     "output": "outputTokens",
@@ -67,7 +62,7 @@ class Encoder:
         self._thinking: set[str] = set()
         self._spoken = False
         self._interrupts: list[bytes] = []
-        self._usage: dict[str, int] = {}
+        self._more: dict[str, Any] = {}
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
@@ -104,15 +99,16 @@ class Encoder:
             self._say("<think>" + event.text)
 
     def _add(self, event: ev.ContentAdded) -> None:
-        feature = _MEDIA[event.part.kind] if isinstance(event.part, Media) else Feature.DATA
-        self._lost.add(feature, "told as text" if self._options.media == "text" else "left out")
-        if isinstance(event.part, (Media, Data)) and self._options.media == "text":
-            self._say(as_text(event.part))
+        self._lost.add(answer_feature(event.part), "told as text" if self._options.media == "text" else "left out")
+        if self._options.media == "text" and (text := as_markdown(event.part)):
+            self._say(text)
 
     # ------------------------------------------------------------------ calls
 
     def _start_run(self, event: ev.RunStarted) -> None:
-        if event.model:
+        if event.model and self._options.extra_fields:
+            self._more["model"] = event.model
+        elif event.model:
             self._lost.add(Feature.MODEL)
 
     def _start_part(self, event: ev.PartStarted) -> None:
@@ -151,7 +147,7 @@ class Encoder:
             self._call = None
 
     def _result(self, event: ev.ToolResulted) -> None:
-        result = result_text(event.parts)
+        result = result_words(event.parts, self._lost, answer_feature)
         self._out.append(write({"type": "tool-result", "toolCallId": event.call_id, "result": result}))
 
     # ------------------------------------------------------------------ the end
@@ -185,7 +181,7 @@ class Encoder:
     def _end(self, error: str | None, code: str | None = None) -> None:
         """`code` goes to clients that read `extra_fields`."""
         self._out += self._interrupts
-        more: dict[str, Any] = {"usage": self._usage} if self._usage else {}
+        more = self._more
         if error is not None:
             more = {**more, "code": code} if self._options.extra_fields and code else more
             self._out.append(write({"type": "error", "error": error, **more}))
@@ -205,12 +201,13 @@ class Encoder:
         if event.dialect == NAME and isinstance(event.value, dict):
             self._out.append(write(event.value))
         else:
-            self._lost.add(Feature.RAW, event.label)
+            self._lost.add_raw(event)
 
     def _use(self, event: ev.UsageReported) -> None:
         if self._options.extra_fields:
             counts = {_COUNTS[name]: getattr(event, name) for name in _COUNTS}
-            self._usage = {name: count for name, count in counts.items() if count is not None}
+            if found := {name: count for name, count in counts.items() if count is not None}:
+                self._more["usage"] = found
             return
         self._lost.add(Feature.USAGE)
         if event.cached is not None or event.reasoning is not None:

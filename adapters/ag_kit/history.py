@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.media import request_feature, result_words
 from bridge.dialects.ag_kit.options import BackOptions
 from bridge.dialects.ag_kit.wire import unknown
 from bridge.errors import Unsupported
 from bridge.model import (
     Data,
-    FileRef,
     Media,
     Message,
     Origin,
@@ -25,7 +25,6 @@ from bridge.model import (
     Text,
     ToolCall,
     ToolResult,
-    Url,
     as_text,
     result_text,
 )
@@ -46,6 +45,7 @@ class Writer:
         self._native: set[str] = set()
         self._out: list[_Wire] = []
         self._folded = False
+        self._folds: list[str] = []  # the lines of the message that ends the output so far
 
     def write(self, request: Request) -> list[_Wire]:
         turns = _turns(request.messages)
@@ -61,7 +61,13 @@ class Writer:
                 self._assistant(message)
             elif message.role != "tool" and (not message.parts or not _only_results(message)):
                 self._said(message, path)
+        self._unfold()
         return self._out
+
+    def _unfold(self) -> None:
+        if self._folds:
+            self._out[-1]["content"] = "\n".join([self._out[-1]["content"], *self._folds])
+            self._folds = []
 
     def _look(self, turns: list[tuple[int, Message]]) -> None:
         """Which calls are in the request, what their results are, and which of them keep their form."""
@@ -77,11 +83,13 @@ class Writer:
                 self._native |= calls
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    self._results.setdefault(part.call_id, result_text(part.parts))
+                    words = result_words(part.parts, self._lost, request_feature)
+                    self._results.setdefault(part.call_id, words)
 
     # ------------------------------------------------------------------ one message
 
     def _add(self, wire: _Wire, *, folded: bool = False) -> None:
+        self._unfold()
         self._out.append(wire)
         self._folded = folded
 
@@ -110,14 +118,14 @@ class Writer:
     def _media(self, media: Media, path: str | None) -> str:
         """An assistant's parts are never refused: they become text, as in our answers."""
         if path is None:
-            self._lost.add(_feature(media), "in an assistant's message, told as text")
+            self._lost.add(request_feature(media), "in an assistant's message, told as text")
         elif self._options.unsupported_media == "refuse":
             raise Unsupported(
                 f"{path}: this backend takes text only, not {media.kind}; send it as text, or leave it out.",
                 param=path,
             )
         else:
-            self._lost.add(_feature(media), "told as text")
+            self._lost.add(request_feature(media), "told as text")
         return as_text(media)
 
     def _result(self, result: ToolResult, message: Message) -> None:
@@ -141,7 +149,7 @@ class Writer:
         elif not text and not calls and any(not isinstance(p, Text) for p in message.parts):
             return
         if self._folded and not native:
-            self._out[-1]["content"] += f"\n{text}"
+            self._folds.append(text)
             self._folded = bool(calls)
             return
         wire: _Wire = {
@@ -169,32 +177,32 @@ def _only_results(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(p, ToolResult) for p in message.parts)
 
 
-def _feature(media: Media) -> Feature:
-    if isinstance(media.source, FileRef):
-        return Feature.FILE_REF
-    return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
-
-
 def _turns(messages: list[Message]) -> list[tuple[int, Message]]:
     """The messages with their places; calls that follow an assistant's message become part of it.
 
     Other wires tell every call in a message of its own, here all calls of a turn stand in one.
     """
     out: list[tuple[int, Message]] = []
+    joined = False
     for place, message in enumerate(messages):
         last = out[-1][1] if out else None
-        if last is not None and _continues(last, message):
-            parts = last.parts + message.parts
-            joined = Message("assistant", parts, last.id or message.id, last.name, last.metadata, last.extras)
-            out[-1] = (out[-1][0], joined)
+        if last is not None and _is_calls(message) and (joined or _is_turn(last)):
+            if not joined:
+                parts, joined = [*last.parts], True
+                last = Message("assistant", parts, last.id, last.name, last.metadata, last.extras)
+                out[-1] = (out[-1][0], last)
+            last.parts += message.parts
+            last.id = last.id or message.id
         else:
             out.append((place, message))
+            joined = False
     return out
 
 
-def _continues(last: Message, message: Message) -> bool:
-    if last.role != "assistant" or message.role != "assistant" or not message.parts:
-        return False
-    return not any(isinstance(p, ToolResult) for p in last.parts) and all(
-        isinstance(p, ToolCall) for p in message.parts
-    )
+def _is_turn(message: Message) -> bool:
+    return message.role == "assistant" and not any(isinstance(p, ToolResult) for p in message.parts)
+
+
+def _is_calls(message: Message) -> bool:
+    calls = bool(message.parts) and all(isinstance(p, ToolCall) for p in message.parts)
+    return calls and message.role == "assistant"

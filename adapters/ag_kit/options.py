@@ -34,8 +34,8 @@ class FrontOptions(Options):
     done_mark: bool = Field(True, description="End the streams of generation 1 with [DONE].")
     extra_fields: bool = Field(
         False,
-        description="true: reasoning, usage and code as additional fields of events of generation 1, for clients that "
-        "read them.",
+        description="true: reasoning, model, usage and code as additional fields of events of generation 1, for "
+        "clients that read them.",
     )
     keepalive: Literal["off", "comment"] = Field(
         "off", description="What a silent stream carries: nothing, or an SSE comment."

@@ -101,7 +101,7 @@ def _take_resume(body: dict[str, Any]) -> list[Resume]:
     others = {k: v for k, v in command.items() if k != "resume"}
     kept = {k: v for k, v in forwarded.items() if k != "command"}
     body["forwardedProps"] = {**kept, "command": others} if others else kept
-    return [resume_of("", command["resume"])]
+    return [replace(resume_of("", command["resume"]), place="forwardedProps.command.resume")]
 
 
 class Encoder:

@@ -54,7 +54,8 @@ def refuse(request: Request) -> None:
     if n is not None and n > 1:
         raise Unsupported(f"n: this backend gives one answer, {n} were asked for.", param="n")
     if len(request.resume) > 1:
-        raise Unsupported("resume[1]: this backend takes the answer to one interrupt at a time.", param="resume[1]")
+        place = request.resume[1].place
+        raise Unsupported(f"{place}: this backend takes the answer to one interrupt at a time.", param=place)
 
 
 def record_losses(request: Request, context: Context) -> None:

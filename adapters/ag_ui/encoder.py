@@ -12,6 +12,7 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
+from bridge.codec.media import answer_feature, result_words
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.ag_ui.ending import Ending
 from bridge.dialects.ag_ui.options import front
@@ -19,7 +20,7 @@ from bridge.dialects.ag_ui.parts import tells_media, write_part
 from bridge.dialects.ag_ui.reasoning import ReasoningWords, words
 from bridge.dialects.ag_ui.wholes import Claims, custom_of, raw_of, state_of
 from bridge.dialects.ag_ui.wire import NAME, VERSION, own, speaks_new
-from bridge.model import HistoryMode, Media, Origin, PartKind, as_text, result_text
+from bridge.model import HistoryMode, Origin, PartKind, as_markdown
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -249,10 +250,12 @@ class AGUIEncoder:
         if event.message_id in self._hidden:
             return
         part = event.part
+        self._context.lost.add(answer_feature(part), "told as text")
+        if not (text := as_markdown(part)):
+            return
         self._has_words = True
-        self._context.lost.add(Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA, "told as text")
         wire_id = self._open_text(event.message_id, f"{event.message_id}-content", {})
-        self._write({"type": "TEXT_MESSAGE_CONTENT", "messageId": wire_id, "delta": as_text(part)})
+        self._write({"type": "TEXT_MESSAGE_CONTENT", "messageId": wire_id, "delta": text})
         self._held = {"type": "TEXT_MESSAGE_END", "messageId": wire_id}
 
     def _resulted(self, event: ev.ToolResulted) -> None:
@@ -265,11 +268,12 @@ class AGUIEncoder:
         if event.is_error:
             self._context.lost.add(Feature.TOOL_RESULT, "that a result is an error")
         listed = self._new and (note.get("listed") or tells_media(event.parts))
+        words = "" if listed else result_words(event.parts, self._context.lost, answer_feature)
         wire = {
             "type": "TOOL_CALL_RESULT",
             "messageId": self._claims.take(event.message_id or f"result-{event.call_id}", f"result-{event.call_id}"),
             "toolCallId": event.call_id,
-            "content": [write_part(p, True) for p in event.parts] if listed else result_text(event.parts),
+            "content": [write_part(p, True) for p in event.parts] if listed else words,
             "role": "tool",
         }
         self._write({**wire, **self._whole_of(event.extras)})
@@ -303,7 +307,7 @@ class AGUIEncoder:
         wire = raw_of(event, self._new)
         wire = wire and self._end.subagents.admit(wire)
         if wire is None:
-            self._context.lost.add(Feature.RAW, event.label)
+            self._context.lost.add_raw(event)
             return
         if event.dialect == NAME and isinstance(wire.get("messageId"), str):
             self._claims.note(wire["messageId"])

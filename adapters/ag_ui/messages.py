@@ -71,6 +71,7 @@ class MessageReader:
             node.string("name") or None,
             dict(metadata.value) if metadata else {},
             noted(notes),
+            (node.path,),
         )
 
     def _call(self, node: Node) -> ToolCall:

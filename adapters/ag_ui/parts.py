@@ -20,6 +20,7 @@ from bridge.model import (
     Url,
     as_text,
     json_text,
+    mime_of,
     source_of,
     unseal,
 )
@@ -139,7 +140,7 @@ def tells_media(parts: list[Part]) -> bool:
     here.
     """
     media = [p for p in parts if isinstance(p, Media)]
-    return bool(media) and not any(isinstance(m.source, Inline) and m.mime is None for m in media)
+    return bool(media) and not any(isinstance(m.source, Inline) and mime_of(m) is None for m in media)
 
 
 def _notes(part: Part) -> _Wire:
@@ -152,7 +153,7 @@ def _media(media: Media) -> _Wire:
     source: _Wire
     match media.source:
         case Inline(base64=data):
-            source = {"type": "data", "value": data, "mimeType": media.mime or _MIMES[media.kind]}
+            source = {"type": "data", "value": data, "mimeType": mime_of(media) or _MIMES[media.kind]}
         case Url(url=url):
             source = {"type": "url", "value": url}
         case FileRef(file_id=file_id):
@@ -169,7 +170,7 @@ def _media(media: Media) -> _Wire:
 
 def _as_binary(media: Media) -> _Wire:
     """The part that agents of 0.x know."""
-    wire: _Wire = {"type": "binary", "mimeType": media.mime or _MIMES[media.kind]}
+    wire: _Wire = {"type": "binary", "mimeType": mime_of(media) or _MIMES[media.kind]}
     match media.source:
         case Inline(base64=data):
             wire["data"] = data

@@ -96,7 +96,7 @@ def _resume(body: Node, extras: dict[str, Any]) -> list[Resume]:
         interrupt_id = node.need_string("interruptId")
         node.need_string("status")
         status = node.one_of("status", ("resolved", "cancelled")) or ""
-        answers.append(Resume(interrupt_id, status, node.get("payload")))
+        answers.append(Resume(interrupt_id, status, node.get("payload"), place=node.path))
         if rest := node.rest({"interruptId", "status", "payload"}):
             more[interrupt_id] = rest
     if more:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from bridge.codec import Feature, Losses
 from bridge.codec.jsontext import loads
+from bridge.codec.media import result_words
 from bridge.dialects.agentscope.notes import NAME, own
 from bridge.dialects.agentscope.spelling import text_of
-from bridge.model import Origin, Part, Text, ToolCall, ToolResult, json_text, result_text
+from bridge.model import Origin, Part, Text, ToolCall, ToolResult, ToolResulted, json_text
 
 ORIGINS: dict[str, Origin] = {
     "plugin_call": Origin.PLUGIN,
@@ -60,10 +63,10 @@ def output_data(call_id: str, name: str | None, output: str) -> dict[str, Any]:
     return {"call_id": call_id, "name": name or None, "output": output}
 
 
-def output_of(parts: list[Part], extras: dict[str, dict[str, Any]] | None) -> str:
+def output_of(result: ToolResult | ToolResulted, lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
     """The output string: byte-equal where an AgentScope peer wrote one, else the parts as text."""
-    raw = own(extras).get("output")
-    return raw if isinstance(raw, str) else result_text(parts)
+    raw = own(result.extras).get("output")
+    return raw if isinstance(raw, str) else result_words(result.parts, lost, feature_of)
 
 
 def output_parts(raw: str) -> list[Part]:

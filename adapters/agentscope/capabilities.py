@@ -6,13 +6,12 @@ from bridge.codec import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Featur
 from bridge.model import HistoryMode
 
 _NOT_TOLD = {
-    Feature.STATE: "there is no shared state",
-    Feature.STEP: "there are no steps",
-    Feature.CUSTOM: "the web frontend shows an unknown object as an error",
+    Feature.STATE: "there is no shared state; option events: messages",
+    Feature.STEP: "there are no steps; option events: messages",
+    Feature.CUSTOM: "there are no such events; option events: messages",
     Feature.RAW: "only messages of this dialect's own are passed on",
-    Feature.CHOICES: "one answer; choices above 0 are left out",
+    Feature.MODEL: "named in the metadata of the first message, if there is one",
     Feature.PART_BORDERS: "reasoning and calls are messages of their own",
-    Feature.MODEL: "a response does not name its model",
 }
 _NOT_ASKED = {
     Feature.CONTEXT: "there is no field for it",
@@ -38,6 +37,8 @@ JAVA_CAPABILITIES = Capabilities(
         text={Feature.REFUSAL: "contents of this form have no refusal"},
         drop={
             **_NOT_TOLD,
+            Feature.CHOICES: "one answer; choices above 0 are left out",
+            Feature.MODEL: "a response does not name its model",
             Feature.REASONING_SIGNATURE: _NO_METADATA,
             Feature.FINISH_LENGTH: "statuses of this form have no word for it, and messages no metadata",
         },

@@ -21,6 +21,7 @@ from bridge.model import (
     Source,
     Text,
     as_text,
+    mime_of,
     source_of,
     url_of,
 )
@@ -68,9 +69,10 @@ def _audio(media: Media) -> dict[str, Any]:
 
     The agent makes `audio/<format>` of a format, so a full media type would be doubled there.
     """
-    if isinstance(media.source, Inline) and media.mime:
-        short = "mp3" if media.mime == "audio/mpeg" else media.mime.removeprefix("audio/")
-        if "/" not in short and _audio_type(short) == media.mime:
+    mime = mime_of(media)
+    if isinstance(media.source, Inline) and mime:
+        short = "mp3" if mime == "audio/mpeg" else mime.removeprefix("audio/")
+        if "/" not in short and _audio_type(short) == mime:
             return {"data": media.source.base64, "format": short}
     return {"data": url_of(media), "format": None if isinstance(media.source, Inline) else media.mime}
 

@@ -27,10 +27,10 @@ from bridge.dialects.agentscope.fields import (
     status_of,
 )
 from bridge.dialects.agentscope.messages import Content, Message, is_known
-from bridge.dialects.agentscope.notes import NAME, beside
+from bridge.dialects.agentscope.notes import NAME, beside, choice_of
 from bridge.dialects.agentscope.objects import usage_report
 from bridge.dialects.agentscope.reading import Writer
-from bridge.dialects.agentscope.spelling import plain, seconds
+from bridge.dialects.agentscope.spelling import plain, seconds, text_of
 from bridge.errors import ErrorCode, Failure
 from bridge.model import FinishReason, Heartbeat, MessageStatus, Raw
 
@@ -208,9 +208,12 @@ class Decoder(JsonDecoder):
         if report is not None:
             self.builder.usage(report)
         metadata = event.get("metadata")
-        reason = metadata.get("finish_reason") if isinstance(metadata, dict) else None
-        if isinstance(reason, str):
-            self._reason = FINISHES.get(reason, self._reason)
+        if isinstance(metadata, dict):
+            reason, model = metadata.get("finish_reason"), metadata.get("model")
+            if isinstance(reason, str) and not choice_of(metadata):
+                self._reason = FINISHES.get(reason, self._reason)
+            if isinstance(model, str):
+                self.builder.begin(model=model)
 
     def _note_end(self, message: Message, event: dict[str, Any]) -> None:
         """The agent reports an end by itself: that of the run, unless visible content follows."""
@@ -266,7 +269,8 @@ class Decoder(JsonDecoder):
         note = {**beside(message.metadata, message.usage), **message.end}
         if message.end:
             self._writer.open_message(message)
-        self.builder.end_message(message, status, None, {NAME: note} if note else None)
+        reason = FINISHES.get(text_of(message.metadata.get("finish_reason"))) if choice_of(message.metadata) else None
+        self.builder.end_message(message, status, reason, {NAME: note} if note else None)
 
     def _approval(self, message: Message) -> None:
         mine = {"id": message.id, **beside(message.metadata, message.usage)}
@@ -322,7 +326,6 @@ class Decoder(JsonDecoder):
             thread_id=session if isinstance(session, str) else None,
             extras={NAME: {"id": wire_id}} if isinstance(wire_id, str) else None,
         )
-        self.builder.start()
 
     def _tell_end(self, message: Message) -> None:
         """A message still open when the response is complete counts as complete; an unused one leaves no trace."""

@@ -12,7 +12,8 @@ from typing import Any
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps
-from bridge.codec.sequencer import Sequencer
+from bridge.codec.media import answer_feature
+from bridge.codec.sequencer import ChoicesInTurn, Sequencer
 from bridge.dialects.agentscope.approvals import approval_data
 from bridge.dialects.agentscope.calls import call_data, call_type, origin_note, output_data, output_of
 from bridge.dialects.agentscope.contents import content_of
@@ -52,7 +53,8 @@ _OPTIONS = {
     FinishReason.CANCELED: "canceled",
 }
 # These carry no place in the answer.
-_FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat, ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
+_FREE = (ev.RunStarted, ev.UsageReported, ev.Heartbeat)
+_EVENTS = (ev.StateChanged, ev.StepStarted, ev.StepEnded, ev.Custom)
 # The reasons that a status cannot tell and the last message's metadata does, and what is lost without metadata.
 _NOTED: dict[FinishReason, Feature | None] = {
     FinishReason.LENGTH: Feature.FINISH_LENGTH,
@@ -82,7 +84,10 @@ class Encoder:
         self._context = context
         self._options = options or front(context)
         self._cut_calls = CutCalls()
-        self._sequencer = Sequencer(context.lost, _FREE)
+        # Metadata says which answer a message belongs to; without it there is one answer.
+        self._choices = None if form.exact else ChoicesInTurn()
+        told = self._options.events == "messages"
+        self._sequencer = Sequencer(context.lost if form.exact else None, _FREE if told else (*_FREE, *_EVENTS))
         self._wire = Output(form, context.lost)
         self._live: _Live | None = None
         self._roles: dict[str, str] = {}
@@ -90,12 +95,16 @@ class Encoder:
         self._cut: WireMessage | None = None
         self._created_at = 0.0
         self._beside: dict[str, Any] = {}
+        self._first: dict[str, Any] = {}
         self._usage: dict[str, Any] | None = None
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out: list[FrameLike] = []
         self._wire.frames = out
-        self._sequencer.dispatch(self._cut_calls.feed(events), self, _HANDLERS)
+        events = self._cut_calls.feed(events)
+        if self._choices is not None:
+            events = self._choices.feed(events)
+        self._sequencer.dispatch(events, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -112,7 +121,7 @@ class Encoder:
         self._beside = {name: beside[name] for name in _BESIDE if name in beside}
         self._created_at = event.created_at
         if event.model:
-            context.lost.add(Feature.MODEL)
+            self._first = {"model": event.model}
         self._wire.begin(str(chosen), event.created_at, session)
 
     def _report(self, event: ev.UsageReported) -> None:
@@ -125,7 +134,7 @@ class Encoder:
         if status == "failed":
             self._terminal(status, ended_at=None, error=error_object(_STOPPED[reason]))
             return
-        if reason in _NOTED:
+        if reason in _NOTED and not self._several:
             self._note_reason(reason, status)
         if reason in CUT and self._cut is not None and self._cut is self._wire.message:
             # A client that waits for this call learns why it is not complete.
@@ -160,6 +169,8 @@ class Encoder:
     def _terminal(self, status: str, *, ended_at: float | None, error: dict[str, Any] | None = None) -> None:
         """The partial message is closed as incomplete: the web frontend shows `output` instead of what it had."""
         message = self._wire.message
+        if self._first:
+            self._context.lost.add(Feature.MODEL)
         if message is not None:
             message.usage = message.usage or self._usage
             message.metadata.update(self._beside)
@@ -180,7 +191,7 @@ class Encoder:
             self._context.lost.add(Feature.REFUSAL, "told as text")
         if event.kind is PartKind.TOOL_CALL:
             kind = call_type(event.origin, event.extras, self._options.call_type, noted=not self._wire.form.exact)
-            self._wire.open(event.message_id, kind, "assistant", origin_note(event.origin, kind))
+            self._open(event.message_id, kind, "assistant", origin_note(event.origin, kind))
             self._calls[event.call_id or ""] = (kind, event.name or "", event.message_id)
             self._say_call(event, "")
 
@@ -203,14 +214,30 @@ class Encoder:
         """Opens the message of a text where needed and prepares what all its deltas share."""
         owner = live.started.message_id
         if live.started.kind is PartKind.REASONING:
-            self._wire.open(owner, "reasoning", "assistant")
+            self._open(owner, "reasoning", "assistant", {})
         else:
             self._join(owner)
         live.prefix = self._wire.text_prefix(live.kind)
         return live.prefix
 
     def _join(self, owner: str) -> None:
-        self._wire.join(owner, self._roles.get(owner, "assistant"))
+        """The open message if it is an ordinary one of this owner, otherwise a new one."""
+        message = self._wire.message
+        if message is None or message.owner != owner or message.kind != "message":
+            self._open(owner, "message", self._roles.get(owner, "assistant"), {})
+
+    def _open(self, owner: str, kind: str, role: str, note: dict[str, Any]) -> None:
+        """Opens a message of an answer. The first one of all names the model."""
+        choice = self._choices.choice_of(owner) if self._choices is not None else 0
+        if choice:
+            note = {"choice_index": choice, **note}
+        if self._first and not self._wire.form.exact:
+            note, self._first = {**self._first, **note}, {}
+        self._wire.open(owner, kind, role, note)
+
+    @property
+    def _several(self) -> bool:
+        return self._choices is not None and self._choices.several
 
     def _logprobs(self, extras: Extras) -> None:
         """OpenAI's log probabilities have no field here and stand in the message's metadata."""
@@ -229,14 +256,18 @@ class Encoder:
         live.pieces.append(event.text)
         if self._options.arguments == "snapshots":
             self._say_call(live.started, "".join(live.pieces))
+        elif self._options.arguments == "deltas":
+            self._say_call(live.started, event.text, delta=True)
 
-    def _say_call(self, event: ev.PartStarted, arguments: str, end: dict[str, Any] | None = None) -> None:
-        """A call with the arguments so far; with all of them if it has ended."""
+    def _say_call(
+        self, event: ev.PartStarted, arguments: str, end: dict[str, Any] | None = None, *, delta: bool = False
+    ) -> None:
+        """A call with the arguments so far, or their next piece; with all of them if it has ended."""
         assert self._wire.message is not None
         kind = self._wire.message.kind
         data = call_data(kind, event.call_id or "", event.name or "", arguments, event.server_label)
         if end is None:
-            self._wire.content("data", 0, False, {"data": data})
+            self._wire.content("data", 0, delta, {"data": data})
         else:
             self._wire.end_content("data", {"data": data}, end)
 
@@ -276,7 +307,7 @@ class Encoder:
         kind = said if not known and isinstance(said, str) and said.endswith("_output") else f"{kind}_output"
         owner = event.message_id or owner or self._context.make_id("msg")
         data, note = self._wire.form.beside(
-            output_data(event.call_id, event.name or name, output_of(event.parts, event.extras)),
+            output_data(event.call_id, event.name or name, output_of(event, self._context.lost, answer_feature)),
             {"is_error": True} if event.is_error else {},
         )
         self._whole_message(owner, kind, "tool", mine, note)
@@ -300,17 +331,25 @@ class Encoder:
             message.extra = {name: mine[name] for name in ("error", "code", "message") if name in mine}
             message.usage = usage_of(mine)
             message.metadata.update(foreign_metadata(mine.get("metadata")))
+            if event.reason in _NOTED and self._several:
+                message.metadata["finish_reason"] = str(event.reason)
 
     # ------------------------------------------------------------------ the rest
 
-    def _lose(self, event: ev.Custom | ev.StateChanged | ev.StepStarted | ev.StepEnded) -> None:
+    def _event(self, event: ev.Custom | ev.StateChanged | ev.StepStarted | ev.StepEnded) -> None:
         match event:
             case ev.Custom():
-                self._context.lost.add(Feature.CUSTOM, event.name)
+                feature, data = Feature.CUSTOM, {"name": event.name, "value": event.value}
             case ev.StateChanged():
-                self._context.lost.add(Feature.STATE)
+                feature, data = Feature.STATE, {"op": str(event.op), "value": event.value}
             case _:
-                self._context.lost.add(Feature.STEP)
+                status = "started" if isinstance(event, ev.StepStarted) else "ended"
+                feature, data = Feature.STEP, {"name": event.name, "status": status}
+        if self._options.events == "drop":
+            self._context.lost.add(feature, event.name if isinstance(event, ev.Custom) else "")
+            return
+        self._whole_message(self._context.make_id("msg"), str(feature), "assistant", {}, {})
+        self._wire.whole("data", {"data": data}, {})
 
     def _interrupt(self, event: ev.Interrupted) -> None:
         """A question for a person, as the confirm and cancel buttons of the web frontend."""
@@ -331,14 +370,18 @@ class Encoder:
 
     def _raw(self, event: ev.Raw) -> None:
         """A message or a content of a type that only AgentScope knows, as it came, with this stream's numbers."""
-        value = event.value
+        value, message = event.value, self._wire.message
+        citations = ((event.extras or {}).get(SHARED) or {}).get("annotations")
+        if citations and message is not None and not self._wire.form.exact:
+            message.metadata.setdefault("annotations", []).extend(citations)
+            return
         shape = value.get("object") if event.dialect == NAME and isinstance(value, dict) else None
         if shape == "message":
             self._raw_message(value)
         elif shape == "content":
             self._raw_content(value, own(event.extras))
         elif shape != "error":  # an error of the agent's own stands in its message already
-            self._context.lost.add(Feature.RAW, event.label)
+            self._context.lost.add_raw(event)
 
     def _raw_content(self, value: dict[str, Any], beside: dict[str, Any]) -> None:
         owner, message = str(value["msg_id"]), self._wire.message
@@ -380,10 +423,7 @@ _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
     ev.Interrupted: Encoder._interrupt,
     ev.Heartbeat: Encoder._beat,
     ev.Raw: Encoder._raw,
-    ev.Custom: Encoder._lose,
-    ev.StateChanged: Encoder._lose,
-    ev.StepStarted: Encoder._lose,
-    ev.StepEnded: Encoder._lose,
+    **dict.fromkeys(_EVENTS, Encoder._event),
     ev.RunFailed: Encoder._fail,
     ev.RunFinished: Encoder._finish,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,17 +57,39 @@ class Content:
         """True if all of it was passed on, so that a content without an index cannot continue it."""
         return self.done or self.final
 
-    def repeats(self, event: dict[str, Any]) -> bool:
-        """Return whether an event without an index repeats a finished content."""
-        if not self.whole or event.get("delta") is True:
-            return False
+    @property
+    def told(self) -> str | None:
+        """What a finished content said, in a form in which repetitions are found; None if it said nothing."""
         if self.kind in PART_KINDS:
-            return bool(self.pieces) and event.get(self.type) == "".join(self.pieces)
-        if self.kind == "unknown":
-            return bool(self.value == payload_of(event))
-        if self.kind == "media":
-            return all(self.value.get(f) == event.get(f) for f in MEDIA_FIELDS)
-        return bool(self.value == event.get("data"))
+            return "".join(self.pieces) or None
+        return _written(self.value if self.kind in ("unknown", "media") else {"data": self.value}, self.kind)
+
+
+def _written(value: Any, kind: str) -> str:
+    """A value, or of media and data what of an event is one, as text that is the same for equal values."""
+    if kind == "media":
+        value = [value.get(name) for name in MEDIA_FIELDS]
+    elif kind != "unknown":
+        value = value.get("data")
+    return json.dumps(value, sort_keys=True)
+
+
+def repeated(kind: str, event: dict[str, Any], name: str) -> str | None:
+    """What an event without an index would repeat of a finished content of this kind."""
+    if event.get("delta") is True:
+        return None
+    if kind in PART_KINDS:
+        return event.get(name) or None
+    return _written(payload_of(event) if kind == "unknown" else event, kind)
+
+
+@dataclass(slots=True)
+class _Told:
+    """The contents of one type in order: how many of them are finished for good, and what these said first where."""
+
+    places: list[int] = field(default_factory=list)
+    count: int = 0
+    said: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -87,6 +110,8 @@ class Message:
     end: dict[str, Any] = field(default_factory=dict)
     done: bool = False
     implied: bool = False
+    told: dict[str, _Told] = field(default_factory=dict)
+    free: int = 0
 
     @property
     def known(self) -> bool:
@@ -113,16 +138,24 @@ class Message:
         found = self.contents.get((index, kind))
         if found is None:
             found = self.contents[index, kind] = Content(kind, self._role_of(kind, event.get("data")))
+            self.told.setdefault(kind, _Told()).places.append(index)
+            self.free = max(self.free, index + 1)
         return found
 
     def _place_of(self, kind: str, event: dict[str, Any]) -> int:
         """Return the content that one without an index belongs to: an incomplete one, or one with the same value."""
-        same = ((i, c) for (i, t), c in self.contents.items() if t == kind)
-        return next((i for i, c in same if not c.whole or c.repeats(event)), self._free)
-
-    @property
-    def _free(self) -> int:
-        return max((i for i, _ in self.contents), default=-1) + 1
+        told = self.told.get(kind)
+        if told is None:
+            return self.free
+        while told.count < len(told.places) and (content := self.contents[told.places[told.count], kind]).whole:
+            if (said := content.told) is not None:
+                told.said.setdefault(said, told.places[told.count])
+            told.count += 1
+        role = self.contents[told.places[0], kind].kind
+        place = told.said.get(repeated(role, event, kind) or "")
+        if place is not None:
+            return place
+        return told.places[told.count] if told.count < len(told.places) else self.free
 
     def retold(self, items: object) -> Iterator[tuple[Content, dict[str, Any]]]:
         """The contents that the object of a known message repeats, with what it says of each.
@@ -130,6 +163,7 @@ class Message:
         Those without an index (capture `plugin_call`) are the first, second ... of their type.
         """
         counts: dict[str, int] = {}
+        known = {kind: sorted(told.places) for kind, told in self.told.items()}
         for item in items if isinstance(items, list) else ():
             if not isinstance(item, dict) or not isinstance(item.get("type"), str) or not item["type"]:
                 continue
@@ -137,8 +171,8 @@ class Message:
             kind, index = content_type(said["type"]), said.get("index")
             nth = counts[kind] = counts.get(kind, -1) + 1
             if not isinstance(index, int) or isinstance(index, bool):
-                same = sorted(i for i, t in self.contents if t == kind)
-                index = same[nth] if nth < len(same) else self._free
+                same = known.get(kind, [])
+                index = same[nth] if nth < len(same) else self.free
             yield self._at(index, kind, said), said
 
     def takes(self, event: dict[str, Any]) -> bool:

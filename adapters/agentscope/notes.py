@@ -10,7 +10,9 @@ from bridge.model import Reasoning
 NAME: Final = "agentscope"
 """Under this name extras are kept, whichever written form they came in."""
 
-_OWN_METADATA = frozenset({"origin", "signature", "redacted", "is_error", "finish_reason", "interrupt"})
+_OWN_METADATA = frozenset(
+    {"origin", "signature", "redacted", "is_error", "finish_reason", "interrupt", "choice_index", "model"}
+)
 
 
 def own(extras: dict[str, dict[str, Any]] | None) -> dict[str, Any]:
@@ -21,6 +23,12 @@ def own(extras: dict[str, dict[str, Any]] | None) -> dict[str, Any]:
 def foreign_metadata(metadata: object) -> dict[str, Any]:
     """The metadata of a message without the keys that this codec reads and writes itself."""
     return {k: v for k, v in metadata.items() if k not in _OWN_METADATA} if isinstance(metadata, dict) else {}
+
+
+def choice_of(metadata: dict[str, Any]) -> int:
+    """Which of several answers a message belongs to."""
+    choice = metadata.get("choice_index")
+    return choice if type(choice) is int and choice > 0 else 0
 
 
 def beside(metadata: object, usage: object) -> dict[str, Any]:

@@ -18,8 +18,12 @@ class FrontOptions(SingleRunOptions):
     call_type: Call = Field(
         "plugin_call", description="Message type of ordinary tool calls; the web frontend shows only plugin_call."
     )
-    arguments: Literal["completed", "snapshots"] = Field(
-        "completed", description="snapshots: arguments also grow while they stream (quadratic in bytes)."
+    arguments: Literal["completed", "deltas", "snapshots"] = Field(
+        "completed",
+        description="deltas: pieces of arguments stream, too; snapshots: as growing arguments (quadratic in bytes).",
+    )
+    events: Literal["drop", "messages"] = Field(
+        "drop", description="messages: state, steps and custom events as messages of types state, step and custom."
     )
     keepalive: Literal["comment", "message", "off"] = Field(
         "comment", description="What a silent stream carries: an SSE comment, a heartbeat message, or nothing."

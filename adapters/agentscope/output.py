@@ -57,13 +57,6 @@ class Output:
         self.write(message.opening(self.next()))
         return message
 
-    def join(self, owner: str, role: str) -> WireMessage:
-        """The open message when it is an ordinary one of this owner, otherwise a new one."""
-        message = self.message
-        if message is not None and message.owner == owner and message.kind == "message":
-            return message
-        return self.open(owner, "message", role)
-
     def close(self) -> None:
         message = self.message
         if message is not None:

@@ -11,7 +11,7 @@ from bridge.dialects.agentscope.contents import part_of
 from bridge.dialects.agentscope.fields import said_of_end, status_of
 from bridge.dialects.agentscope.merge import join_media, merge
 from bridge.dialects.agentscope.messages import PART_KINDS, Content, Message
-from bridge.dialects.agentscope.notes import NAME, beside, own, reasoning_of
+from bridge.dialects.agentscope.notes import NAME, beside, choice_of, own, reasoning_of
 from bridge.dialects.agentscope.spelling import payload_of, plain
 from bridge.model import Builder, Extras, PartKind, Raw
 from bridge.model.surrogates import mend
@@ -118,7 +118,7 @@ class Writer:
 
     def open_message(self, message: Message) -> None:
         """Opens a message that nothing has opened yet."""
-        self._builder.message(message, message_id=message.id, role=message.role)
+        self._builder.message(message, message_id=message.id, role=message.role, choice=choice_of(message.metadata))
 
     # ------------------------------------------------------------------ calls, outputs, data, media
 

@@ -289,7 +289,7 @@ class _Reader:
     def _answer(self, data: Node) -> None:
         wanted = data.string("approval_request_id") or data.need_string("id")
         decision = "resolved" if data.boolean("approve") else "cancelled"
-        self.resume.append(Resume(wanted, decision, data.value))
+        self.resume.append(Resume(wanted, decision, data.value, place=data.path))
 
     def _parts(
         self, kind: str, contents: list[Node], metadata: dict[str, Any], java: bool

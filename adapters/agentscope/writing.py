@@ -6,6 +6,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, Losses, WireRequest
 from bridge.codec.jsontext import dumps
+from bridge.codec.media import request_feature
 from bridge.codec.tools import supported
 from bridge.dialects.agentscope.approvals import answer_data
 from bridge.dialects.agentscope.calls import call_data, call_type, origin_note, output_data, output_of
@@ -47,7 +48,7 @@ def encode_request(
         raise Unsupported(f"n: expected a number from 1 to 5, got {n}.", param="n")
     options = options or back(context)
     _lose(request, form, context.lost)
-    body: dict[str, Any] = {"input": _input(request, options.call_type, form), "stream": True}
+    body: dict[str, Any] = {"input": _input(request, options.call_type, form, context.lost), "stream": True}
     fields = {
         "response_id" if form.exact else "id": request.run_id,
         "model": context.model or request.model,
@@ -166,10 +167,10 @@ def _format(wanted: ResponseFormat | None) -> dict[str, Any] | None:
 # ------------------------------------------------------------------ input
 
 
-def _input(request: Request, ordinary: str, form: Form) -> list[dict[str, Any]]:
+def _input(request: Request, ordinary: str, form: Form, lost: Losses) -> list[dict[str, Any]]:
     """The messages, with what a frontend of this dialect sent beside them put back in its place."""
     names: dict[str, str] = {}
-    blocks = [_Writer(message, names, ordinary, form).write() for message in request.messages]
+    blocks = [_Writer(message, names, ordinary, form, lost).write() for message in request.messages]
     aside = own(request.extras).get("input")
     entries = aside if isinstance(aside, list) else []
     out: list[dict[str, Any]] = []
@@ -189,11 +190,12 @@ def _approval(data: dict[str, Any]) -> dict[str, Any]:
 class _Writer:
     """One message of ours as one or several of theirs: reasoning, calls and outputs have their own."""
 
-    def __init__(self, message: Message, names: dict[str, str], ordinary: str, form: Form) -> None:
+    def __init__(self, message: Message, names: dict[str, str], ordinary: str, form: Form, lost: Losses) -> None:
         self._message = message
         self._names = names
         self._ordinary = ordinary
         self._form = form
+        self._lost = lost
         self._out: list[dict[str, Any]] = []
         self._contents: list[dict[str, Any]] | None = None
 
@@ -252,7 +254,7 @@ class _Writer:
         said = own(result.extras).get("type") if result.call_id not in self._names else None
         kind = said if isinstance(said, str) else f"{kind}_output"
         data, note = self._form.beside(
-            output_data(result.call_id, result.name or name, output_of(result.parts, result.extras)),
+            output_data(result.call_id, result.name or name, output_of(result, self._lost, request_feature)),
             {"is_error": True} if result.is_error else {},
         )
         self._start(kind, "tool", [{"type": "data", "data": data}], note)

@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.codec import Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
+from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.aip.content import item_of
 from bridge.dialects.aip.errors import error_text
@@ -18,7 +19,7 @@ from bridge.dialects.aip.messages import ContentItem, SessionStatus, TaskStatus
 from bridge.dialects.aip.options import front
 from bridge.dialects.aip.request import Inquiry
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Data, FinishReason, Media, MediaKind, Origin, PartKind, as_text, interrupt_text
+from bridge.model import FinishReason, Media, Origin, PartKind, as_markdown, interrupt_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -26,12 +27,6 @@ _FREE = (
     ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.StateChanged,
     ev.StepStarted, ev.StepEnded, ev.Custom, ev.Raw, ev.Interrupted, ev.RunFinished, ev.RunFailed,
 )  # fmt: skip
-_MEDIA = {
-    MediaKind.IMAGE: Feature.IMAGE,
-    MediaKind.AUDIO: Feature.AUDIO,
-    MediaKind.VIDEO: Feature.VIDEO,
-    MediaKind.FILE: Feature.FILE,
-}
 _FINISHES = {
     FinishReason.LENGTH: Feature.FINISH_LENGTH,
     FinishReason.CONTENT_FILTER: Feature.FINISH_CONTENT_FILTER,
@@ -134,9 +129,9 @@ class Encoder:
         if item is not None:
             self._item(item)
             return
-        self._lost.add(_MEDIA[part.kind] if isinstance(part, Media) else Feature.DATA, "told as text")
-        if isinstance(part, (Media, Data)):
-            self._say(as_text(part))
+        self._lost.add(answer_feature(part), "told as text")
+        if text := as_markdown(part):
+            self._say(text)
 
     def _ask(self, event: ev.Interrupted) -> None:
         self._lost.add(Feature.INTERRUPT)
@@ -210,7 +205,10 @@ class Encoder:
         """
 
     def _lose(self, event: Event) -> None:
-        self._lost.add(_LOST[type(event)], event.label if isinstance(event, ev.Raw) else "")
+        self._lost.add(_LOST[type(event)])
+
+    def _raw(self, event: ev.Raw) -> None:
+        self._lost.add_raw(event)
 
 
 _LOST: dict[type, Feature] = {
@@ -219,7 +217,6 @@ _LOST: dict[type, Feature] = {
     ev.StepStarted: Feature.STEP,
     ev.StepEnded: Feature.STEP,
     ev.Custom: Feature.CUSTOM,
-    ev.Raw: Feature.RAW,
 }
 
 _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
@@ -233,6 +230,7 @@ _HANDLERS: dict[type, Callable[[Encoder, Any], None]] = {
     ev.UsageReported: Encoder._count,
     ev.RunFinished: Encoder._finish,
     ev.RunFailed: Encoder._fail,
+    ev.Raw: Encoder._raw,
     **dict.fromkeys(_LOST, Encoder._lose),
     **dict.fromkeys((ev.MessageStarted, ev.MessageEnded, ev.ArgsDelta, ev.Heartbeat), Encoder._silent),
 }

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from bridge.codec import Context
 from bridge.codec.jsontext import dumps
+from bridge.codec.media import request_feature, result_words
 from bridge.codec.redact import printable
 from bridge.codec.sessions import ClientTools, Refuse, Registration, Respond
 from bridge.codec.tools import supported
@@ -21,7 +22,7 @@ from bridge.dialects.aip.messages import BoxedTool, ContentItem, Mode, ToolBoxIn
 from bridge.dialects.aip.options import back
 from bridge.dialects.aip.registration import Membership
 from bridge.dialects.aip.request import NAME
-from bridge.model import Request, Tool, ToolCall, ToolMode, ToolResult, result_text
+from bridge.model import Request, Tool, ToolCall, ToolMode, ToolResult
 
 _ERROR = "Error executing tool: "
 
@@ -94,7 +95,7 @@ class Exposed(ClientTools):
         return ToolCall(self._context.make_id("call"), name, dumps(arguments).decode())
 
     def answer(self, body: bytes, result: ToolResult) -> bytes:
-        request, text = ToolRequest.from_bytes(body), result_text(result.parts)
+        request, text = ToolRequest.from_bytes(body), result_words(result.parts, self._context.lost, request_feature)
         return _response(request, **({"error": text} if result.is_error else {"text": text})).to_bytes()
 
 

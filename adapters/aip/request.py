@@ -81,9 +81,10 @@ def decode_request(wire: WireRequest) -> Request:
         raise RequestError(f"session_status: expected START_QUEST or HOLD_QUEST, got {status}.", param="session_status")
     if not message.session_id:
         raise RequestError("Missing session_id in START_QUEST", param="session_id")
-    parts = [part for item in message.content if (part := asked_part(item)) is not None]
+    told = [(f"content[{n}]", part) for n, item in enumerate(message.content) if (part := asked_part(item)) is not None]
+    parts, places = [part for _, part in told], ("content", *(place for place, _ in told))
     return Request(
-        [Message("user", parts or [Text("")], message.message_id or None)],
+        [Message("user", parts or [Text("")], message.message_id or None, places=places)],
         thread_id=message.session_id,
         user_id=message.sender_id or None,
         stream=True,

@@ -53,15 +53,17 @@ class MessageReader:
         parts: list[Part] = []
         asides: list[list[Any]] = []
         results: list[Message] = []
+        places = [node.path]
         for block in _content(node):
             if isinstance(block, str):
                 parts.append(Text(block))
             elif block.need_string("type") == "tool_result":
-                results.append(Message("tool", [self._result(block)]))
+                results.append(Message("tool", [self._result(block)], places=(node.path, block.at("content"))))
             elif _is_aside(block, role):
                 asides.append([len(parts), block.value])
             else:
                 parts.append(self._part(block))
+                places.append(block.path)
         if results and not parts and not asides:
             return results
         extras = given(node.rest({"role", "content"}))
@@ -70,7 +72,7 @@ class MessageReader:
             extras[ASIDES] = asides
         if role == "system":
             extras[INSIDE] = True
-        return [*results, Message(role, parts, extras=noted(extras))]
+        return [*results, Message(role, parts, extras=noted(extras), places=tuple(places))]
 
     def _part(self, block: Node) -> Part:
         kind = block.need_string("type")
@@ -124,7 +126,7 @@ def read_system(body: Node) -> list[Message]:
     if value is None or value == "":
         return []
     if isinstance(value, str):
-        return [Message("system", [Text(value)])]
+        return [Message("system", [Text(value)], places=("system",))]
     if not isinstance(value, list):
         wrong("system", "a string or a list of text blocks", value)
     parts: list[Part] = []
@@ -132,7 +134,7 @@ def read_system(body: Node) -> list[Message]:
         if block.need_string("type") != "text":
             wrong(block.at("type"), "text", block.get("type"))
         parts.append(_text(block))
-    return [Message("system", parts)] if parts else []
+    return [Message("system", parts, places=("system",))] if parts else []
 
 
 # ------------------------------------------------------------------ kinds of blocks

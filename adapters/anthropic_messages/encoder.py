@@ -14,6 +14,7 @@ from typing import Any
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps
+from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.anthropic_messages.errors import CANCELED, error_object
 from bridge.dialects.anthropic_messages.options import front
@@ -29,7 +30,7 @@ from bridge.dialects.anthropic_messages.wire import (
     wire_id,
     write_usage,
 )
-from bridge.model import FinishReason, Media, Origin, PartKind, as_text, interrupt_text
+from bridge.model import FinishReason, Origin, PartKind, as_markdown, interrupt_text
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -196,12 +197,13 @@ class MessagesEncoder:
     def _content(self, event: ev.ContentAdded) -> None:
         """Media and data: an answer has no blocks for them."""
         part = event.part
-        feature = Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA
+        feature = answer_feature(part)
         if self._options.media == "drop":
             self._context.lost.add(feature)
             return
         self._context.lost.add(feature, "told as text")
-        self._text(as_text(part))
+        if text := as_markdown(part):
+            self._text(text)
 
     def _text(self, text: str) -> None:
         self._whole(_EMPTY, [{"type": "text_delta", "text": text}])
@@ -209,7 +211,7 @@ class MessagesEncoder:
     def _raw(self, event: ev.Raw) -> None:
         value = event.value
         if event.dialect != NAME or not isinstance(value, dict):
-            self._context.lost.add(Feature.RAW, event.label)
+            self._context.lost.add_raw(event)
         elif isinstance(block := value.get("block"), dict):
             self._whole(block, value.get(UNREAD) or [])
         elif isinstance(wire := value.get("event"), dict):

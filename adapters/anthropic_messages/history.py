@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.media import request_feature
 from bridge.dialects.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
 from bridge.dialects.anthropic_messages.options import BackOptions
 from bridge.dialects.anthropic_messages.wire import UNREAD, input_of, own, wire_id
@@ -183,14 +184,8 @@ class MessageWriter:
                 "or leave it out.",
                 param=path,
             )
-        self._lost.add(_feature(media), "told as text")
+        self._lost.add(request_feature(media), "told as text")
         return {"type": "text", "text": as_text(media)}
-
-
-def _feature(media: Media) -> Feature:
-    if isinstance(media.source, FileRef):
-        return Feature.FILE_REF
-    return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
 
 
 def _fields(part: Text | ToolCall | Reasoning) -> dict[str, Any]:

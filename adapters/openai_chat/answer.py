@@ -8,11 +8,23 @@ from typing import Any
 
 from bridge.codec import Context, Feature, WireResponse, json_response
 from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.media import answer_feature
 from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
 from bridge.codec.wire import holds_events, payloads_in
+from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.decoder import ChatDecoder
 from bridge.dialects.openai_chat.options import BackOptions, FrontOptions
-from bridge.dialects.openai_chat.shape import CANCELED, audio_of, feature_of, finish_word, first_keys, id_of, model_of
+from bridge.dialects.openai_chat.shape import (
+    CANCELED,
+    audio_of,
+    details_of,
+    finish_word,
+    first_keys,
+    id_of,
+    image_of,
+    model_of,
+    wants_details,
+)
 from bridge.dialects.openai_chat.wire import NAME, merge, own, write_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
@@ -36,20 +48,20 @@ from bridge.model import (
     Text,
     TextDelta,
     ToolCall,
-    as_text,
+    as_markdown,
     fold,
     interrupt_text,
 )
 
+_REASONING = {"both": ("reasoning_content", "reasoning"), "reasoning_details": ("reasoning",)}
 _LOST: dict[type, Feature] = {
     StateChanged: Feature.STATE,
     StepStarted: Feature.STEP,
     StepEnded: Feature.STEP,
     Custom: Feature.CUSTOM,
-    Raw: Feature.RAW,
 }
 
-_COLLECTED: frozenset[type] = frozenset({MessageStarted, PartStarted, ContentAdded, TextDelta, *_LOST})
+_COLLECTED: frozenset[type] = frozenset({MessageStarted, PartStarted, ContentAdded, TextDelta, Raw, *_LOST})
 
 # ------------------------------------------------------------------ towards clients
 
@@ -89,6 +101,7 @@ class _Assembler:
         self._options = options
         self._choices: dict[int, _Choice] = {}
         self._top: dict[str, Any] = {}
+        self._details = wants_details(answer.extras, options)
         self._choice(0)
         for message in answer.messages:
             self._message(message)
@@ -144,12 +157,17 @@ class _Assembler:
     def _part(self, choice: _Choice, message_id: str, part: Part) -> None:
         match part:
             case Text():
-                self._text(choice, message_id, part.text)
+                if TRANSCRIPT not in (part.extras or ()):
+                    self._text(choice, message_id, part.text)
             case Refusal():
                 choice.refusals.append(part.text)
             case Reasoning():
+                number = len(choice.reasoning)
                 choice.reasoning.append(part.text)
-                if part.signature or part.redacted:
+                if self._details:
+                    details = details_of(number, part.text, part.signature, part.redacted)
+                    choice.more["reasoning_details"] = [*choice.more.get("reasoning_details", ()), *details]
+                elif part.signature or part.redacted:
                     self._context.lost.add(Feature.REASONING_SIGNATURE)
             case ToolCall():
                 choice.calls.append(self._call(part))
@@ -161,15 +179,17 @@ class _Assembler:
         extras = own(part.extras)
         if extras.get("streamed"):
             return  # put together from its pieces, which came as Raw
-        if "image" in extras:
-            merge(choice.more, {"images": [extras["image"]]})
-        elif audio := audio_of(part):
+        image = extras.get("image") or (image_of(part) if self._options.media == "images" else None)
+        audio = None if "audio" in choice.more else audio_of(part, self._context)
+        if image is not None:
+            choice.more["images"] = [*choice.more.get("images", ()), image]
+        elif audio is not None:
             choice.more["audio"] = audio
         else:
-            kept = self._options.media == "text"
+            kept = self._options.media != "drop"
             if kept:
-                choice.texts.append(as_text(part))
-            self._context.lost.add(feature_of(part), "told as text" if kept else "")
+                choice.texts.append(as_markdown(part))
+            self._context.lost.add(answer_feature(part), "told as text" if kept else "")
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         if call.origin is not Origin.FUNCTION:
@@ -208,8 +228,10 @@ class _Assembler:
                         merge(self._choice(parts[event.part_id]).beside, own(event.extras))
                 case Raw() if event.dialect == NAME and isinstance(event.value, dict):
                     self._raw(event.value)
+                case Raw():
+                    self._context.lost.add_raw(event)
                 case _:
-                    self._context.lost.add(_LOST[type(event)], event.label if isinstance(event, Raw) else "")
+                    self._context.lost.add(_LOST[type(event)])
 
     def _raw(self, value: dict[str, Any]) -> None:
         choice = self._choice(value.get("index", 0))
@@ -228,7 +250,7 @@ class _Assembler:
         }
         if choice.reasoning:
             name = self._options.reasoning_field
-            for each in ("reasoning_content", "reasoning") if name == "both" else (name,):
+            for each in _REASONING.get(name, (name,)):
                 message[each] = "".join(choice.reasoning)
         if choice.calls:
             message["tool_calls"] = choice.calls

@@ -5,29 +5,39 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from bridge.codec.openai import audio_type
 from bridge.dialects.openai_chat.wire import merge, noted
 from bridge.model import Inline, Media, MediaKind
 
+TRANSCRIPT = "openai-chat transcript"
+"""The key of extras that marks a text as the words of a sound: chat clients have them in `audio`."""
 
-def audio_from(pieces: list[dict[str, Any]], audio_format: Any, streamed: bool) -> Media:
-    """The audio for other dialects. A chat client of a stream had its pieces already, which `streamed` says."""
+
+def joined(pieces: list[dict[str, Any]]) -> dict[str, Any]:
+    """The `audio` object that these pieces add up to."""
     total: dict[str, Any] = {}
     for piece in pieces:
-        merge(total, piece)
-    data = total.pop("data", None)
+        merge(total, {k: v for k, v in piece.items() if k != "data"})
+    data = [piece["data"] for piece in pieces if isinstance(piece.get("data"), str)]
+    return {**total, "data": _one("".join(data), data)} if data else total
+
+
+def audio_from(total: dict[str, Any], audio_format: Any, streamed: bool) -> Media:
+    """The audio for other dialects. A chat client of a stream had its pieces already, which `streamed` says."""
+    words = total.get("transcript")
+    extras = {k: v for k, v in total.items() if k not in ("data", "transcript")}
     if streamed:
-        total["streamed"] = True
-    mime = f"audio/{audio_format}" if isinstance(audio_format, str) else None
-    source = Inline(_joined(pieces, data if isinstance(data, str) else ""))
-    return Media(MediaKind.AUDIO, source, mime, extras=noted(total))
+        extras["streamed"] = True
+    mime = audio_type(audio_format) if isinstance(audio_format, str) else None
+    source, transcript = Inline(total["data"]), words if isinstance(words, str) and words else None
+    return Media(MediaKind.AUDIO, source, mime, extras=noted(extras), transcript=transcript)
 
 
-def _joined(pieces: list[dict[str, Any]], plain: str) -> str:
+def _one(plain: str, pieces: list[str]) -> str:
     """Base64 pieces as one: pieces that were padded each for itself cannot simply be strung together."""
     if "=" not in plain.rstrip("="):
         return plain
     try:
-        data = b"".join(base64.b64decode(p["data"]) for p in pieces if isinstance(p.get("data"), str))
+        return base64.b64encode(b"".join(base64.b64decode(piece) for piece in pieces)).decode()
     except ValueError:
         return plain
-    return base64.b64encode(data).decode()

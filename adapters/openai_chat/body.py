@@ -23,7 +23,8 @@ _UNSAID = _sampling_of(Sampling())
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
     """Return the request body. Raises `Unsupported` for a medium or an answer that the wire cannot carry."""
     if request.resume:
-        raise Unsupported("resume: this backend has no interrupts, so that there is none to answer.", param="resume")
+        place = request.resume[0].place
+        raise Unsupported(f"{place}: this backend has no interrupts, so that there is none to answer.", param=place)
     extras = dict(request.extra(NAME))
     body: dict[str, Any] = {
         **({"model": model} if (model := context.model or request.model) else {}),

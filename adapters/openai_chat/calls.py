@@ -7,6 +7,7 @@ key is the index, else the id, else the position.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from bridge.codec.jsontext import is_number, loads
@@ -15,12 +16,17 @@ from bridge.model import Builder, PartKind, json_text
 
 _CALL_KEYS = frozenset({"index", "id", "type", "function"})
 _FUNCTION_KEYS = frozenset({"name", "arguments"})
+_TOKENS = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
+"""Of JSON: what may begin or end a string, an object or a list, and what a backslash escapes."""
 
 
 class _Call:
     """One call while it is open. Its part opens when its name is known, since the model wants it at the start."""
 
-    __slots__ = ("call_id", "extras", "ids", "indexed", "key", "late", "name", "opened", "pieces")
+    __slots__ = (
+        "_depth", "_escaped", "_over", "_quoted", "_seen", "call_id", "extras", "ids", "indexed", "key", "late", "name",
+        "opened", "pieces",
+    )  # fmt: skip
 
     def __init__(self, key: tuple[int, int]) -> None:
         self.key = key
@@ -32,24 +38,50 @@ class _Call:
         self.pieces: list[str] = []
         self.extras: dict[str, Any] = {}
         self.late = False
+        # How many pieces of the arguments were looked at, whether these end within a string or behind a backslash, how
+        # many brackets are open there, and whether the object is over: 1, or -1 if there is none or more follows it.
+        self._seen = 0
+        self._quoted = self._escaped = False
+        self._depth = 0
+        self._over = 0
 
     @property
     def whole(self) -> bool:
-        """True if the arguments are complete: after the end of an object only another call can follow."""
-        text = "".join(self.pieces).strip()
-        if not text.startswith("{") or not text.endswith("}"):
-            return False
-        try:
-            loads(text)
-        except ValueError:
-            return False
-        return True
+        """True if the arguments are complete: after the end of an object only another call can follow.
+
+        Each piece is looked at once, and the whole text only when its brackets are closed for the first time.
+        """
+        pieces = self.pieces
+        while self._seen < len(pieces) and self._over >= 0:
+            piece, self._seen = pieces[self._seen], self._seen + 1
+            if self._over and not piece.isspace():
+                self._over = -1
+            elif not self._over and self._closes(piece):
+                self._over = 1 if _is_object("".join(pieces[: self._seen])) else -1
+        return self._over > 0
+
+    def _closes(self, piece: str) -> bool:
+        """Return whether the brackets of the arguments are closed after this piece."""
+        tokens = _TOKENS.findall(piece, 1 if self._escaped else 0)
+        self._escaped = bool(tokens) and tokens[-1] == "\\"
+        found = False
+        for token in tokens:
+            if self._quoted:
+                self._quoted = token != '"'
+            elif token == '"':
+                self._quoted = True
+            elif token in "{[":
+                self._depth += 1
+            elif token in "}]":
+                self._depth -= 1
+                found = True
+        return found and self._depth == 0 and not self._quoted
 
 
 class Calls:
     """The tool calls of one choice; `open` holds those that may still grow."""
 
-    __slots__ = ("_builder", "_by_id", "_by_index", "_choice", "_count", "_last", "open")
+    __slots__ = ("_builder", "_by_id", "_by_index", "_choice", "_count", "_grown", "_last", "open")
 
     def __init__(self, builder: Builder, choice: int) -> None:
         self._builder = builder
@@ -58,7 +90,8 @@ class Calls:
         self._by_id: dict[str, _Call] = {}  # the last one that has the id
         self._by_index: dict[int, _Call] = {}
         self._last: _Call | None = None
-        self.open: list[_Call] = []
+        self.open: dict[_Call, None] = {}
+        self._grown: dict[_Call, None] = {}  # those that may be whole since they were looked at last
 
     def feed(self, fragments: list[Any]) -> None:
         """The `tool_calls` of one delta."""
@@ -72,8 +105,10 @@ class Calls:
 
     def settle(self) -> None:
         """Something else begins: ends the calls whose arguments are complete, so that clients can run them."""
-        for call in [c for c in self.open if c.opened and c.whole]:
-            self._end(call)
+        grown, self._grown = self._grown, {}
+        for call in grown:
+            if call.opened and call.whole:
+                self._end(call)
 
     def close(self) -> None:
         """The answer is over: nothing more can come for any call."""
@@ -115,6 +150,7 @@ class Calls:
         if not arguments or (call.pieces and not isinstance(raw, str)):
             return  # an object that is repeated grows nothing
         call.pieces.append(arguments)
+        self._grown[call] = None
         if call.opened:
             write = self._builder.delta if arguments.isascii() else self._builder.unpaired
             write(call.key, arguments)
@@ -158,11 +194,12 @@ class Calls:
         self.settle()
         call = self._last = _Call((self._choice, self._count))
         self._count += 1
-        self.open.append(call)
+        self.open[call] = None
         return call
 
     def _begin(self, call: _Call) -> None:
         call.opened = True
+        self._grown[call] = None
         self._builder.open_part(
             call.key,
             self._choice,
@@ -175,7 +212,9 @@ class Calls:
             self._builder.unpaired(call.key, piece)
 
     def _end(self, call: _Call) -> None:
-        self.open.remove(call)
+        if call not in self.open:
+            return
+        del self.open[call]
         self._builder.end_part(call.key, extras=noted(dict(call.extras)) if call.late else None)
 
     def _note(self, call: _Call, fragment: dict[str, Any], function: dict[str, Any]) -> None:
@@ -192,6 +231,13 @@ class Calls:
             more["type"] = "custom"
         call.late = call.late or (call.opened and any(call.extras.get(k) != v for k, v in more.items()))
         call.extras.update(more)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(loads(text), dict)
+    except ValueError:
+        return False
 
 
 def _text(value: Any) -> str:

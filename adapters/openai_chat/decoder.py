@@ -12,7 +12,7 @@ from bridge.codec import Context
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import is_number, repaired
 from bridge.codec.openai import error_in, failure_of
-from bridge.dialects.openai_chat.audio import audio_from
+from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.think import ThinkSplitter
@@ -28,7 +28,8 @@ from bridge.dialects.openai_chat.wire import (
     without_empty,
 )
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
+from bridge.model import SHARED, Event, Extras, FinishReason, Media, MediaKind, PartKind, Raw, source_of
+from bridge.model.surrogates import mend
 
 _CHUNK_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
 _TOLD_KEYS = _CHUNK_KEYS | {"error"}
@@ -195,7 +196,9 @@ class ChatDecoder(JsonDecoder):
                 extras = self._delta(index, delta, extras)
         if extras is not None:
             self._open(index)
-            self.builder.emit(Raw(NAME, {"index": index, "choice": own(extras)}))
+            beside = own(extras)
+            empty = not any(any(v.values()) if isinstance(v, dict) else v for v in beside.values())
+            self.builder.emit(Raw(NAME, {"index": index, "choice": beside}, told=empty))
         finish = choice.get("finish_reason")
         if finish and type(finish) is str:
             self._end_choice(index, finish, choice)
@@ -288,7 +291,12 @@ class ChatDecoder(JsonDecoder):
         if type(audio) is dict and audio:
             self._open(index).audio.append(audio)
             if self._streamed:
-                self._raw(index, {"audio": audio})
+                self.builder.emit(Raw(NAME, {"index": index, "delta": {"audio": audio}}, told=True))
+            words = audio.get("transcript")
+            if type(words) is str and words:
+                key = TRANSCRIPT, index
+                self.builder.open_part(key, index, PartKind.TEXT, extras={TRANSCRIPT: {}})
+                self.builder.delta(key, mend(words))
         for image in images if type(images) is list else ():
             if not self._image(index, image):
                 self._raw(index, {"images": [image]})
@@ -307,7 +315,9 @@ class ChatDecoder(JsonDecoder):
     def _raw(self, index: int, delta: dict[str, Any]) -> None:
         if delta:
             self._open(index)
-            self.builder.emit(Raw(NAME, {"index": index, "delta": delta}))
+            citations = delta.get("annotations")
+            extras = {SHARED: {"annotations": citations}} if type(citations) is list and len(delta) == 1 else None
+            self.builder.emit(Raw(NAME, {"index": index, "delta": delta}, extras))
 
     # -------------------------------------------------------------- the end
 
@@ -349,7 +359,15 @@ class ChatDecoder(JsonDecoder):
                 self._put(index, kind, piece)
             lane.calls.close()
             if lane.audio:
-                self.builder.add(index, audio_from(lane.audio, self._audio_format, self._streamed))
+                self._sound(index, joined(lane.audio))
+
+    def _sound(self, index: int, audio: dict[str, Any]) -> None:
+        """One whole sound, after its words."""
+        self.builder.end_part((TRANSCRIPT, index))
+        if audio.get("data"):
+            self.builder.add(index, audio_from(audio, self._audio_format, self._streamed))
+        elif not self._streamed:
+            self._raw(index, {"audio": audio})
 
 
 def _unknown(chunk: dict[str, Any]) -> dict[str, Any]:

@@ -12,17 +12,21 @@ from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
 from bridge.codec.jsontext import dumps
+from bridge.codec.media import answer_feature
 from bridge.codec.openai import error_object
 from bridge.codec.sequencer import Sequencer
+from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.shape import (
     CANCELED,
     audio_of,
-    feature_of,
+    details_of,
     finish_word,
     first_keys,
     id_of,
+    image_of,
     model_of,
+    wants_details,
     wants_usage,
 )
 from bridge.dialects.openai_chat.wire import NAME, own, write_usage
@@ -51,7 +55,7 @@ from bridge.model import (
     TextDelta,
     ToolResulted,
     UsageReported,
-    as_text,
+    as_markdown,
     interrupt_text,
 )
 
@@ -81,6 +85,8 @@ class _Choice:
     called: frozenset[str | None] = frozenset()
     reason: FinishReason | None = None
     text_in: str | None = None
+    audio: bool = False
+    thoughts: int = 0
     entries: dict[str, int] = field(default_factory=dict)
     numbers: frozenset[str] = frozenset()
 
@@ -96,6 +102,7 @@ class _Part:
     call: int | None = None
     bare: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
+    thought: int | None = None
 
 
 class ChatEncoder:
@@ -104,6 +111,7 @@ class ChatEncoder:
     __slots__ = (
         "_choices",
         "_context",
+        "_details",
         "_first",
         "_head",
         "_messages",
@@ -124,10 +132,12 @@ class ChatEncoder:
         choices: dict[str, int] = {}
         self._messages = choices
         self._sequencer = Sequencer(None, _FREE, lane=lambda event: _lane(choices, event))
+        self._details = False
         self._head = b""
         self._first: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _Part | None] = {}
+        """The open parts; None is one that clients have in `audio`."""
 
     # -------------------------------------------------------------- the contract
 
@@ -144,6 +154,8 @@ class ChatEncoder:
 
     def _delta(self, event: TextDelta | ReasoningDelta | ArgsDelta) -> None:
         part = self._parts[event.part_id]
+        if part is None:
+            return
         text = event.text
         if event.extras:
             self._with_extras(event, part)
@@ -200,6 +212,7 @@ class ChatEncoder:
 
     def _run_started(self, event: RunStarted) -> None:
         extras = own(event.extras)
+        self._details = wants_details(event.extras, self._options)
         head: dict[str, Any] = {
             "id": id_of(event),
             "object": "chat.completion.chunk",
@@ -227,6 +240,9 @@ class ChatEncoder:
             self._call_started(event, index)
             return
         choice = self._open(index)
+        if event.extras and TRANSCRIPT in event.extras:
+            self._parts[event.part_id] = None
+            return
         if event.kind is _REASONING:
             self._parts[event.part_id] = self._reasoning(index)
             return
@@ -245,7 +261,13 @@ class ChatEncoder:
 
     def _reasoning(self, index: int) -> _Part:
         name = self._options.reasoning_field
+        if self._details:
+            choice = self._open(index)
+            number, choice.thoughts = choice.thoughts, choice.thoughts + 1
+            twin = b',"reasoning_details":[{"type":"reasoning.text","index":%d,"text":' % number
+            return _Part(index, *self._around(index, '"reasoning":', close_delta="}]"), twin, thought=number)
         if name != "both":
+            name = "reasoning" if name == "reasoning_details" else name
             return _Part(index, *self._around(index, f'"{name}":'))
         return _Part(index, *self._around(index, '"reasoning_content":'), twin=b',"reasoning":')
 
@@ -272,8 +294,12 @@ class ChatEncoder:
     def _part_ended(self, event: PartEnded) -> None:
         part = self._parts.pop(event.part_id)
         if event.signature or event.redacted:
-            self._context.lost.add(Feature.REASONING_SIGNATURE)
-        if part.call is None:
+            if part is not None and part.thought is not None:
+                details = details_of(part.thought, "", event.signature, event.redacted)
+                self._out.append(self._chunk(part.choice, {"reasoning_details": details}))
+            else:
+                self._context.lost.add(Feature.REASONING_SIGNATURE)
+        if part is None or part.call is None:
             return
         if part.bare:
             # Strict clients parse the arguments: "" is no JSON (capture tool-empty-arguments)
@@ -289,15 +315,19 @@ class ChatEncoder:
         if extras.get("streamed"):
             return  # its pieces went by as Raw (capture openai-audio)
         choice = self._open(index)
-        if "image" in extras:
-            self._out.append(self._chunk(index, _addable(choice, "", {"images": [extras["image"]]})))
-        elif audio := audio_of(part):
+        image = extras.get("image") or (image_of(part) if self._options.media == "images" else None)
+        audio = None if choice.audio else audio_of(part, self._context)
+        if image is not None:
+            self._out.append(self._chunk(index, _addable(choice, "", {"images": [image]})))
+        elif audio is not None:
+            choice.audio = True
             self._out.append(self._chunk(index, {"audio": audio}))
-        elif self._options.media == "text":
-            self._out.append(self._chunk(index, {"content": as_text(part)}))
-            self._context.lost.add(feature_of(part), "told as text")
+        elif self._options.media == "drop":
+            self._context.lost.add(answer_feature(part))
         else:
-            self._context.lost.add(feature_of(part))
+            self._context.lost.add(answer_feature(part), "told as text")
+            if text := as_markdown(part):
+                self._out.append(self._chunk(index, {"content": text}))
 
     # -------------------------------------------------------------- the rest
 
@@ -320,7 +350,7 @@ class ChatEncoder:
 
     def _raw(self, event: Raw) -> None:
         if event.dialect != NAME or not isinstance(event.value, dict):
-            self._context.lost.add(Feature.RAW, event.label)
+            self._context.lost.add_raw(event)
             return
         value = event.value
         index = value.get("index", 0)
@@ -365,9 +395,11 @@ class ChatEncoder:
         self._out.append(b"[DONE]")
 
 
-def _lane(choices: Mapping[str, int], event: PartStarted | ContentAdded) -> tuple[int, PartKind]:
+def _lane(choices: Mapping[str, int], event: PartStarted | ContentAdded) -> tuple[int, str]:
     """The field of one choice that pieces of text are appended to, where pieces of two texts would mix."""
-    return choices[event.message_id], event.kind if isinstance(event, PartStarted) else _TEXT
+    if not isinstance(event, PartStarted):
+        return choices[event.message_id], _TEXT
+    return choices[event.message_id], TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
 
 
 def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.caching import CACHE
-from bridge.codec.openai import audio_format, breakpoint_of, feature_of, picture_url, source_words
+from bridge.codec.media import request_feature, result_words
+from bridge.codec.openai import audio_format, breakpoint_of, source_words
+from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import NAME, merge, own
 from bridge.errors import Unsupported
@@ -32,6 +33,7 @@ from bridge.model import (
     Url,
     as_text,
     json_text,
+    mime_of,
     url_of,
 )
 
@@ -111,10 +113,12 @@ class MessageWriter:
         wire = self._head(message, "assistant")
         self._add_reasoning(wire, [p for _, p in parts if isinstance(p, Reasoning)], bool(calls))
         spoken = [p for _, p in parts if not isinstance(p, (ToolCall, Reasoning))]
+        if "audio" in wire:
+            spoken = [p for p in spoken if TRANSCRIPT not in (p.extras or ())]
         refusals = [p for p in spoken if isinstance(p, Refusal)]
         if len(refusals) == 1 and spoken[-1] is refusals[0] and not refusals[0].extras:
             wire["refusal"] = spoken.pop().text  # type: ignore[union-attr]
-        content = _shortest([self._spoken(p) for p in spoken])
+        content = _shortest([self._spoken(p) for p in spoken if isinstance(p, Text) or as_text(p)])
         if not content and not calls and "refusal" not in wire and "audio" not in wire:
             content = ""
         wire["content"] = content
@@ -125,7 +129,7 @@ class MessageWriter:
     def _add_reasoning(self, wire: Wire, parts: list[Reasoning], has_calls: bool) -> None:
         """DeepSeek answers 400 without it inside a tool loop, others refuse the field: the option decides."""
         wanted = self._options.reasoning_history
-        if any(p.signature or p.redacted for p in parts):
+        if any(p.signature or p.redacted for p in parts) and "reasoning_details" not in wire:
             self._lost.add(Feature.REASONING_HISTORY, "signatures")
         text = "".join(p.text for p in parts)
         if not text:
@@ -142,7 +146,7 @@ class MessageWriter:
         if (wire := _verbatim(part)) is not None:
             return wire
         if isinstance(part, Media):
-            self._lost.add(feature_of(part), "in an assistant's message, told as text")
+            self._lost.add(request_feature(part), "in an assistant's message, told as text")
         return {"type": "text", "text": as_text(part), **(own(part.extras) if isinstance(part, Text) else {})}
 
     def _call(self, call: ToolCall) -> Wire:
@@ -174,7 +178,7 @@ class MessageWriter:
         """A part of a result as text. A picture is no text: as bytes it would fill the model's window with base64."""
         wire = _media(part) if isinstance(part, Media) else None
         if wire is None or not isinstance(part, Media):
-            return as_text(part)
+            return result_words([part], self._lost, request_feature)
         note = {"type": "text", "text": f"The {part.kind} in the result of call {call_id}:"}
         self._pictures.setdefault(call_id, []).extend([note, wire])
         return f"[{part.kind}: shown below]"
@@ -198,7 +202,7 @@ class MessageWriter:
                 return {"type": "text", "text": json_text(part.value)}
             case Media():
                 wire = _media(part) if role == "user" else _verbatim(part)
-                return wire if wire is not None else self._refuse(part, path)
+                return wire if wire is not None else self._unsupported(part, path)
             case Refusal():
                 return {"type": "text", "text": part.text}
             case Reasoning():
@@ -207,9 +211,13 @@ class MessageWriter:
                 self._lost.add(Feature.TOOL_HISTORY, f"a call in a message of role {role}")
         return None
 
-    def _refuse(self, media: Media, path: str) -> Wire:
+    def _unsupported(self, media: Media, path: str) -> Wire:
+        url = url_of(media) if self._options.unsupported_media == "parts" else None
+        if url is not None:
+            kind = f"{media.kind}_url"
+            return {"type": kind, kind: {"url": url}}
         if self._options.unsupported_media == "text":
-            self._lost.add(feature_of(media), "told as text")
+            self._lost.add(request_feature(media), "told as text")
             return {"type": "text", "text": as_text(media)}
         raise Unsupported(
             f"{path}: this backend takes no {media.kind} {source_words(media.source)}; "
@@ -233,13 +241,13 @@ def _media(media: Media) -> Wire | None:
     marked = extras.pop("type", None)
     if media.kind is MediaKind.IMAGE and not isinstance(media.source, FileRef):
         detail = {"detail": media.detail} if media.detail is not None else {}
-        return _wire_part("image_url", {"url": picture_url(media), **detail}, extras)
-    if marked in ("audio_url", "video_url"):
+        return _wire_part("image_url", {"url": url_of(media, "image/png"), **detail}, extras)
+    if marked == "url":
         detail = {"detail": media.detail} if media.detail is not None else {}
-        return _wire_part(marked, {"url": url_of(media), **detail}, extras)
+        return _wire_part(f"{media.kind}_url", {"url": url_of(media), **detail}, extras)
     if media.kind is MediaKind.AUDIO and (isinstance(media.source, Inline) or marked == "input_audio"):
         data = media.source.base64 if isinstance(media.source, Inline) else url_of(media)
-        return _wire_part("input_audio", {"data": data, "format": audio_format(media.mime)}, extras)
+        return _wire_part("input_audio", {"data": data, "format": audio_format(mime_of(media))}, extras)
     if media.kind is MediaKind.FILE:
         return _file(media, marked, extras)
     return None
@@ -270,7 +278,7 @@ def _parts_of(content: str | list[Wire]) -> list[Wire]:
 
 def _plain(part: Part) -> str:
     """The words of a text without fields of its own; empty for anything else."""
-    return part.text if type(part) is Text and not (part.extras and (own(part.extras) or CACHE in part.extras)) else ""
+    return part.text if type(part) is Text and not part.extras else ""
 
 
 def _shortest(parts: list[Wire]) -> str | list[Wire] | None:
@@ -286,30 +294,33 @@ def _shortest(parts: list[Wire]) -> str | list[Wire] | None:
 
 
 def _join_turns(messages: list[Message]) -> list[tuple[int, Message]]:
-    """The messages, each with its first place, where reasoning, a text and the calls after it have become one."""
+    """The messages, each with its first place, where reasoning, a text and the calls after it have become one.
+
+    Calls join the assistant message before them; anything an assistant says joins the reasoning before it.
+    """
     out: list[tuple[int, Message]] = []
+    joined: dict[str, Any] | None = None  # the fields of the last message if it was made here
+    thinking: bool | None = None  # whether the last turn of the assistant is reasoning alone; None if there is none
     for index, message in enumerate(messages):
-        if out and _continues(out[-1][1], message):
-            before, last = out[-1]
-            extras = dict(own(last.extras))
-            merge(extras, own(message.extras))
-            name = last.name or message.name
-            parts = last.parts + message.parts
-            joined = Message("assistant", parts, last.id, name, last.metadata, {NAME: extras} if extras else None)
-            out[-1] = (before, joined)
+        turn = message.role == "assistant" and bool(message.parts)
+        turn = turn and not any(isinstance(p, ToolResult) for p in message.parts)
+        thought = turn and all(isinstance(p, Reasoning) for p in message.parts)
+        if turn and thinking is not None and (thinking or _is_calls(message)):
+            place, last = out[-1]
+            if joined is None:
+                joined = dict(own(last.extras))
+                last = Message("assistant", [*last.parts], last.id, last.name, last.metadata, {NAME: joined})
+                out[-1] = (place, last)
+            last.parts += message.parts
+            last.name = last.name or message.name
+            merge(joined, own(message.extras))
+            thinking = thinking and thought
         else:
             out.append((index, message))
+            joined, thinking = None, thought if turn else None
     return out
 
 
-def _continues(last: Message, message: Message) -> bool:
-    """Calls join the assistant message before them; anything an assistant says joins the reasoning before it."""
-    if last.role != "assistant" or message.role != "assistant" or not message.parts or not last.parts:
-        return False
-    if any(isinstance(p, ToolResult) for p in last.parts + message.parts):
-        return False
-    if all(isinstance(p, Reasoning) for p in last.parts):
-        return True
-    return all(isinstance(p, (ToolCall, Reasoning)) for p in message.parts) and any(
-        isinstance(p, ToolCall) for p in message.parts
-    )
+def _is_calls(message: Message) -> bool:
+    calls = [isinstance(p, ToolCall) for p in message.parts if not isinstance(p, Reasoning)]
+    return bool(calls) and all(calls)

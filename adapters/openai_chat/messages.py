@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
+from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.wire import REASONING_FIELDS, noted, own
 from bridge.model import (
     Data,
@@ -60,7 +61,11 @@ class MessageReader:
             known.update(REASONING_FIELDS)
             # vLLM reads `reasoning`, DeepSeek `reasoning_content`: the client's choice goes back with the text
             parts = [Reasoning(next(iter(thoughts.values())), extras=noted({"fields": list(thoughts)}))]
+        parts = [*_details(node.get("reasoning_details"), list(thoughts))] or parts
         parts += _marked_odd(read_content(node))
+        audio = node.get("audio")
+        if isinstance(audio, dict) and isinstance(words := audio.get("transcript"), str) and words:
+            parts.append(Text(words, {TRANSCRIPT: {}}))
         if refusal := node.string("refusal"):
             parts.append(Refusal(refusal))
         calls: list[Part] = [self._call(call) for call in node.objects("tool_calls")]
@@ -115,6 +120,17 @@ class MessageReader:
             return str(known)
         name = node.get("name")
         return next((call_id for call_id, called in self._open.items() if called == name), next(iter(self._open)))
+
+
+def _details(value: Any, fields: list[str]) -> Iterator[Reasoning]:
+    """Reasoning with its signatures; `fields`: where else the client has it."""
+    for entry in value if isinstance(value, list) else ():
+        if not isinstance(entry, dict):
+            continue
+        said = {k: v for k, v in entry.items() if isinstance(v, str) and v}
+        text, extras = said.get("text") or said.get("summary") or "", noted({"fields": fields})
+        if text or "signature" in said or "data" in said:
+            yield Reasoning(text, said.get("signature"), said.get("data"), extras)
 
 
 def node_name(node: Node) -> str:
@@ -190,6 +206,10 @@ def _by_url(node: Node, field: str, kind: MediaKind) -> Media:
     return Media(kind, source, mime, extras=noted(extras), detail=detail)
 
 
+def _file_url(node: Node) -> Part:
+    return _marked(_by_url(node, "file_url", MediaKind.FILE))
+
+
 def _marked_odd(parts: list[Part]) -> list[Part]:
     """Notes on media outside of a user's message that a chat client sent them, so that a chat backend may judge."""
     for part in parts:
@@ -200,7 +220,7 @@ def _marked_odd(parts: list[Part]) -> list[Part]:
 
 def _marked(media: Media) -> Media:
     """Notes that a chat client sent this part, so that a chat backend may get it although OpenAI has no such part."""
-    media.extras = noted({**own(media.extras), "type": f"{media.kind}_url"})
+    media.extras = noted({**own(media.extras), "type": "url"})
     return media
 
 
@@ -245,6 +265,7 @@ _READERS: dict[str, Callable[[Node], Part]] = {
     "image_url": _image,
     "audio_url": _audio_url,
     "video_url": _video_url,
+    "file_url": _file_url,
     "input_audio": _input_audio,
     "file": _file,
 }

@@ -12,15 +12,19 @@ from bridge.codec import Options
 class FrontOptions(Options):
     """Options of a route whose clients speak chat completions."""
 
-    reasoning_field: Literal["reasoning_content", "reasoning", "both"] = Field(
-        "reasoning_content", description="Name of the field in which clients get the model's reasoning."
+    reasoning_field: Literal["reasoning_content", "reasoning", "both", "reasoning_details"] = Field(
+        "reasoning_content",
+        description="Name of the field in which clients get the model's reasoning; reasoning_details: that one, with "
+        "signatures, beside reasoning.",
     )
     keepalive: Literal["comment", "chunk", "off"] = Field(
         "comment", description="What keeps a silent stream warm: an SSE comment, an empty chunk, or nothing."
     )
     message_separator: str = Field("", description="Text put between the texts of two messages of one answer.")
-    media: Literal["text", "drop"] = Field(
-        "text", description="Pictures, files and data in an answer: told as Markdown or JSON text, or left out."
+    media: Literal["text", "images", "drop"] = Field(
+        "text",
+        description="Media and data in an answer: told as Markdown or JSON text; the same, but pictures in images; "
+        "or left out. Audio whose bytes are here is always in audio.",
     )
     server_tools: Literal["drop", "text", "reasoning"] = Field(
         "drop", description="Tools that the backend ran itself: withheld, or told as text or as reasoning."
@@ -57,6 +61,8 @@ class BackOptions(Options):
         "prompt_cache_breakpoint, which only newer models take; key: left out, and requests without a prompt_cache_key "
         "get one that stands for their tools and system text.",
     )
-    unsupported_media: Literal["refuse", "text"] = Field(
-        "refuse", description="Media that this wire cannot carry: refuse the request, or send it as text."
+    unsupported_media: Literal["refuse", "text", "parts"] = Field(
+        "refuse",
+        description="Media that OpenAI cannot take: refuse the request, send it as text, or in the parts of other "
+        "servers: audio_url, video_url, file_url.",
     )

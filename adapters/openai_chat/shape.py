@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.codec import Context, Feature
+from bridge.codec import Context
+from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.wire import NAME, own
 from bridge.errors import ErrorCode, Failure
-from bridge.model import Answer, FinishReason, Inline, Media, MediaKind, RunStarted, UsageReported
+from bridge.model import Answer, Extras, FinishReason, Inline, Media, MediaKind, RunStarted, UsageReported, url_of
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 CANCELED = Failure(ErrorCode.CANCELED, "The run was canceled.")
@@ -46,19 +47,31 @@ def finish_word(reason: FinishReason | None, has_calls: bool) -> str:
     return "tool_calls" if has_calls else "stop"
 
 
-def audio_of(part: Any) -> dict[str, Any] | None:
-    """The `audio` object for audio that a chat backend made, None for any other part."""
-    extras = own(part.extras)
-    if not isinstance(part, Media) or part.kind is not MediaKind.AUDIO or "id" not in extras:
+def audio_of(part: Any, context: Context) -> dict[str, Any] | None:
+    """The `audio` object for a sound whose bytes are here, None for any other part.
+
+    Nobody keeps a sound that no chat backend made: it expires at once.
+    """
+    if not isinstance(part, Media) or part.kind is not MediaKind.AUDIO or not isinstance(part.source, Inline):
         return None
-    if not isinstance(part.source, Inline):
+    head = {"id": f"audio_{context.run_id}", "expires_at": int(context.created_at), "transcript": part.transcript or ""}
+    return {**head, **{k: v for k, v in own(part.extras).items() if k != "streamed"}, "data": part.source.base64}
+
+
+def image_of(part: Any) -> dict[str, Any] | None:
+    """The entry of `images` for a picture, None for any other part and for one that only its backend can find."""
+    if not isinstance(part, Media) or part.kind is not MediaKind.IMAGE or (url := url_of(part, "image/png")) is None:
         return None
-    return {**{k: v for k, v in extras.items() if k != "streamed"}, "data": part.source.base64}
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
-_MEDIA_FEATURES = {kind: Feature(str(kind)) for kind in MediaKind}
+def details_of(number: int, text: str, signature: str | None, redacted: str | None) -> list[dict[str, Any]]:
+    """The entries of `reasoning_details`, as OpenRouter has them, for the reasoning of this number."""
+    said = {name: value for name, value in (("text", text), ("signature", signature)) if value}
+    shown = [{"type": "reasoning.text", "index": number, **said}] if said else []
+    return [*shown, *([{"type": "reasoning.encrypted", "index": number, "data": redacted}] if redacted else [])]
 
 
-def feature_of(part: Any) -> Feature:
-    """Return the feature that stands for a whole part."""
-    return _MEDIA_FEATURES[part.kind] if isinstance(part, Media) else Feature.DATA
+def wants_details(extras: Extras | None, options: FrontOptions) -> bool:
+    """Return whether reasoning is told in `reasoning_details`; those of a chat backend pass as they come."""
+    return options.reasoning_field == "reasoning_details" and "id" not in own(extras)

@@ -12,6 +12,7 @@ from typing import Any
 from bridge.codec import KEEPALIVE, Context, Feature, Frame, FrameLike
 from bridge.codec.counts import NOT_REPORTED
 from bridge.codec.jsontext import dumps
+from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.openai_responses.compaction import Compaction, is_wanted
 from bridge.dialects.openai_responses.declared import declared, input_of
@@ -42,7 +43,7 @@ from bridge.dialects.openai_responses.response import QUEUED, is_background, new
 from bridge.dialects.openai_responses.stored import facts, keep, ours
 from bridge.dialects.openai_responses.wire import CANCELED, NAME, SUMMARY, dict_of, logprobs_in, own, write_usage
 from bridge.errors import Failure
-from bridge.model import FinishReason, Media, MessageStatus, Origin, PartKind, as_text, interrupt_text, seal
+from bridge.model import FinishReason, MessageStatus, Origin, PartKind, as_markdown, interrupt_text, seal
 from bridge.model import events as ev
 from bridge.model.events import Event
 
@@ -318,12 +319,13 @@ class ResponsesEncoder:
         if whole := own(part.extras).get("whole"):
             self._whole_item(whole)
             return
-        feature = Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA
+        feature = answer_feature(part)
         if self._options.media == "drop":
             self._context.lost.add(feature)
             return
         self._context.lost.add(feature, "told as text")
-        self._tell(self._join(event.message_id), as_text(part))
+        if text := as_markdown(part):
+            self._tell(self._join(event.message_id), text)
 
     def _tell(self, item: Item, text: str) -> None:
         """A text that is known whole, as a part of its own."""
@@ -354,7 +356,7 @@ class ResponsesEncoder:
         """An event of this dialect's own, as it came, with this stream's numbers."""
         value = event.value
         if event.dialect != NAME or not isinstance(value, dict) or not isinstance(value.get("type"), str):
-            self._context.lost.add(Feature.RAW, event.label)
+            self._context.lost.add_raw(event)
             return
         fields = {k: v for k, v in value.items() if k not in ("type", "sequence_number")}
         item = dict_of(value.get("item"))

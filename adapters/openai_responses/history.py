@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.codec import Context, Feature
-from bridge.codec.openai import audio_format, breakpoint_of, feature_of, picture_url, source_words
+from bridge.codec.media import request_feature
+from bridge.codec.openai import audio_format, breakpoint_of, source_words
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.wire import SUMMARY, own
@@ -32,6 +33,7 @@ from bridge.model import (
     Url,
     as_text,
     json_text,
+    mime_of,
     result_text,
     seal,
     url_of,
@@ -157,7 +159,7 @@ class ItemWriter:
         if isinstance(part, Refusal):
             return {"type": "refusal", "refusal": part.text, **more}
         if isinstance(part, Media):
-            self._lost.add(feature_of(part), "in an assistant's message, told as text")
+            self._lost.add(request_feature(part), "in an assistant's message, told as text")
         return {"type": "output_text", "text": as_text(part), **(more if isinstance(part, Text) else {})}
 
     # -------------------------------------------------------------- parts of users, systems and results
@@ -184,7 +186,7 @@ class ItemWriter:
 
     def _refuse(self, media: Media, path: str) -> Item:
         if self._options.unsupported_media == "text":
-            self._lost.add(feature_of(media), "told as text")
+            self._lost.add(request_feature(media), "told as text")
             return {"type": "input_text", "text": as_text(media)}
         raise Unsupported(
             f"{path}: this backend takes no {media.kind} {source_words(media.source)}; "
@@ -206,9 +208,9 @@ def _media(media: Media) -> Item | None:
         case MediaKind.IMAGE, FileRef(file_id=file_id):
             return {"type": "input_image", "detail": media.detail or "auto", "file_id": file_id}
         case MediaKind.IMAGE, _:
-            return {"type": "input_image", "detail": media.detail or "auto", "image_url": picture_url(media)}
+            return {"type": "input_image", "detail": media.detail or "auto", "image_url": url_of(media, "image/png")}
         case MediaKind.AUDIO, Inline(base64=data):
-            return {"type": "input_audio", "input_audio": {"data": data, "format": audio_format(media.mime)}}
+            return {"type": "input_audio", "input_audio": {"data": data, "format": audio_format(mime_of(media))}}
         case MediaKind.FILE, FileRef(file_id=file_id):
             return {"type": "input_file", "file_id": file_id}
         case MediaKind.FILE, Url(url=url):

@@ -7,6 +7,7 @@ other dialects join what belongs to one turn. An item of a kind that has no plac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from bridge.codec.check import Node, wrong
 from bridge.codec.openai import audio_type, bytes_or_url
@@ -58,7 +59,7 @@ class ItemReader:
         """The messages of `input`. Raises `RequestError` with the place of what is wrong."""
         value = body.get("input")
         if isinstance(value, str):
-            return [Message("user", [Text(value)])]
+            return [Message("user", [Text(value)], places=("input",))]
         if not isinstance(value, list):
             wrong("input", "a string or a list of items", value, missing="input" not in body.value)
         if not value:
@@ -69,7 +70,15 @@ class ItemReader:
         """The messages of a list of items. Raises `RequestError` as `read` does."""
         nodes = list(body.objects(field))
         self.declaring = [(len(nodes) - n, node) for n, node in enumerate(nodes, 1) if _declares(node)]
-        return [self._item(node) for node in nodes if not _declares(node)]
+        return [self._placed(node) for node in nodes if not _declares(node)]
+
+    def _placed(self, node: Node) -> Message:
+        message = self._item(node)
+        places = (node.path, node.at("output")) if message.role == "tool" else (node.path,)
+        if message.places or node.value.get("type") == "item_reference":
+            return replace(message, places=places)  # a stored message may be referred to again
+        message.places = places
+        return message
 
     def _note(self, message: Message) -> None:
         self._names.update((p.call_id, p.name) for p in message.parts if isinstance(p, ToolCall))

@@ -75,6 +75,7 @@ class Items:
         self._all: list[Item] = []
         self._by_id: dict[str, Item] = {}
         self._by_index: dict[int, Item] = {}
+        self._by_place: dict[tuple[int | None, str], Item] = {}  # the last one of its kind there
         self.unpaired = False
 
     # ------------------------------------------------------------------ which one
@@ -94,8 +95,7 @@ class Items:
         found = self._by_id.get(text_of(value.get("id")))
         if found is not None:
             return found
-        kind = value.get("type")
-        return next((i for i in reversed(self._all) if i.index == index and i.value.get("type") == kind), None)
+        return self._by_place.get((index, text_of(value.get("type")))) if index is None or type(index) is int else None
 
     # ------------------------------------------------------------------ life
 
@@ -107,6 +107,8 @@ class Items:
             self._by_id.setdefault(item.id, item)
         if type(index) is int:
             self._by_index[index] = item
+        if index is None or type(index) is int:
+            self._by_place[index, text_of(value.get("type"))] = item
         if item.kind == "message":
             extras = noted(id=item.id, item=rest(value, _MESSAGE))
             self._builder.message(item.number, message_id=item.id or None, extras=extras)

@@ -237,7 +237,11 @@ def _refuse(name: str, reason: str) -> None:
 
 def _instructions(body: Node) -> list[Message]:
     text = body.string("instructions")
-    return [] if text is None else [Message("system", [Text(text)], extras=noted(instructions=True))]
+    return (
+        []
+        if text is None
+        else [Message("system", [Text(text)], extras=noted(instructions=True), places=("instructions",))]
+    )
 
 
 def _effort(body: Node, extras: dict[str, Any]) -> str | None:

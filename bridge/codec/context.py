@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.codec.capabilities import Feature
 from bridge.model.builder import Builder
+from bridge.model.events import Raw
 from bridge.model.parts import Message
 from bridge.model.request import Request
 
@@ -24,6 +25,11 @@ class Losses:
     def add(self, feature: Feature, detail: str = "") -> None:
         """Notes a loss; of what was lost the first detail counts."""
         self._names.setdefault(feature, detail)
+
+    def add_raw(self, event: Raw) -> None:
+        """Notes an event of another dialect, unless other events say the same."""
+        if not event.told:
+            self.add(Feature.RAW, event.label)
 
     def discard(self, feature: Feature) -> None:
         """Forgets a loss that turned out to be none."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from bridge.errors import BY_STATUS, KEY_REFUSED, BackendError, BridgeError, ErrorCode, Failure
-from bridge.model import Extras, FileRef, Inline, Media, Request, Source, Url, source_of, url_of
+from bridge.model import Extras, FileRef, Inline, Request, Source, Url, source_of
 
 from .caching import marked, note_lost_marks, seconds_of
 from .capabilities import Feature
@@ -244,10 +244,15 @@ def _info(value: dict[str, Any]) -> ModelInfo:
 _MOST_PAIRS = 16
 _LONGEST_USER = 64
 _URL = re.compile("data:|https?://", re.IGNORECASE)
-_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
-_AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
-# The first bytes of pictures, base64-encoded: a data URL without its media type is refused by most servers.
-_PICTURES = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+_FORMATS = {
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/pcm": "pcm16",
+    "audio/wave": "wav",
+}
+_AUDIO_TYPES = {"mp3": "audio/mpeg", "pcm16": "audio/pcm"}
 
 
 def bytes_or_url(data: str) -> tuple[Source, str | None]:
@@ -266,22 +271,6 @@ def audio_format(mime: str | None) -> str:
     """The `format` of an `input_audio` for a media type; what says nothing is taken for WAV."""
     mime = mime or "audio/wav"
     return _FORMATS.get(mime) or mime.partition("/")[2] or mime
-
-
-def picture_url(media: Media) -> str | None:
-    """Return the URL of a picture, with a media type detected from its bytes if none is given; None for a file id."""
-    guess = "image/png"
-    if isinstance(media.source, Inline):
-        starts = (mime for start, mime in _PICTURES.items() if media.source.base64.startswith(start))
-        guess = next(starts, guess)
-    return url_of(media, guess)
-
-
-def feature_of(media: Media) -> Feature:
-    """Return the feature that stands for a medium in a request."""
-    if isinstance(media.source, FileRef):
-        return Feature.FILE_REF
-    return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
 
 
 def source_words(source: Source) -> str:

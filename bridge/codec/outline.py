@@ -29,7 +29,7 @@ from bridge.model.parts import (
     mime_of,
     url_of,
 )
-from bridge.model.text import as_text, interrupt_text, json_text, result_text
+from bridge.model.text import as_markdown, interrupt_text, json_text, result_text
 
 _MEDIA: dict[MediaKind, Feature] = {
     MediaKind.IMAGE: Feature.IMAGE,
@@ -74,7 +74,7 @@ def outline(answer: Answer, choice: int = 0) -> Outline:
                 out.others.append(("step", type(event).__name__, event.name))
             case Custom():
                 out.others.append(("custom", event.name, event.value))
-            case Raw():
+            case Raw(told=False):
                 out.others.append(("raw", event.dialect, event.value))
             case _:
                 pass
@@ -132,13 +132,14 @@ def _feature(part: Part) -> Feature:
 def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outline:
     """Return the outline that a client of this dialect must decode from the encoding of this answer."""
     out = outline(answer, choice)
-    out.items = _project_items(answer, capabilities, choice)
+    items, sounds = _project_items(answer, capabilities, choice)
     if capabilities.answer(Feature.INTERRUPT) is not Support.EXACT:
         out.interrupts = []
         if choice == 0 and answer.reason not in (None, FinishReason.CANCELED):
-            _tell_interrupts(out.items, answer, capabilities)
+            _tell_interrupts(items, answer, capabilities)
+    out.items = [*items, *sounds]
     # A run ends as its first choice does.
-    _project_end(out, capabilities, out.items if choice == 0 else _project_items(answer, capabilities, 0))
+    _project_end(out, capabilities, items if choice == 0 else _project_items(answer, capabilities, 0)[0])
     if capabilities.answer(Feature.USAGE) is not Support.EXACT or (out.error and not capabilities.usage_on_failure):
         out.usage = out.details = None
     if capabilities.answer(Feature.USAGE_DETAILS) is not Support.EXACT:
@@ -148,20 +149,25 @@ def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outl
     return out
 
 
-def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> list[Item]:
+def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> tuple[list[Item], list[Item]]:
+    """Return the items in order, and the sound that comes after them where there is only one."""
     items: list[Item] = []
+    last: list[Item] = []
     for message in answer.messages:
         if message.role != "tool" and answer.choice_of(message) != choice:
             continue
         for part in message.parts:
             support = _support(part, capabilities)
+            audio = capabilities.audio_last and support is Support.EXACT and _feature(part) is Feature.AUDIO
+            if audio and last:
+                support = Support.TEXT
             if support is Support.TEXT:
-                _append(items, ("text", as_text(part)))
+                _append(items, ("text", as_markdown(part)))
             elif support is Support.EXACT:
                 if isinstance(part, Media) and not capabilities.media_types:
                     part = Media(part.kind, part.source, mime_of(Media(part.kind, part.source)))
-                _append(items, _without(_item(part), capabilities))
-    return items
+                _append(last if audio else items, _without(_item(part), capabilities))
+    return items, last
 
 
 def _tell_interrupts(items: list[Item], answer: Answer, capabilities: Capabilities) -> None:

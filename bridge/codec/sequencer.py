@@ -7,13 +7,13 @@ clients misread two. The part that began first goes on; what belongs to a later 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from bridge.codec.capabilities import Feature
 from bridge.codec.context import Losses
 from bridge.model import events as ev
-from bridge.model.events import Event, PartKind
+from bridge.model.events import TERMINAL, Event, PartKind
 
 T = TypeVar("T")
 
@@ -49,6 +49,56 @@ class FirstChoice:
                 return event.message_id in self._dropped
             case _:
                 return False
+
+
+class ChoicesInTurn:
+    """Lets what belongs to a choice above 0 wait for the end of the run, for wires that tell one message at a time."""
+
+    def __init__(self) -> None:
+        self._owner: dict[str, int] = {}
+        self._held: dict[int, list[Event]] = {}
+
+    def choice_of(self, message_id: str) -> int:
+        """Return the choice that a message belongs to."""
+        return self._owner.get(message_id, 0)
+
+    @property
+    def several(self) -> bool:
+        """True if there is more than one choice so far."""
+        return bool(self._held)
+
+    def feed(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return what may go out now that these events came."""
+        if not self._held and not any(type(e) is ev.MessageStarted and e.choice for e in events):
+            return events
+        out: list[Event] = []
+        for event in events:
+            choice = self._place(event)
+            if choice:
+                self._held[choice].append(event)
+                continue
+            if type(event) in TERMINAL:
+                out += [later for number in sorted(self._held) for later in self._held[number]]
+            out.append(event)
+        return out
+
+    def _place(self, event: Event) -> int:
+        match event:
+            case ev.MessageStarted(choice=choice) if choice:
+                self._held.setdefault(choice, [])
+                self._owner[event.message_id] = choice
+                return choice
+            case ev.PartStarted():
+                choice = self.choice_of(event.message_id)
+                if choice:
+                    self._owner[event.part_id] = choice
+                return choice
+            case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta() | ev.PartEnded():
+                return self.choice_of(event.part_id)
+            case ev.ContentAdded() | ev.MessageEnded():
+                return self.choice_of(event.message_id)
+            case _:
+                return 0
 
 
 Lane = Callable[[Any], Hashable]

@@ -16,7 +16,7 @@ from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
-from bridge.pipeline.attached import Attached
+from bridge.pipeline.attached import Attached, LinkedMedia, told_as_text
 from bridge.pipeline.attempt import NextAttempt
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.continuation import StreamContinuation, continued_request
@@ -247,7 +247,7 @@ class Bridge:
         if continued:
             request = continued_request(request, continued)
         try:
-            if self._attachments is not None and route.serves(Operation.ATTACH):
+            if self._attachments is not None:
                 files = Attached(self._attachments, caller.owner, self._files_base(route))
                 request = await files.request(request)
             fetcher = self._fetchers.get(backend.name)
@@ -265,6 +265,7 @@ class Bridge:
                 untouched=route.passthrough,
                 turn=turn,
                 continued=continued,
+                linked=self._linked(order, backend, info),
             )
         except BaseException:
             if turn is not None:
@@ -300,12 +301,28 @@ class Bridge:
         return request
 
     def _files_base(self, route: Route) -> str | None:
-        """The public URL of the route where backends can fetch its images there; None = they get the bytes."""
-        public = self.config.server.public_url
+        """The public URL of files where backends can fetch them there; None = they get the bytes."""
         chosen = route.options.inline_attachments if isinstance(route.options, QueuedRunsOptions) else None
-        if public is None or chosen or (chosen is None and self.config.server.is_local):
+        return None if chosen or (chosen is None and self.config.server.is_local) else self._public_files(route)
+
+    def _public_files(self, route: Route) -> str | None:
+        """The public URL below which files are served, by this route if it does; None if none is configured."""
+        public = self.config.server.public_url
+        serving = sorted((r for r in self.routes if r.serves(Operation.ATTACH)), key=lambda r: r is not route)
+        return public.rstrip("/") + serving[0].path.rstrip("/") if public and serving else None
+
+    def _linked(self, order: _Asked, backend: Backend, info: CallInfo) -> LinkedMedia | None:
+        """What stores the media of an answer that its client can only be told of; None where all arrive, or no files
+        are kept.
+        """
+        route, front = order.route, order.capabilities
+        if self._attachments is None or route.passthrough or backend.capabilities is front:
             return None
-        return public.rstrip("/") + route.path.rstrip("/")
+        kinds, base = told_as_text(front), self._public_files(route)
+        if base is None or not kinds or getattr(route.options, "media", None) == "drop":
+            return None
+        thread = order.request.thread_id or info.run_id
+        return LinkedMedia(self._attachments, order.caller.owner, thread, base, kinds)
 
     def answers(self, route: Route, owner: str) -> Answers | None:
         """The answers that this owner's clients may name by id on a route; None where none are kept."""

@@ -66,7 +66,7 @@ from bridge.model.request import (
     ToolChoice,
     ToolMode,
 )
-from bridge.model.text import as_text, interrupt_text, json_text, result_text
+from bridge.model.text import as_markdown, as_text, interrupt_text, json_text, result_text
 
 __all__ = [
     "SHARED",
@@ -125,6 +125,7 @@ __all__ = [
     "Url",
     "UsageReported",
     "Verifier",
+    "as_markdown",
     "as_text",
     "estimate_tokens",
     "fold",

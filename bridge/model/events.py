@@ -222,11 +222,15 @@ class Custom:
 
 @dataclass(slots=True)
 class Raw:
-    """An event that no other dialect understands; kept for routes with the same dialect on both sides."""
+    """An event that no other dialect understands; kept for routes with the same dialect on both sides.
+
+    `told`: other events say the same.
+    """
 
     dialect: str
     value: Any
     extras: Extras | None = None
+    told: bool = False
 
     @property
     def label(self) -> str:

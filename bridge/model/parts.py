@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from bridge.model.media_types import fitted, is_base64_of_media, type_of_base64, type_of_name
+
 Extras: TypeAlias = dict[str, dict[str, Any]]
 """Dialect name -> what only that dialect understands; and under `SHARED`, what several dialects do."""
 
 SHARED = "shared"
 """The key of extras in OpenAI's form that several dialects read.
 
-Of a piece of text: `logprobs`, ``{"content": [...]}``. Of a run: `service_tier` and `system_fingerprint`.
+Of a piece of text: `logprobs`, ``{"content": [...]}``. Of a raw event: `annotations`, a list. Of a run: `service_tier`
+and `system_fingerprint`.
 """
 
 
@@ -127,7 +130,8 @@ class Media:
     """A picture, a sound, a film or a file.
 
     `mime` is a media type such as `image/png`, or None when the wire did not say. `detail` says how closely a model
-    looks at an image: `low`, `high`, `auto`, or another word that the backend knows.
+    looks at an image: `low`, `high`, `auto`, or another word that the backend knows. `transcript` are the words of a
+    sound, which its message holds as text, too.
     """
 
     kind: MediaKind
@@ -136,6 +140,7 @@ class Media:
     filename: str | None = None
     extras: Extras | None = None
     detail: str | None = None
+    transcript: str | None = None
 
 
 @dataclass(slots=True)
@@ -159,7 +164,7 @@ class Message:
     """One message of a conversation. `role` is system, developer, user, assistant or tool.
 
     A string as `parts` is one text. `places` says where a client's body has the message and then, if its dialect knows,
-    each part; it is never stored.
+    each part; of a tool's result, the field with its parts. It is never stored.
     """
 
     role: str
@@ -216,11 +221,14 @@ def unseal(value: str | None) -> tuple[str | None, str | None]:
 
 
 def source_of(url: str) -> tuple[Source, str | None]:
-    """The source that a URL string on a wire stands for, and its media type when the URL itself says it."""
+    """The source that a URL string on a wire stands for, and its media type when the URL itself says it.
+
+    Some clients leave out what stands before the base64 in a `data:` URL.
+    """
     parsed = parse_data_url(url)
-    if parsed is None:
-        return Url(url), None
-    return Inline(parsed[1]), parsed[0]
+    if parsed is not None:
+        return Inline(parsed[1]), parsed[0]
+    return (Inline(url), type_of_base64(url)) if is_base64_of_media(url) else (Url(url), None)
 
 
 def url_of(media: Media, fallback: str = "application/octet-stream") -> str | None:
@@ -228,32 +236,13 @@ def url_of(media: Media, fallback: str = "application/octet-stream") -> str | No
     if isinstance(media.source, Url):
         return media.source.url
     if isinstance(media.source, Inline):
-        return f"data:{media.mime or fallback};base64,{media.source.base64}"
+        return f"data:{mime_of(media) or fallback};base64,{media.source.base64}"
     return None
 
 
-# The first bytes of some formats, base64-encoded.
-_STARTS = {
-    "/9j/": "image/jpeg",
-    "iVBOR": "image/png",
-    "R0lGOD": "image/gif",
-    "JVBERi": "application/pdf",
-    "SUQz": "audio/mpeg",
-    "/+": "audio/mpeg",
-    "//": "audio/mpeg",
-    "T2dnU": "audio/ogg",
-    "ZkxhQ": "audio/flac",
-}
-_RIFF = "UklGR"
-# The form of a RIFF file stands in its bytes 8 to 11: characters 12 to 15, since byte 9 begins a group of three.
-_RIFF_FORMS = {"RUJQ": "image/webp", "QVZF": "audio/wav"}
-
-
 def mime_of(media: Media) -> str | None:
-    """The media type: as it was said, else as the first bytes tell it; None when nothing does."""
+    """The media type: as it was said, else by the name of the file, else by the first bytes; None if nothing tells."""
     if media.mime or not isinstance(media.source, Inline):
         return media.mime
-    data = media.source.base64
-    if data.startswith(_RIFF):
-        return _RIFF_FORMS.get(data[12:16])
-    return next((mime for start, mime in _STARTS.items() if data.startswith(start)), None)
+    named = fitted(type_of_name(media.filename), media.kind)
+    return named or fitted(type_of_base64(media.source.base64), media.kind)

@@ -92,13 +92,15 @@ _YES = frozenset({
 class Resume:
     """Answers an interrupt or an approval. `decision` is resolved or cancelled.
 
-    An empty `interrupt_id` is the answer of a client whose wire names no interrupt: it means the open one.
+    An empty `interrupt_id` is the answer of a client whose wire names no interrupt: it means the open one. `place` says
+    where a client's body has it; it is never stored.
     """
 
     interrupt_id: str
     decision: str
     payload: Any = None
     extras: Extras | None = None
+    place: str = field(default="resume", compare=False, repr=False)
 
     @property
     def agrees(self) -> bool:
@@ -163,8 +165,11 @@ class Request:
         Under "notes" a dialect keeps how the request came, which no backend misses.
         """
         return any(
-            name != dialect and not (fields.keys() <= {"notes", *known} or not any(fields.values()))
+            any(value.values()) if isinstance(value, dict) else value
             for name, fields in (self.extras or {}).items()
+            if name != dialect
+            for key, value in fields.items()
+            if key != "notes" and key not in known
         )
 
     def copy(self) -> Request:

@@ -1,7 +1,8 @@
 """Parts as plain text, for dialects that declare them `as text`.
 
 One rendering for all dialects, so that a client sees the same text on every route: Markdown for what a person can open,
-JSON for data of programs.
+JSON for data of programs. Bytes become a note of what they are: base64 in a text is paid for as words by every model
+that reads the conversation, and nobody can open it. The exception is a picture in an answer, which chat clients show.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from bridge.model.events import Interrupted
 from bridge.model.parts import (
     Data,
     FileRef,
+    Inline,
     Media,
     MediaKind,
     Part,
@@ -20,28 +22,61 @@ from bridge.model.parts import (
     Text,
     ToolCall,
     ToolResult,
+    Url,
+    mime_of,
     url_of,
 )
 from bridge.model.surrogates import mend
 
+_MOST_SHOWN = 4 * 2**20
+"""The characters of base64 up to which a picture is shown within a text."""
+
 
 def as_text(part: Part) -> str:
-    """The part as text: a picture as a Markdown image, other media as a Markdown link, data as JSON."""
+    """The part as text: media as a Markdown link, or as a note where there is nothing to open; data as JSON.
+
+    A sound whose words are beside it needs none.
+    """
     match part:
         case Text() | Refusal() | Reasoning():
             return part.text
         case Media():
-            name = part.filename or str(part.kind)
-            if isinstance(part.source, FileRef):
-                return f"[{name}: {part.source.file_id}]"
-            mark = "!" if part.kind is MediaKind.IMAGE else ""
-            return f"{mark}[{name}]({url_of(part)})"
+            return _media_text(part)
         case Data():
             return json_text(part.value)
         case ToolCall():
             return f"{part.name}({part.arguments})"
         case ToolResult():
             return result_text(part.parts)
+
+
+def as_markdown(part: Part) -> str:
+    """The part as text for a person: as `as_text`, but a picture whose bytes are here is shown, if it is not large."""
+    if not isinstance(part, Media) or not isinstance(part.source, Inline):
+        return as_text(part)
+    if part.kind is MediaKind.IMAGE and len(part.source.base64) <= _MOST_SHOWN:
+        return f"![{part.filename or part.kind}]({url_of(part, 'image/png')})"
+    return _media_text(part)
+
+
+def _media_text(media: Media) -> str:
+    name = media.filename or str(media.kind)
+    match media.source:
+        case FileRef(file_id=file_id):
+            return f"[{name}: {file_id}]"
+        case Url(url=url):
+            return f"{'!' if media.kind is MediaKind.IMAGE else ''}[{name}]({url})"
+        case Inline() if media.transcript:
+            return ""
+        case Inline(base64=data):
+            return f"[{name}: {mime_of(media) or 'unknown type'}, {_size(len(data) * 3 // 4 - data[-2:].count('='))}]"
+
+
+def _size(count: int) -> str:
+    """A number of bytes for people."""
+    if count < 1000:
+        return f"{count} byte{'' if count == 1 else 's'}"
+    return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
 
 
 def result_text(parts: list[Part]) -> str:

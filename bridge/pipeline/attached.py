@@ -1,13 +1,32 @@
-"""Own uploads in a request: a backend gets their bytes, or URLs that are still good when it looks."""
+"""Own files: of those in a request a backend gets the bytes, or URLs that are still good when it looks; media of an
+answer that its client can only be told of are stored, and the client gets their URLs.
+"""
 
 from __future__ import annotations
 
 import base64
+import logging
+from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 
-from bridge.errors import ErrorCode, RequestError
-from bridge.model import Inline, Media, Message, Part, Request, Url
+from bridge.codec import Capabilities, Feature, Support
+from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.model import (
+    ContentAdded,
+    Event,
+    Inline,
+    Media,
+    MediaKind,
+    Message,
+    Part,
+    Request,
+    ToolResulted,
+    Url,
+    mime_of,
+)
 from bridge.stores import Attachments
+
+log = logging.getLogger("bridge.run")
 
 LIFE = 3600.0
 """Seconds for which a signed URL is good."""
@@ -47,3 +66,45 @@ class Attached:
                 raise
             return part  # not ours, or not this user's: whoever looks there is told so
         return replace(part, source=Inline(base64.b64encode(data).decode()), mime=found.mime)
+
+
+class LinkedMedia:
+    """Stores the media of one answer and puts URLs in their place. `base`: the public URL that serves them."""
+
+    def __init__(self, store: Attachments, owner: str, thread: str, base: str, kinds: Collection[MediaKind]) -> None:
+        self._store = store
+        self._owner = owner
+        self._thread = thread
+        self._base = base
+        self._kinds = kinds
+
+    async def events(self, events: list[Event]) -> list[Event]:
+        """The events with URLs. What cannot be stored stays as it came."""
+        return [await self._event(e) if isinstance(e, (ContentAdded, ToolResulted)) else e for e in events]
+
+    async def _event(self, event: ContentAdded | ToolResulted) -> Event:
+        if isinstance(event, ContentAdded):
+            return replace(event, part=await self._part(event.part))
+        return replace(event, parts=[await self._part(part) for part in event.parts])
+
+    async def _part(self, part: Part) -> Part:
+        if not isinstance(part, Media) or not isinstance(part.source, Inline) or part.kind not in self._kinds:
+            return part
+        try:
+            data, mime = part.source.bytes, mime_of(part) or "application/octet-stream"
+            kept = await self._store.put(self._owner, self._thread, _whole(data), limit=len(data), mime=mime)
+            return replace(part, source=Url(await self._store.sign(kept, self._base, LIFE)), mime=mime)
+        except ValueError:
+            return part
+        except BridgeError as error:
+            log.warning("a medium of an answer could not be stored: %s", error.message)
+            return part
+
+
+def told_as_text(front: Capabilities) -> list[MediaKind]:
+    """The kinds of media that clients with these capabilities get as text."""
+    return [kind for kind in MediaKind if front.answer(Feature(str(kind))) is Support.TEXT]
+
+
+async def _whole(data: bytes) -> AsyncIterator[bytes]:
+    yield data

@@ -8,6 +8,7 @@ from bridge.codec import Capabilities, Feature, Losses
 from bridge.errors import Failure
 from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
+from bridge.pipeline.attached import LinkedMedia
 from bridge.pipeline.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.pipeline.continuation import ContinuedText
 from bridge.pipeline.memory import Turn
@@ -27,7 +28,7 @@ class BackendAttempt:
         stages: What the events of this backend pass on their way to the client.
     """
 
-    __slots__ = ("_recorder", "backend", "call", "info", "lost", "request", "stages", "turn")
+    __slots__ = ("_linked", "_recorder", "backend", "call", "info", "lost", "request", "stages", "turn")
 
     def __init__(
         self,
@@ -42,9 +43,10 @@ class BackendAttempt:
         untouched: bool = False,
         turn: Turn | None = None,
         continued: str = "",
+        linked: LinkedMedia | None = None,
     ) -> None:
         """`untouched`: no stage may change the stream (passthrough). `continued` is the text of another backend's
-        answer that this one is asked to continue.
+        answer that this one is asked to continue. `linked` stores media that the client can only be told of.
 
         Raises `Unsupported` for a request that the backend's dialect cannot express.
         """
@@ -56,6 +58,7 @@ class BackendAttempt:
         names = None if untouched else tool_names(context.request, front, backend.capabilities)
         self.request = context.request if names is None else names.request
         self.turn = turn
+        self._linked = linked
         self._recorder = _Recorder(turn) if turn is not None else None
         self.stages: list[Stage] = []
         if info.shown_thread is not None:
@@ -74,6 +77,11 @@ class BackendAttempt:
     def asks_nobody(self) -> bool:
         """The answer is known without the backend."""
         return self.turn is not None and self.turn.reply is not None
+
+    async def read(self) -> list[Event]:
+        """The events of one read of the call."""
+        events = await self.call.read()
+        return events if self._linked is None else await self._linked.events(events)
 
     def head(self) -> RunStarted:
         """The beginning of a run of which the backend has said nothing."""

@@ -73,7 +73,7 @@ def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, r
                 f"no open interrupt {shortened(answer.interrupt_id)!r}" if answer.interrupt_id else "no open interrupt"
             )
             raise RequestError(
-                f"resume: there is {named} in this conversation.", code=ErrorCode.CONFLICT, param="resume"
+                f"{answer.place}: there is {named} in this conversation.", code=ErrorCode.CONFLICT, param=answer.place
             )
         out.append(answer)
     return out

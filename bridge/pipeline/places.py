@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bridge.errors import RequestError
-from bridge.model import Message, Request
+from bridge.model import Message, Request, ToolResult
 
-_PLACE = re.compile(r"messages\[(\d{1,9})\](?:\.content\[(\d{1,9})\])?", re.ASCII)
+_PLACE = re.compile(r"messages\[(\d{1,9})\](?:\.content\[(\d{1,9})\](?:\.(?:content|output)(\[\d{1,9}\]))?)?", re.ASCII)
+"""A message, a part of it, and a part of that where it is a tool's result."""
 
 
 def note_places(request: Request) -> None:
     """Notes where each message of a client stands, unless its dialect has done so."""
-    for number, message in enumerate(request.messages):
-        message.places = message.places or (f"messages[{number}]",)
+    if not any(message.places for message in request.messages):
+        for number, message in enumerate(request.messages):
+            message.places = (f"messages[{number}]",)
 
 
 @contextmanager
@@ -31,18 +33,22 @@ def places_of(request: Request) -> Iterator[None]:
         found = _PLACE.match(param)
         if found is None or int(found[1]) >= len(request.messages) or not any(m.places for m in request.messages):
             raise
-        place = _place_of(request.messages[int(found[1])], found[2])
+        place = _place_of(request.messages[int(found[1])], found[2], found[3] or "")
         failure.param = None if place is None else place + param[found.end() :]
         named = "an earlier message of this conversation" if place is None else place
         failure.message = failure.message.replace(found[0], named, 1)
         raise
 
 
-def _place_of(message: Message, part: str | None) -> str | None:
-    """The place of a message, or of one of its parts; None if the client did not send it."""
-    if not message.places:
-        return None
-    if part is None:
-        return message.places[0]
-    number = int(part) + 1
-    return message.places[number] if number < len(message.places) else f"{message.places[0]}.content[{part}]"
+def _place_of(message: Message, part: str | None, inner: str) -> str | None:
+    """The place of a message, or of one of its parts; None if the client did not send it. `inner`: the index of a part
+    of a tool's result.
+    """
+    if not message.places or part is None:
+        return message.places[0] if message.places else None
+    whole, *known = message.places
+    number = int(part)
+    if number < len(known):
+        return known[number] + inner
+    is_result = number < len(message.parts) and isinstance(message.parts[number], ToolResult)
+    return f"{whole}.content{inner}" if is_result else f"{whole}.content[{part}]{inner}"

@@ -155,7 +155,7 @@ class Run:
         clock.enter()
         try:
             if clock.opened:
-                events = await self._attempt.call.read()
+                events = await self._attempt.read()
                 self.pace.add(time.monotonic() - (clock.waiting or 0.0))
             else:
                 events = await self._first_read()
@@ -228,13 +228,13 @@ class Run:
                 self._pass = attempt.backend.breaker.admit()
             await attempt.call.open()
             call = attempt.call
-            events = await call.read()
+            events = await attempt.read()
             while _CONTENT_OR_END.isdisjoint(map(type, events)):
                 frames = call.frames
                 if self._max_answer is not None and call.received > self._max_answer:
                     events += self._too_large(self._max_answer)
                     break
-                events += await call.read()
+                events += await attempt.read()
                 call.frames = [*frames, *call.frames]
             return events
         except BridgeError as error:

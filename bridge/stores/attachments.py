@@ -1,7 +1,8 @@
-"""The contract of stores of uploaded images, which one test suite checks for every engine.
+"""The contract of stores of files, which one test suite checks for every engine.
 
-An image lies at `<user>/<thread>/<uuid>.<ext>`. The path is made here and names the owner, so that nothing else needs
-to be stored. The media type is that of the first bytes, whatever the client declared.
+These are images that clients upload, and media of answers that a client can only be given as a link. A file lies at
+`<user>/<thread>/<uuid>.<ext>`. The path is made here and names the owner, so that nothing else needs to be stored. The
+media type of an upload is that of the first bytes, whatever the client declared.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.model.media_types import EXTENSIONS, type_of_bytes
 from bridge.stores.base import unavailable
 
 LIMIT = 10 * 2**20
@@ -24,13 +26,13 @@ EMPTY = "empty"
 UNSUPPORTED_TYPE = "unsupported_type"
 """`details["reason"]` of the two kinds of `invalid_request`, for dialects that have a word for each."""
 
-_EXTENSIONS = {"png": "image/png", "jpg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
-_KINDS = (
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), "png"),
-    (re.compile(rb"\xff\xd8\xff"), "jpg"),
-    (re.compile(rb"GIF8[79]a"), "gif"),
-    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "webp"),
-)
+_UPLOADS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+# What a browser would run or follow is served as bytes.
+_ACTIVE = frozenset({"image/svg+xml", "text/html", "text/css", "text/xml"})
+_EXTENSIONS = {
+    "bin": "application/octet-stream",
+    **{extension: mime for extension, mime in EXTENSIONS.items() if mime not in _ACTIVE},
+}
 _HEAD = 12  # bytes that decide on the kind
 
 _PLAIN = re.compile(r"[A-Za-z0-9_:@-][A-Za-z0-9._:@-]*")
@@ -43,7 +45,7 @@ _LONGEST = 200  # a file name has 255 bytes
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One stored image. `size` is in bytes; `url` is signed, and empty until it is requested."""
+    """One stored file. `size` is in bytes; `url` is signed, and empty until it is requested."""
 
     bucket: str
     path: str
@@ -53,7 +55,7 @@ class Attachment:
 
 
 class Attachments(Protocol):
-    """Images, each owned by a user (empty = the one user of an open server).
+    """Files, each owned by a user (empty = the one user of an open server).
 
     Every method may raise `BridgeError` with `STORE_UNAVAILABLE`, whose message holds neither place nor credentials.
     Paths that `put` did not make are not found, whatever they point to.
@@ -65,8 +67,12 @@ class Attachments(Protocol):
     async def close(self) -> None:
         """May be called twice."""
 
-    async def put(self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT) -> Attachment:
+    async def put(
+        self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT, mime: str | None = None
+    ) -> Attachment:
         """Stores a stream whole or not at all, and reads no further than the piece that goes over `limit` bytes.
+
+        `mime` is the type of media that the bridge stores itself; without it, only images are taken.
 
         Raises `RequestError`: too_large; invalid_request with `details["reason"]` `EMPTY` or `UNSUPPORTED_TYPE`. What
         `data` raises goes through.
@@ -129,6 +135,11 @@ def path_in(url: str, bucket: str) -> str | None:
     return None
 
 
+def extension_of(mime: str) -> str:
+    """The extension of files of this type."""
+    return next((extension for extension, known in _EXTENSIONS.items() if known == mime), "bin")
+
+
 def new_path(owner: str, thread: str, extension: str) -> str:
     return f"{_piece(owner)}/{_piece(thread)}/{uuid.uuid4()}.{extension}"
 
@@ -176,16 +187,17 @@ def store_failed(engine: str, reason: str) -> BridgeError:
 
 
 class Incoming:
-    """An upload on its way: `extension` is known from its first bytes on, and no more than `limit` is ever passed on.
+    """A file on its way: `extension` is known from its first bytes on, and no more than `limit` is ever passed on.
 
-    `error` is what the stream raised, so that it is not taken for a fault of the store.
+    `mime` is its type; without it the file is an upload. `error` is what the stream raised, so that it is not taken for
+    a fault of the store.
     """
 
-    def __init__(self, data: AsyncIterable[bytes], limit: int) -> None:
+    def __init__(self, data: AsyncIterable[bytes], limit: int, mime: str | None = None) -> None:
         self._data = aiter(data)
         self._limit = limit
         self._head = b""
-        self.extension = ""
+        self.extension = "" if mime is None else extension_of(mime)
         self.size = 0
         self.error: BaseException | None = None
 
@@ -199,7 +211,7 @@ class Incoming:
             self._count(piece)
         if not self._head:
             raise RequestError("The file is empty.", details={"reason": EMPTY})
-        self.extension = next((extension for start, extension in _KINDS if start.match(self._head)), "")
+        self.extension = self.extension or _UPLOADS.get(type_of_bytes(self._head) or "", "")
         if not self.extension:
             raise RequestError(
                 "Expected an image: PNG, JPEG, GIF or WebP by its first bytes.", details={"reason": UNSUPPORTED_TYPE}

@@ -51,8 +51,10 @@ class FolderAttachments:
     async def close(self) -> None:
         """Nothing is held."""
 
-    async def put(self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT) -> Attachment:
-        incoming = Incoming(data, limit)
+    async def put(
+        self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT, mime: str | None = None
+    ) -> Attachment:
+        incoming = Incoming(data, limit, mime)
         await incoming.begin()
         path = new_path(owner, thread, incoming.extension)
         part = self._parts / uuid.uuid4().hex

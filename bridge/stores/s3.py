@@ -66,17 +66,19 @@ class S3Attachments:
     async def close(self) -> None:
         """Nothing is held."""
 
-    async def put(self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT) -> Attachment:
-        incoming = Incoming(data, limit)
+    async def put(
+        self, owner: str, thread: str, data: AsyncIterable[bytes], *, limit: int = LIMIT, mime: str | None = None
+    ) -> Attachment:
+        incoming = Incoming(data, limit, mime)
         await incoming.begin()
         path = new_path(owner, thread, incoming.extension)
-        mime = mime_of(path)
+        kind = mime_of(path)
         try:
             await self._api.put_async(
                 self._store,
                 path,
                 aiter(incoming),
-                attributes={"Content-Type": mime, "Content-Disposition": "inline"},
+                attributes={"Content-Type": kind, "Content-Disposition": "inline"},
                 chunk_size=_PIECE,
                 max_concurrency=_WIDE,
             )
@@ -84,7 +86,7 @@ class S3Attachments:
             if incoming.error is not None:
                 raise incoming.error from None
             raise _failed(error) from None
-        return Attachment(self._bucket, path, mime, incoming.size)
+        return Attachment(self._bucket, path, kind, incoming.size)
 
     async def stat(self, owner: str, bucket: str, path: str) -> Attachment:
         check_owner(owner, path)

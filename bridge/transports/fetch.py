@@ -98,9 +98,9 @@ class Fetcher:
         (invalid_request), with the part's path, for an allowed URL that cannot be fetched.
         """
         wanted = {
-            part.source.url: f"messages[{number}]"
+            part.source.url: place
             for number, message in enumerate(request.messages)
-            for part in _media(message.parts)
+            for place, part in _media(message.parts, f"messages[{number}]")
             if isinstance(part.source, Url) and _needs_bytes(part, capabilities) and self._allows(part.source.url)
         }
         if not wanted:
@@ -197,14 +197,14 @@ def _needs_bytes(media: Media, capabilities: Capabilities) -> bool:
     return capabilities.request(by_url) is not Support.EXACT and capabilities.request(inline) is Support.EXACT
 
 
-def _media(parts: Sequence[Part]) -> list[Media]:
-    """The media of a message, those in results of tools too."""
-    found: list[Media] = []
-    for part in parts:
+def _media(parts: Sequence[Part], path: str) -> list[tuple[str, Media]]:
+    """The media of a message with their places, those in results of tools too."""
+    found: list[tuple[str, Media]] = []
+    for index, part in enumerate(parts):
         if isinstance(part, Media):
-            found.append(part)
+            found.append((f"{path}.content[{index}]", part))
         elif isinstance(part, ToolResult):
-            found += _media(part.parts)
+            found += _media(part.parts, f"{path}.content[{index}]")
     return found
 
 

@@ -237,7 +237,9 @@ class _Fold:
         for message in self._messages.values():
             for part in message["content"] or []:
                 _take(message["type"], part, seen)
-            seen.finish = (message["metadata"] or {}).get("finish_reason", seen.finish)
+            note = message["metadata"] or {}
+            if "choice_index" not in note:
+                seen.finish = note.get("finish_reason", seen.finish)
         usage = self._last["usage"]
         if usage:
             seen.usage = (usage["input_tokens"], usage["output_tokens"])

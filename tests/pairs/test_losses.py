@@ -99,3 +99,14 @@ def test_a_route_without_a_model_anywhere_is_warned_of(front: str) -> None:
     named = front in ("openai-chat", "openai-responses", "anthropic-messages")
     assert [w.partition(":")[0] for w in config_of(front)] == ([] if named else ["routes[0]"])
     assert config_of(front, model="m") == []
+
+
+def test_fields_that_say_nothing_are_no_loss() -> None:
+    body = {"conversationId": "c", "messages": [{"role": "user", "content": "x"}], "tools": [], "context": []}
+    assert "extras" not in translated("openai-chat", "ag-kit", body, model="m")[1]
+    assert "extras" in translated("openai-chat", "ag-kit", {**body, "context": [1]}, model="m")[1]
+    beside = {"logprobs": {"content": [], "refusal": None}, "finish_reason": "stop"}
+    empty = {"choices": [{"index": 0, "delta": {}, **beside}]}
+    translator = Translator("openai-chat", "ag-kit")
+    translator.feed(b"data: %b\n\n" % json.dumps(empty).encode())
+    assert "raw" not in translator.lost

@@ -79,6 +79,25 @@ async def refusal(awaitable: object) -> BridgeError:
     return caught.value
 
 
+@pytest.mark.parametrize(
+    ("mime", "extension", "served"),
+    [
+        ("audio/mpeg", "mp3", "audio/mpeg"),
+        ("application/pdf", "pdf", "application/pdf"),
+        ("text/html", "bin", "application/octet-stream"),
+        ("image/svg+xml", "bin", "application/octet-stream"),
+        ("x/y", "bin", "application/octet-stream"),
+    ],
+)
+async def test_media_of_answers_have_the_type_that_is_said(
+    store: Attachments, mime: str, extension: str, served: str
+) -> None:
+    made = await store.put("ann", "t", aiter(Upload(b"anything")), mime=mime)
+    assert (made.path.rpartition(".")[2], made.mime) == (extension, served)
+    assert (await store.stat("ann", made.bucket, made.path)).mime == served
+    assert await content(store, made.bucket, made.path) == b"anything"
+
+
 # ---------------------------------------------------------------------- every engine
 
 

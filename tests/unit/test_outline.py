@@ -60,7 +60,7 @@ PARTS: list[tuple[Part, Feature, tuple[Any, ...], str]] = [
     (CALL, Feature.TOOL_CALL, ("tool_call", "c", "f", '{"a":1}', "mcp"), 'f({"a":1})'),
     (RESULT, Feature.TOOL_RESULT, ("tool_result", "c", 'fine{"x":1}'), 'fine{"x":1}'),
     (IMAGE, Feature.IMAGE, ("media", "image", "https://example.test/a.png"), "![image](https://example.test/a.png)"),
-    (AUDIO, Feature.AUDIO, ("media", "audio", "data:audio/wav;base64,QUJD"), "[a.wav](data:audio/wav;base64,QUJD)"),
+    (AUDIO, Feature.AUDIO, ("media", "audio", "data:audio/wav;base64,QUJD"), "[a.wav: audio/wav, 3 bytes]"),
     (VIDEO, Feature.VIDEO, ("media", "video", "https://example.test/v.mp4"), "[video](https://example.test/v.mp4)"),
     (FILE, Feature.FILE, ("media", "file", "file-1"), "[file: file-1]"),
     (Data({"a": [1]}), Feature.DATA, ("data", {"a": [1]}), '{"a":[1]}'),

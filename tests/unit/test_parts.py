@@ -71,6 +71,28 @@ def test_the_url_of_a_medium(source: Source, mime: str | None, url: str | None) 
     assert url_of(Media(MediaKind.IMAGE, source, mime)) == url
 
 
+@pytest.mark.parametrize(
+    ("url", "mime"),
+    [
+        ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ", "image/png"),
+        ("/9j/4AAQSkZJRgABAQEAYABgAAD/2wBDAAMC", "image/jpeg"),
+        ("AAAAIGZ0eXBpc29tAAACAGlzb21pc28y", "video/mp4"),
+    ],
+)
+def test_base64_in_the_place_of_a_url_is_bytes(url: str, mime: str) -> None:
+    assert source_of(url) == (Inline(url), mime)
+
+
+@pytest.mark.parametrize("url", ["//cdn.example/photos/iVBORw0KGgoAAAA.png", "iVBOR.png", "/9j/photo_1.jpg"])
+def test_an_address_that_begins_like_bytes_is_an_address(url: str) -> None:
+    assert source_of(url) == (Url(url), None)
+
+
+def test_a_data_url_names_the_type_of_its_file_or_of_its_bytes() -> None:
+    assert url_of(Media(MediaKind.FILE, Inline("YSxi"), None, "a.csv")) == "data:text/csv;base64,YSxi"
+    assert url_of(Media(MediaKind.AUDIO, Inline("SUQzBAAA"))) == "data:audio/mpeg;base64,SUQzBAAA"
+
+
 def test_a_dialect_may_name_its_own_fallback() -> None:
     assert url_of(Media(MediaKind.IMAGE, Inline("QUJD")), "image/jpeg") == "data:image/jpeg;base64,QUJD"
 
@@ -82,7 +104,7 @@ def test_a_medium_survives_its_url(made: Media) -> None:
     source, mime = source_of(url)
     assert source == made.source
     if isinstance(source, Inline):
-        assert mime == (made.mime or "application/octet-stream")
+        assert mime == (mime_of(made) or "application/octet-stream")
 
 
 @pytest.mark.parametrize("text", ["QUJ", "QU JD", "QUJD\n", "QU-D", "ü"])
@@ -106,6 +128,18 @@ def test_extras_of_a_dialect(request: Request) -> None:
         (Media(MediaKind.IMAGE, Inline("iVBORw0KGgo="), "image/x-own"), "image/x-own"),
         (Media(MediaKind.FILE, Inline("AAAA")), None),
         (Media(MediaKind.FILE, Url("https://x.test/a.png")), None),
+        (Media(MediaKind.FILE, Inline("JVBERi0xLjQ="), None, "Notes.TXT"), "text/plain"),
+        (Media(MediaKind.FILE, Inline("JVBERi0xLjQ="), None, "notes"), "application/pdf"),
+        (Media(MediaKind.IMAGE, Inline("iVBORw0KGgo="), None, "scan.pdf"), "image/png"),
+        (Media(MediaKind.AUDIO, Inline("//uQxAAA")), "audio/mpeg"),
+        (Media(MediaKind.AUDIO, Inline("//FQgAAA")), "audio/aac"),
+        (Media(MediaKind.AUDIO, Inline("T2dnUwAC")), "audio/ogg"),
+        (Media(MediaKind.AUDIO, Inline("AAAAIGZ0eXBNNEEg")), "audio/mp4"),
+        (Media(MediaKind.VIDEO, Inline("AAAAIGZ0eXBpc29t")), "video/mp4"),
+        (Media(MediaKind.VIDEO, Inline("GkXfo59ChoEB")), "video/webm"),
+        (Media(MediaKind.IMAGE, Inline("AAAAIGZ0eXBhdmlm")), "image/avif"),
+        (Media(MediaKind.FILE, Inline("UEsDBBQA")), "application/zip"),
+        (Media(MediaKind.FILE, Inline("not base64!")), None),
     ],
 )
 def test_the_type_of_a_medium_as_said_or_as_its_bytes_tell(made: Media, mime: str | None) -> None:

@@ -407,6 +407,12 @@ def test_reasoning_usage_and_codes_as_additional_fields() -> None:
     failed.usage(UsageReported(3))
     failed.fail(Failure(ErrorCode.RATE_LIMITED, "Slow down."))
     (error,), _ = written(failed, extra_fields=True)
+    named = builder()
+    named.begin(model="gpt-x")
+    named.flow("m", PartKind.TEXT, "x")
+    out, ctx = written(finished(named), extra_fields=True)
+    assert out[-1] == {"type": "text", "content": "", "model": "gpt-x"}
+    assert ctx.lost.names == []
     assert error == {"type": "error", "error": "Slow down.", "usage": {"inputTokens": 3}, "code": "rate_limited"}
 
 

@@ -59,7 +59,8 @@ def data(msg_id: str | None, value: Any, *, delta: bool = False, status: str = "
 
 def test_a_run_begins_with_its_response() -> None:
     decoder = dialect.decoder(context())
-    (started,) = decoder.feed([json.dumps(CREATED).encode()])
+    assert decoder.feed([json.dumps(CREATED).encode()]) == []
+    started, *_ = decoder.feed([json.dumps(piece("m", "Hel")).encode()])
     assert started == RunStarted("run1", "s", None, 1_700_000_001, {}, {"agentscope": {"id": "r"}})
 
 

@@ -11,6 +11,7 @@ import pytest
 from bridge.codec import Dialect, Frame, WireResponse
 from bridge.dialects.agentscope import dialect, java
 from bridge.dialects.agentscope.options import FrontOptions
+from bridge.dialects.openai_chat import dialect as chat
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
 from bridge.model import (
@@ -35,6 +36,7 @@ from bridge.model import (
     RunFinished,
     StateChanged,
     StateOp,
+    StepEnded,
     StepStarted,
     Text,
     ToolCall,
@@ -315,13 +317,11 @@ def test_what_cannot_be_told_is_recorded() -> None:
         builder.emit(Custom("x"))
         builder.emit(Raw("other", {}))
         hello(builder)
-        builder.message("second", choice=1)
-        builder.flow("second", PartKind.TEXT, "another answer")
 
     ctx = context()
     final = payloads(encode(run(tell), ctx))[-1]
     assert [m["content"][0]["text"] for m in final["output"]] == ["Hello 你好"]
-    assert sorted(ctx.lost.names) == ["choices", "custom", "raw", "state", "step"]
+    assert sorted(ctx.lost.names) == ["custom", "raw", "state", "step"]
 
 
 def test_roles_and_metadata_survive_the_same_dialect() -> None:
@@ -650,3 +650,120 @@ def test_several_calls_that_a_limit_cut_off(form: Dialect) -> None:
     output = payloads(encode(events, front=form))[-1]["output"]
     assert [(m["status"], m["content"][0]["status"]) for m in output] == [(wanted, wanted)] * 2
     assert again(events, form=form).reason is FinishReason.LENGTH
+
+
+# ------------------------------------------------------------------ what other protocols say more of
+
+
+def two_answers(builder: Builder) -> None:
+    for choice in (0, 1):
+        builder.message(choice, choice=choice)
+    for piece in ("A", "B"):
+        for choice in (0, 1):
+            builder.flow(choice, PartKind.TEXT, f"{piece}{choice} ")
+    builder.add(1, ToolCall("c1", "f", "{}"))
+    builder.end_reason(0, FinishReason.LENGTH)
+
+
+def test_several_answers_are_several_messages() -> None:
+    ctx = context()
+    events = run(two_answers, FinishReason.LENGTH)
+    wire = payloads(encode(events, ctx))
+    check_schemas(wire)
+    output = wire[-1]["output"]
+    assert [(m["type"], m["metadata"]) for m in output] == [
+        ("message", {"finish_reason": "length"}),
+        ("message", {"choice_index": 1}),
+        ("plugin_call", {"choice_index": 1, "origin": "function"}),
+    ]
+    assert [m["content"][0].get("text") for m in output[:2]] == ["A0 B0 ", "A1 B1 "]
+    assert "choices" not in ctx.lost.names
+    answer = again(events)
+    assert [answer.choice_of(m) for m in answer.messages] == [0, 1, 1]
+    assert answer.reason is FinishReason.LENGTH
+    assert payloads(encode(events, size=1)) == wire
+
+
+def test_several_answers_are_one_in_the_java_form() -> None:
+    ctx = context()
+    wire = payloads(encode(run(two_answers), ctx, front=java))
+    assert [c["text"] for m in wire[-1]["output"] for c in m["content"]] == ["A0 B0 "]
+    assert "choices" in ctx.lost.names
+
+
+def test_several_answers_that_fail_are_all_told() -> None:
+    builder = context(run_id="back").builder()
+    two_answers(builder)
+    builder.fail(Failure(ErrorCode.BACKEND_ERROR, "no"))
+    output = payloads(encode(builder.take()))[-1]["output"]
+    assert [(m["status"], (m["metadata"] or {}).get("choice_index")) for m in output] == [
+        ("incomplete", None), ("completed", 1), ("incomplete", 1)
+    ]  # fmt: skip
+
+
+def test_the_model_is_named_in_metadata() -> None:
+    ctx, builder = context(), context(run_id="back").builder()
+    builder.begin(model="gpt-x")
+    hello(builder)
+    builder.finish()
+    builder.end()
+    events = builder.take()
+    wire = payloads(encode(events, ctx))
+    check_schemas(wire)
+    assert wire[-1]["output"][0]["metadata"] == {"model": "gpt-x"}
+    assert "model" not in ctx.lost.names
+    assert again(events).model == "gpt-x"
+    encode(events, ctx, front=java)
+    assert "model" in ctx.lost.names
+
+
+def test_citations_of_a_chat_model_are_metadata() -> None:
+    note = {"type": "url_citation", "url_citation": {"url": "https://x.example", "start_index": 0, "end_index": 3}}
+    chunks = ({"content": "See"}, {"annotations": [note]}, {"annotations": [note]})
+    frames = [json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() for delta in chunks]
+    decoder, ctx = chat.decoder(context()), context()
+    wire = payloads(encode([*decoder.feed(frames), *decoder.close()], ctx))
+    assert wire[-1]["output"][0]["metadata"] == {"annotations": [note, note]}
+    assert "raw" not in ctx.lost.names
+
+
+def busy(builder: Builder) -> None:
+    builder.flow("m", PartKind.TEXT, "one")
+    builder.emit(StepStarted("plan"))
+    builder.emit(StateChanged(StateOp.SNAPSHOT, {"a": 1}))
+    builder.emit(Custom("ping", [1]))
+    builder.flow("m", PartKind.TEXT, "two")
+    builder.emit(StepEnded("plan"))
+
+
+def test_state_steps_and_custom_events_are_messages_by_option() -> None:
+    ctx = context(options=FrontOptions(events="messages"))
+    wire = payloads(encode(run(busy), ctx))
+    check_schemas(wire)
+    output = wire[-1]["output"]
+    assert [(m["type"], m["content"][0].get("data") or m["content"][0]["text"]) for m in output] == [
+        ("message", "onetwo"),
+        ("step", {"name": "plan", "status": "started"}),
+        ("state", {"op": "snapshot", "value": {"a": 1}}),
+        ("custom", {"name": "ping", "value": [1]}),
+        ("step", {"name": "plan", "status": "ended"}),
+    ]
+    assert not ctx.lost.names
+    ctx = context()
+    assert [m["type"] for m in payloads(encode(run(busy), ctx))[-1]["output"]] == ["message"]
+    assert ctx.lost.names == ["step", "state", "custom"]
+
+
+def test_arguments_are_deltas_by_option() -> None:
+    def tell(builder: Builder) -> None:
+        builder.open_part("c", "m", PartKind.TOOL_CALL, call_id="c1", name="f")
+        for piece in ('{"x"', ":", "1}"):
+            builder.delta("c", piece)
+
+    events, ctx = run(tell), context(options=FrontOptions(arguments="deltas"))
+    wire = payloads(encode(events, ctx))
+    check_schemas(wire)
+    told = [(c["delta"], c["data"]["arguments"]) for c in wire if c["object"] == "content"]
+    assert told == [(False, ""), (True, '{"x"'), (True, ":"), (True, "1}"), (False, '{"x":1}')]
+    answer = again(events, context(options=FrontOptions(arguments="deltas")))
+    assert [(c.call_id, c.name, c.arguments) for c in answer.calls] == [("c1", "f", '{"x":1}')]

@@ -163,7 +163,7 @@ def test_audio_is_pieces_for_chat_and_one_medium_for_others() -> None:
         media = answer(data).media
         assert [m.source.base64 for m in media] == [wanted["data"]]  # type: ignore[union-attr]
         extras = (media[0].extras or {})["openai-chat"]
-        assert (extras["id"], extras["transcript"]) == (wanted["id"], wanted["transcript"])
+        assert (extras["id"], media[0].transcript) == (wanted["id"], wanted["transcript"])
         assert extras["streamed"] is True
 
 

@@ -19,13 +19,13 @@ from bridge.model import (
     FileRef,
     FinishReason,
     Heartbeat,
-    Inline,
     Interrupted,
     Media,
     MediaKind,
     Origin,
     PartKind,
     Raw,
+    Reasoning,
     RunFinished,
     RunStarted,
     StateChanged,
@@ -38,7 +38,7 @@ from bridge.model import (
     UsageReported,
 )
 
-from .helpers import asked, build, chunks_of, deltas, emitted, encode, front, request, usage_asked
+from .helpers import asked, build, chunk, chunks_of, decode_chunks, deltas, emitted, encode, front, request, usage_asked
 
 TEXT, REASONING, REFUSAL, CALL = PartKind.TEXT, PartKind.REASONING, PartKind.REFUSAL, PartKind.TOOL_CALL
 
@@ -251,7 +251,7 @@ def test_separator_between_messages_only_by_option() -> None:
 MEDIA = [
     (Media(MediaKind.IMAGE, Url("https://x.test/a.png")), "![image](https://x.test/a.png)", Feature.IMAGE),
     (Media(MediaKind.FILE, FileRef("f1"), None, "a.pdf"), "[a.pdf: f1]", Feature.FILE),
-    (Media(MediaKind.AUDIO, Inline("QUJD"), "audio/wav"), "[audio](data:audio/wav;base64,QUJD)", Feature.AUDIO),
+    (Media(MediaKind.AUDIO, Url("https://x.test/a.wav")), "[audio](https://x.test/a.wav)", Feature.AUDIO),
     (Media(MediaKind.VIDEO, Url("https://x.test/v")), "[video](https://x.test/v)", Feature.VIDEO),
     (Data({"a": 1}), '{"a":1}', Feature.DATA),
 ]
@@ -460,3 +460,43 @@ def test_completion_of_a_failure() -> None:
     events: list[Event] = [RunStarted("run1"), RunFinished(FinishReason.CANCELED)]
     wire = dialect.assemble(events, front())
     assert (wire.status, json.loads(wire.body)["error"]["code"]) == (499, "canceled")
+
+
+def thinking(builder: Builder) -> None:
+    builder.open_part("r", "m", REASONING)
+    for piece in ("hm", "m"):
+        builder.delta("r", piece)
+    builder.end_part("r", signature="c2ln")
+    builder.add("m", Reasoning("", redacted="c2VjcmV0"))
+    builder.flow("m", TEXT, "Yes")
+
+
+def test_reasoning_details_by_option() -> None:
+    context = front({"reasoning_field": "reasoning_details"})
+
+    def text(**said: Any) -> dict[str, Any]:
+        return {"type": "reasoning.text", "index": 0, **said}
+
+    encrypted = {"type": "reasoning.encrypted", "index": 1, "data": "c2VjcmV0"}
+    assert deltas(build(thinking), context) == [
+        {"reasoning": "hm", "reasoning_details": [text(text="hm")]},
+        {"reasoning": "m", "reasoning_details": [text(text="m")]},
+        {"reasoning_details": [text(signature="c2ln")]},
+        {"reasoning_details": [encrypted]},
+        {"content": "Yes"},
+    ]
+    assert not context.lost.names
+    message = json.loads(dialect.assemble(build(thinking), context).body)["choices"][0]["message"]
+    assert message["reasoning"] == "hmm"
+    assert message["reasoning_details"] == [text(text="hmm", signature="c2ln"), encrypted]
+    plain = front()
+    assert all("reasoning_details" not in delta for delta in deltas(build(thinking), plain))
+    assert plain.lost.names == ["reasoning_signature"]
+
+
+def test_reasoning_details_of_a_chat_backend_pass_once() -> None:
+    details = [{"type": "reasoning.text", "index": 0, "text": "hm"}]
+    events = decode_chunks(chunk({"reasoning": "hm", "reasoning_details": details}))
+    told = deltas(events, front({"reasoning_field": "reasoning_details"}))
+    assert [d["reasoning_details"] for d in told if "reasoning_details" in d] == [details]
+    assert [d["reasoning"] for d in told if "reasoning" in d] == ["hm"]

@@ -32,6 +32,7 @@ from bridge.model import (
     ToolMode,
     ToolResult,
     Url,
+    url_of,
 )
 
 from .helpers import INDEX, asked, back, request, sent
@@ -651,7 +652,7 @@ def test_media_in_places_without_media() -> None:
 
 @pytest.mark.parametrize(
     ("start", "mime"),
-    [("/9j/AA", "image/jpeg"), ("iVBORw", "image/png"), ("R0lGOD", "image/gif"), ("UklGRg", "image/webp")],
+    [("/9j/AA", "image/jpeg"), ("iVBORw", "image/png"), ("R0lGOD", "image/gif"), ("UklGRiQAAABXRUJQ", "image/webp")],
 )
 def test_a_picture_without_a_type_gets_the_one_it_has(start: str, mime: str) -> None:
     wire = told(Message("user", [Media(MediaKind.IMAGE, Inline(start))]))
@@ -772,3 +773,44 @@ def test_a_user_longer_than_the_apis_take_is_left_out() -> None:
         assert json.loads(registry.get(name).encode_request(read, back()).body)["user"] == "u" * 64
         read.user_id = kept
     assert sent(request(asked(user="u" * 65)))["user"] == "u" * 65
+
+
+@pytest.mark.parametrize(
+    "media",
+    [
+        Media(MediaKind.AUDIO, Url("https://x.test/a.mp3")),
+        Media(MediaKind.VIDEO, Url("https://x.test/a.mp4")),
+        Media(MediaKind.FILE, Url("https://x.test/a.pdf")),
+        Media(MediaKind.VIDEO, Inline("AAAAIGZ0eXBpc29t")),
+    ],
+)
+def test_media_in_parts_of_other_servers_by_option(media: Media) -> None:
+    context = back({"unsupported_media": "parts"})
+    wire = sent(Request([Message("user", [Text("see"), media])], model="m"), context=context)
+    part = wire["messages"][0]["content"][1]
+    kind = f"{media.kind}_url"
+    assert part == {"type": kind, kind: {"url": url_of(media)}}
+    assert not context.lost.names
+    read = request(asked([{"role": "user", "content": [part]}])).messages[0].parts[0]
+    assert isinstance(read, Media)
+    assert (read.kind, url_of(read)) == (media.kind, url_of(media))
+    assert sent(request(asked([{"role": "user", "content": [part]}])))["messages"][0]["content"] == [part]
+
+
+def test_reasoning_details_of_a_client_are_reasoning_with_signatures() -> None:
+    details = [
+        {"type": "reasoning.text", "text": "hm", "signature": "c2ln", "index": 0},
+        {"type": "reasoning.encrypted", "data": "c2VjcmV0", "index": 1},
+        {"type": "reasoning.summary", "summary": "short"},
+        "odd",
+        {},
+    ]
+    message = {"role": "assistant", "content": "x", "reasoning": "hm", "reasoning_details": details}
+    wanted = request(asked([message, {"role": "user", "content": "y"}]))
+    thoughts = [p for p in wanted.messages[0].parts if isinstance(p, Reasoning)]
+    assert [(p.text, p.signature, p.redacted) for p in thoughts] == [
+        ("hm", "c2ln", None), ("", None, "c2VjcmV0"), ("short", None, None)
+    ]  # fmt: skip
+    context = back({"reasoning_history": "always"})
+    assert sent(wanted, context=context)["messages"][0]["reasoning_details"] == details
+    assert not context.lost.names

@@ -242,7 +242,7 @@ def test_every_capture_reaches_the_helper(entry: dict[str, Any]) -> None:
         list(stream)
         final = stream.get_final_completion()
     message = final.choices[0].message
-    assert (message.content or "") == expect["text"]
+    assert (message.content or "") == ("" if "audio" in expect else expect["text"])
     calls = message.tool_calls or []
     assert [(c.id, c.function.name, json.loads(c.function.arguments)) for c in calls] == [
         (c["id"] or calls[i].id, c["name"], json.loads(c["arguments"] or "{}"))

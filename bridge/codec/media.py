@@ -1,0 +1,30 @@
+"""Media where a wire has text only: which feature each is, and the text of a tool's result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bridge.codec.capabilities import Feature
+from bridge.codec.context import Losses
+from bridge.model import FileRef, Media, Part, Url, result_text
+
+
+def answer_feature(part: Part) -> Feature:
+    """Return the feature of answers that stands for a whole part: a medium, or data."""
+    return Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA
+
+
+def request_feature(media: Part) -> Feature:
+    """Return the feature of requests that stands for a medium."""
+    assert isinstance(media, Media)
+    if isinstance(media.source, FileRef):
+        return Feature.FILE_REF
+    return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
+
+
+def result_words(parts: Sequence[Part], lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
+    """A tool's result as one string; the media that become text are noted as lost."""
+    for part in parts:
+        if isinstance(part, Media):
+            lost.add(feature_of(part), "in a tool's result, told as text")
+    return result_text([*parts])
