@@ -19,7 +19,7 @@ CAPABILITIES = Capabilities(
             Feature.VIDEO: _AS_MARKDOWN,
             Feature.FILE: _AS_MARKDOWN,
             Feature.DATA: "JSON in the content; option media: drop",
-            Feature.INTERRUPT: "the call that waits, else the question in the content; what comes next answers it",
+            Feature.INTERRUPT: "its own call that waits, else the question in the content; what comes next answers it",
         },
         drop={
             Feature.REASONING_SIGNATURE: _NO_FIELD,

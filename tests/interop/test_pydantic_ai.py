@@ -111,6 +111,8 @@ async def test_an_approval(opened: Opened, front: str, yes: bool) -> None:
     person = await opened(front)
     seen = await person.say("wipe")
     assert seen.error is None
+    if runs_calls(front):
+        assert (seen.calls, seen.text) == ([], "Approve wipe({})?")
     seen = await person.resume(consent(front, yes))
     assert seen.error is None
     assert seen.text == "It is wiped." if yes else "wiped" not in seen.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -68,3 +69,36 @@ async def test_a_failure_of_the_backend_is_told_in_the_stream() -> None:
         events = events_in(reply.body)
         assert types(events) == ["RUN_STARTED", "RUN_ERROR"]
         assert (events[-1]["code"], events[-1]["message"]) == ("UPSTREAM_HTTP_503", "busy")
+
+
+LANGGRAPH = [
+    {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+    {"type": "STEP_STARTED", "stepName": "agent"},
+    {"type": "TOOL_CALL_START", "toolCallId": "c1", "toolCallName": "transfer", "parentMessageId": "m1"},
+    {"type": "TOOL_CALL_ARGS", "toolCallId": "c1", "delta": '{"to": "Bo"}'},
+    {"type": "TOOL_CALL_END", "toolCallId": "c1"},
+    {"type": "STEP_FINISHED", "stepName": "agent"},
+    {"type": "CUSTOM", "name": "on_interrupt", "value": "Really?", "rawEvent": {"id": "x"}},
+    {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+]
+
+
+async def test_a_langgraph_agent_asks_a_chat_client(tmp_path: Path) -> None:
+    """The graph stops in a tool of its own: an `interrupt()` names neither the call nor itself."""
+    route = {"dialect": "openai-chat", "path": "/v1", "backend": "it"}
+    async with fake_backend() as backend:
+        parts = config(backend.url)
+        parts = {**parts, "routes": [route], "stores": {"history": f"sqlite:///{tmp_path}/talks.db"}}
+        async with serving(parts) as base:
+            backend.streams(*(b"data: " + orjson.dumps(e) + b"\n\n" for e in LANGGRAPH))
+            body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Send it"}]}
+            (choice,) = (await post(f"{base}/v1/chat/completions", body)).json["choices"]
+            assert choice["finish_reason"] == "stop"
+            assert choice["message"].get("tool_calls") is None
+            assert choice["message"]["content"] == 'transfer({"to": "Bo"})\n\nReally?'
+            body["messages"] += [choice["message"], {"role": "user", "content": "yes"}]
+            backend.streams(*(b"data: " + orjson.dumps(e) + b"\n\n" for e in (LANGGRAPH[0], LANGGRAPH[-1])))
+            assert (await post(f"{base}/v1/chat/completions", body)).status == 200
+        first, second = backend.seen
+        assert second.json["forwardedProps"]["command"] == {"resume": "yes"}
+        assert second.json["threadId"] == first.json["threadId"]
