@@ -29,7 +29,7 @@ CAPABILITIES = Capabilities(
             Feature.STEP: _NO_EVENT,
             Feature.CUSTOM: _NO_EVENT,
             Feature.RAW: "that of other dialects; its own passes unchanged",
-            Feature.PART_BORDERS: "texts that follow each other become one; option message_separator",
+            Feature.PART_BORDERS: "texts become one, with a blank line between messages; option message_separator",
         },
         refuse={Feature.FINISH_CANCELED: "told as an error with the code canceled, never as a finish"},
     ),
@@ -56,6 +56,7 @@ CAPABILITIES = Capabilities(
     eager_start=False,
     client_runs_calls=True,
     usage_on_failure=False,
+    separator="\n\n",
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec.borders import TextBorders
 from bridge.codec.jsontext import dumps
 from bridge.codec.openai import error_object
 from bridge.codec.sequencer import Sequencer
@@ -77,17 +78,19 @@ class _Choice:
     one none.
     """
 
+    borders: TextBorders
     calls: int = 0
     called: frozenset[str | None] = frozenset()
     reason: FinishReason | None = None
-    text_in: str | None = None
     entries: dict[str, int] = field(default_factory=dict)
     numbers: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
 class _Part:
-    """An open part: the bytes before and after its next piece. `twin` stands between two copies of the piece."""
+    """An open part: the bytes before and after its next piece. `twin` stands between two copies of the piece; it is
+    empty before the first piece of a text of the message `message_id`.
+    """
 
     choice: int
     before: bytes
@@ -96,6 +99,7 @@ class _Part:
     call: int | None = None
     bare: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
+    message_id: str = ""
 
 
 class ChatEncoder:
@@ -151,9 +155,16 @@ class ChatEncoder:
             piece = dumps(text)
             if part.twin is None:
                 self._out.append(part.before + piece + part.after)
-            else:
+            elif part.twin:
                 self._out.append(part.before + piece + part.twin + piece + part.after)
+            else:
+                self._out.append(part.before + dumps(self._begun(part, text)) + part.after)
             part.bare = False
+
+    def _begun(self, part: _Part, text: str) -> str:
+        """The first piece of a text, with what separates it from that of another message."""
+        part.twin = None
+        return self._choices[part.choice].borders.before(part.message_id) + text
 
     def _with_extras(self, event: TextDelta | ReasoningDelta | ArgsDelta, part: _Part) -> None:
         """A piece with fields of the choice beside its delta, such as logprobs."""
@@ -164,8 +175,8 @@ class ChatEncoder:
                 usual = b'},"logprobs":null,"finish_reason":null}]}'
                 fields = {"logprobs": None, **fields_beside, "finish_reason": None}
                 after = after.removesuffix(usual) + b"}," + dumps(fields)[1:] + b"]}"
-            piece = dumps(event.text)
-            self._out.append(part.before + piece + (part.twin + piece if part.twin is not None else b"") + after)
+            piece = dumps(self._begun(part, event.text) if part.twin == b"" else event.text)
+            self._out.append(part.before + piece + (part.twin + piece if part.twin else b"") + after)
             part.bare = False
         elif fields_beside:
             self._out.append(self._chunk(part.choice, {}, fields_beside))
@@ -193,7 +204,7 @@ class ChatEncoder:
             after = after[:-1] + b"," + dumps(self._first)[1:]
             self._first = {}
         self._out.append(before + after)
-        made = self._choices[choice] = _Choice()
+        made = self._choices[choice] = _Choice(TextBorders(self._options.message_separator, self._context.lost))
         return made
 
     # -------------------------------------------------------------- run and messages
@@ -226,22 +237,17 @@ class ChatEncoder:
         if event.kind is _TOOL_CALL:
             self._call_started(event, index)
             return
-        choice = self._open(index)
+        self._open(index)
         if event.kind is _REASONING:
             self._parts[event.part_id] = self._reasoning(index)
             return
-        if event.kind is _TEXT:
-            self._separate(choice, index, event.message_id)
+        twin = b"" if event.kind is _TEXT else None
         before, after = self._around(index, f'"{_FIELDS[event.kind]}":')
-        self._parts[event.part_id] = _Part(index, before, after)
+        self._parts[event.part_id] = _Part(index, before, after, twin, message_id=event.message_id)
 
-    def _separate(self, choice: _Choice, index: int, message_id: str) -> None:
-        separator = self._options.message_separator
-        if separator and choice.text_in not in (None, message_id):
-            self._out.append(self._chunk(index, {"content": separator}))
-        elif choice.text_in is not None:
-            self._context.lost.add(Feature.PART_BORDERS)
-        choice.text_in = message_id
+    def _tell(self, index: int, message_id: str, text: str) -> None:
+        """A text that is whole."""
+        self._out.append(self._chunk(index, {"content": self._choices[index].borders.before(message_id) + text}))
 
     def _reasoning(self, index: int) -> _Part:
         name = self._options.reasoning_field
@@ -294,7 +300,7 @@ class ChatEncoder:
         elif audio := audio_of(part):
             self._out.append(self._chunk(index, {"audio": audio}))
         elif self._options.media == "text":
-            self._out.append(self._chunk(index, {"content": as_text(part)}))
+            self._tell(index, event.message_id, as_text(part))
             self._context.lost.add(feature_of(part), "told as text")
         else:
             self._context.lost.add(feature_of(part))
@@ -313,10 +319,9 @@ class ChatEncoder:
 
     def _ask(self, choice: _Choice) -> None:
         """Write questions for a person last, in texts of their own; one about a call is carried by that call."""
-        for event in self._questions:
+        for number, event in enumerate(self._questions):
             if event.call_id not in choice.called:
-                self._separate(choice, 0, f"interrupt {event.interrupt_id}")
-                self._out.append(self._chunk(0, {"content": interrupt_text(event)}))
+                self._tell(0, f"interrupt {number}", interrupt_text(event))
 
     def _raw(self, event: Raw) -> None:
         if event.dialect != NAME or not isinstance(event.value, dict):

@@ -175,8 +175,9 @@ class Capabilities:
     the head of the stream at once, before the backend answers. `client_runs_calls`: its clients run every tool call
     that they see. `usage_on_failure`: its failure frame, or one before it, can carry usage. `names_interrupts`: an
     answer to an interrupt names the interrupt. `tool_names` is the pattern that a whole tool name must match at its
-    backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `media_types`: the
-    media type is written, not only guessed. A finish reason that it refuses becomes an error with the code of that
+    backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `separator` stands
+    between the texts of two messages of one answer, where an answer has one text. `media_types`: the media type is
+    written, not only guessed. A finish reason that it refuses becomes an error with the code of that
     finish.
     """
 
@@ -191,6 +192,7 @@ class Capabilities:
     names_interrupts: bool = True
     tool_names: str | None = None
     inline_media_only: bool = False
+    separator: str = ""
     media_types: bool = True
     runs_tools: RunsTools = RunsTools.NEVER
 

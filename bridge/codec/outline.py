@@ -19,6 +19,7 @@ from bridge.model.parts import (
     Inline,
     Media,
     MediaKind,
+    Message,
     Part,
     Reasoning,
     Refusal,
@@ -149,17 +150,25 @@ def project(answer: Answer, capabilities: Capabilities, choice: int = 0) -> Outl
 
 def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> list[Item]:
     items: list[Item] = []
+    told: Message | None = None
     for message in answer.messages:
         if message.role != "tool" and answer.choice_of(message) != choice:
             continue
         for part in message.parts:
             support = _support(part, capabilities)
             if support is Support.TEXT:
-                _append(items, ("text", as_text(part)))
+                item: Item = ("text", as_text(part))
             elif support is Support.EXACT:
                 if isinstance(part, Media) and not capabilities.media_types:
                     part = Media(part.kind, part.source, mime_of(Media(part.kind, part.source)))
-                _append(items, _without(_item(part), capabilities))
+                item = _without(_item(part), capabilities)
+            else:
+                continue
+            if item[0] == "text" and item[1]:
+                if told is not None and told is not message:
+                    item = ("text", capabilities.separator + item[1])
+                told = message
+            _append(items, item)
     return items
 
 
@@ -169,7 +178,8 @@ def _tell_interrupts(items: list[Item], answer: Answer, capabilities: Capabiliti
     if capabilities.answer(Feature.INTERRUPT) is Support.TEXT:
         for interrupt in answer.interrupts:
             if interrupt.call_id not in called or capabilities.answer(Feature.TOOL_CALL) is not Support.EXACT:
-                _append(items, ("text", interrupt_text(interrupt)))
+                separator = capabilities.separator if any(item[0] == "text" for item in items) else ""
+                _append(items, ("text", separator + interrupt_text(interrupt)))
 
 
 def _support(part: Part, capabilities: Capabilities) -> Support:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from bridge.codec import (
@@ -69,6 +69,8 @@ class Route:
     """The endpoints of the dialect that this route has."""
     keeps_answers: bool = field(init=False)
     """True if its clients may name earlier answers, where there is a store for them."""
+    capabilities: Capabilities = field(init=False)
+    """Those of the dialect, as the options change them."""
     _operations: frozenset[Operation] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +81,10 @@ class Route:
             and not (self.passthrough or self.durable)
             and self.dialect.keeps_answers(self.options)
         )
+        self.capabilities = self.dialect.capabilities
+        if self.capabilities.separator:
+            separator: str = getattr(self.options, "message_separator", self.capabilities.separator)
+            self.capabilities = replace(self.capabilities, separator=separator)
         self._operations = frozenset(endpoint.operation for endpoint in self.surface)
 
     def serves(self, operation: Operation) -> bool:

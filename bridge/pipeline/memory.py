@@ -292,9 +292,10 @@ class Recall(Turn):
     """Both sides agree on the conversation, but the client cannot say which interrupt it answers.
 
     A client that cannot name its thread either has one at the backend all the same, found by the digest of the
-    conversation, as agents keep their state and interrupts by thread. Only that digest, the open interrupts and the answer
-    that ended with them are stored: an agent goes on from a call of its own that the client was not shown. Requests of
-    one thread wait for each other where the bridge found it; the store is written only if something changes.
+    conversation, as agents keep their state and interrupts by thread. Only that digest, the open interrupts and the
+    answer that ended with them are stored: an agent goes on from a call of its own that the client was not shown.
+    Requests of one thread wait for each other where the bridge found it; the store is written only if something
+    changes.
     """
 
     async def begin(self, run_id: str) -> None:

@@ -130,16 +130,16 @@ class WithholdServerTools:
         self._lost.add(Feature.TOOL_RESULT, "tools run by the backend are not shown as calls")
         if self._show != "drop":
             arguments = "".join(e.text for e in held if isinstance(e, ArgsDelta))
-            self._tell(f"{start.name}({arguments}) -> {result_text(event.parts)}\n", start, out)
+            self._tell(f"{start.name}({arguments}) -> {result_text(event.parts)}", start, out)
         if not self._held_of[start.message_id] and start.message_id in self._ends:
             out.append(self._ends.pop(start.message_id))
 
     def _tell(self, text: str, call: PartStarted, out: list[Event]) -> None:
-        """The finished call as a line of its own, in a message of its own: the call's may be ended already."""
+        """The finished call in a message of its own: the call's may be ended already."""
         self._count += 1
         message, part = f"{call.part_id}-told", f"{call.part_id}-told-{self._count}"
         kind = PartKind.REASONING if self._show == "reasoning" else PartKind.TEXT
-        delta = ReasoningDelta(part, text) if kind is PartKind.REASONING else TextDelta(part, text)
+        delta = ReasoningDelta(part, text + "\n") if kind is PartKind.REASONING else TextDelta(part, text)
         out += [
             MessageStarted(message),
             PartStarted(part, message, kind),

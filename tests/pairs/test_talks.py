@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from bridge.codec import registry
 from bridge.transports.demo import PICTURE
 from tests.pairs.agents import AGENTS as DIRECT
 from tests.pairs.agents import BREAKS, Agent, Ask, Fall, Hang, Heard, Ran, Say, Step, Think, Use
@@ -77,6 +78,11 @@ def script(agent: Agent, *answers: list[Step]) -> None:
 def plain(conversation: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """With arguments as values: not every wire keeps the string that the model wrote."""
     return [(*e[:3], orjson.loads(e[3])) if e[0] == "call" else e for e in conversation]
+
+
+def between(person: Person) -> str:
+    """What stands between the texts of two messages at this frontend."""
+    return registry.get(person.dialect).capabilities.separator
 
 
 def check(seen: Seen, text: str) -> None:
@@ -154,14 +160,15 @@ async def test_an_agent_runs_a_tool(front: str, back: str, tmp_path: Path) -> No
     async with meeting(front, back, tmp_path) as (person, agent):
         script(agent, [Say("Let me see. "), Ran(*PARIS, "rain"), Say("It rains.")], [Say("Yes")])
         seen = await person.say("Weather?")
-        check(seen, "Let me see. It rains.")
+        check(seen, f"Let me see. {between(person)}It rains.")
         assert [(c.id, c.name, c.arguments) for c in seen.calls] == ([PARIS] if shown else [])
         assert seen.results == ([("call_1", "rain")] if shown else [])
         check(await person.say("Sure?"), "Yes")
         heard = [e for e in agent.heard[1].conversation if e[0] == "result"]
         # A client that sends the whole talk sends what it was shown.
         assert heard == ([("result", "call_1", "rain")] if shown or agent.remembers or agent.remembered else [])
-        assert "".join(t for r, t in agent.heard[1].spoken if r == "assistant") == "Let me see. It rains."
+        spoken = "".join(t for r, t in agent.heard[1].spoken if r == "assistant")
+        assert spoken.split() == ["Let", "me", "see.", "It", "rains."]
         assert agent.heard[1].last == ("user", "Sure?")
 
 
@@ -309,7 +316,7 @@ async def test_an_interrupt_and_its_answer(front: str, back: str, tmp_path: Path
             assert seen.text == "Well. "
         else:
             question = "confirmation: wipe({})" if back == "agentscope" else "Go on?"
-            assert seen.text == "Well. " + question.replace("confirmation", "approval")
+            assert seen.text == "Well. " + between(person) + question.replace("confirmation", "approval")
             assert seen.finish == "stop"
         check(await person.resume("yes"), "Done")
         heard = agent.heard[1]
