@@ -14,8 +14,8 @@ from bridge.errors import ConfigError
 from bridge.pipeline import Backend, Breaker, Group, Retry, StageFactory, Timeouts
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, wants_memory
+from bridge.pipeline.stages import estimate_usage, load_object
 from bridge.pipeline.stages import load as load_stage
-from bridge.pipeline.stages import load_object
 from bridge.pipeline.tools import Tools
 from bridge.speech import Speech
 from bridge.stores import Attachments, Bounds, open_attachments
@@ -128,7 +128,10 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         section.options,
         group=group(section.backend) if section.backend is not None and not isinstance(section.backend, dict) else None,
         models=models,
-        stages=tuple(_stage(index, target) for target in section.stages),
+        stages=(
+            *(_stage(index, target) for target in section.stages),
+            *((estimate_usage,) if section.estimate_usage else ()),
+        ),
         passthrough=section.passthrough,
         durable=section.durable,
         modes=modes or None,

@@ -33,10 +33,13 @@ from bridge.model import (
     Text,
     TextDelta,
     ToolResulted,
+    UsageReported,
+    estimate_tokens,
     interrupt_text,
     question_about,
     result_text,
 )
+from bridge.model.estimate import quarter_tokens
 from bridge.pipeline.redirects import without_redirects
 from bridge.translation import Stage
 
@@ -198,6 +201,36 @@ def context_as_system(context: StageContext) -> None:
     lines = [f"{entry.get('description', '')}: {entry.get('value', '')}" for entry in request.context]
     message = Message("system", [Text("\n".join(lines))])
     context.request = replace(request, messages=[message, *request.messages], context=[])
+
+
+class EstimateUsage:
+    """Reports the tokens of a finished run whose backend reported none, estimated from its texts."""
+
+    at_rest = False
+
+    def __init__(self, request: Request, lost: Losses) -> None:
+        self._request = request
+        self._lost = lost
+        self._quarters = 0
+        self._reported = False
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            if isinstance(event, (TextDelta, ReasoningDelta, ArgsDelta)):
+                self._quarters += quarter_tokens(event.text)
+            elif isinstance(event, UsageReported):
+                self._reported = bool(event.input or event.output)
+        if self._reported or not events or not isinstance(events[-1], RunFinished):
+            return events
+        self._lost.add(Feature.USAGE, "estimated; the backend reported none")
+        taken, given = estimate_tokens(self._request), -(-self._quarters // 4)
+        usage = UsageReported(taken, given, taken + given, estimated=True)
+        return [*(e for e in events[:-1] if not isinstance(e, UsageReported)), usage, events[-1]]
+
+
+def estimate_usage(context: StageContext) -> Stage:
+    """The stage of routes with `estimate_usage`."""
+    return EstimateUsage(context.request, context.lost)
 
 
 def no_redirects(context: StageContext) -> None:

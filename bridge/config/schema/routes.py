@@ -40,6 +40,9 @@ class Route(Section):
         default=None, min_length=1, description="or the request's model, a name or a glob -> backend, or a list of them"
     )
     stages: tuple[Reference, ...] = Field(default=(), description='own stages, "module:function", after the built-in')
+    estimate_usage: bool = Field(
+        default=False, description="a finished run whose backend reported no tokens gets an estimate, marked as one"
+    )
     durable: bool = Field(default=False, description="events go to the run store first: resumable, cancellable")
     passthrough: bool = Field(default=False, description="same dialect on both sides: payloads byte-equal")
     tools: BackendName | None = Field(
