@@ -129,6 +129,15 @@ async def test_an_error_in_the_middle(opened: Opened, front: str) -> None:
 
 
 @fronts
+async def test_an_error_of_the_agents_model(opened: Opened, front: str) -> None:
+    seen = await (await opened(front)).say("full")
+    assert "The model is full." in (seen.error or "")
+    assert "body:" not in (seen.error or "")
+    if front.startswith(("openai-chat", "anthropic")):
+        assert (seen.status, seen.headers["retry-after"]) == (429, "20")
+
+
+@fronts
 async def test_a_client_that_leaves_stops_the_agent(opened: Opened, agent: Server, front: str) -> None:
     person = await opened(front)
     reading = asyncio.create_task(person.say("wait"))
