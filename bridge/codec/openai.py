@@ -203,6 +203,23 @@ MODELS: Surface = (
 )
 
 
+EXTRAS: Surface = tuple(
+    Endpoint("POST", path, Operation.FORWARD, shared=True)
+    for path in (
+        "/embeddings",
+        "/audio/transcriptions",
+        "/audio/translations",
+        "/audio/speech",
+        "/images/generations",
+        "/images/edits",
+        "/completions",
+        "/moderations",
+        "/rerank",
+    )
+)
+"""APIs beside chat, which a route passes on to one backend."""
+
+
 def encode_models(infos: Sequence[ModelInfo]) -> WireResponse:
     return json_response(dumps({"object": "list", "data": [_model(i) for i in infos]}))
 

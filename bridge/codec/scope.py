@@ -36,6 +36,7 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.CALL: Scope.RUN,
     Operation.ATTACH: Scope.RUN,
     Operation.TRANSCRIBE: Scope.RUN,
+    Operation.FORWARD: Scope.RUN,
     Operation.SUBSCRIBE: Scope.READ,
     Operation.STATUS: Scope.READ,
     Operation.RETRIEVE: Scope.READ,

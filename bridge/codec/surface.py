@@ -27,6 +27,7 @@ class Operation(StrEnum):
     STOP = "stop"
     TRANSCRIBE = "transcribe"
     MODELS = "models"
+    FORWARD = "forward"
     HEALTH = "health"
     CALL = "call"
     REGISTER = "register"
@@ -80,9 +81,13 @@ Surface = tuple[Endpoint, ...]
 """The endpoints of a dialect, below the path where it is mounted."""
 
 
-def served(surface: Surface, durable: bool) -> Surface:
-    """The endpoints that a route has."""
-    return surface if durable else tuple(endpoint for endpoint in surface if not endpoint.durable)
+def served(surface: Surface, durable: bool, forwards: bool = False) -> Surface:
+    """The endpoints that a route has; `forwards`: it has a backend for what is passed on as it is."""
+    return tuple(
+        endpoint
+        for endpoint in surface
+        if (durable or not endpoint.durable) and (forwards or endpoint.operation is not Operation.FORWARD)
+    )
 
 
 def offers(surface: Surface, operation: Operation) -> bool:

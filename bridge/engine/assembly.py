@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from bridge import config as cfg
 from bridge.codec import ModesDialect, Operation, QueuedRunsDialect, SessionDialect, registry
@@ -23,6 +23,7 @@ from bridge.stores import Attachments, Bounds, open_attachments
 if TYPE_CHECKING:
     from bridge.stores import RunStore
     from bridge.telemetry.tracing import Tracing
+    from bridge.transports.http import HttpBackend
 
 
 def assemble(config: cfg.Config, tracing: Tracing | None = None) -> list[Route]:
@@ -140,6 +141,7 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         limits=section.limits,
         tools=_tools(tools_at),
         tools_at=tools_at,
+        extras_at=cast("HttpBackend | None", backends[section.extras] if section.extras is not None else None),
         max_tool_rounds=section.max_tool_rounds,
         mid_stream_fallback=section.mid_stream_fallback,
     )

@@ -31,6 +31,7 @@ from bridge.pipeline.tools import Tools
 
 if TYPE_CHECKING:
     from bridge.config import Places
+    from bridge.transports.http import HttpBackend
 
 _CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
 """A pattern's set of characters, of which the first one is a guess."""
@@ -63,6 +64,8 @@ class Route:
     """Tools that the backends' models may call beside the client's own."""
     tools_at: Backend | None = None
     """The backend where these are, when it is one; it is opened and closed with the others."""
+    extras_at: HttpBackend | None = None
+    """The backend that is passed what is not translated; it is opened and closed with the others."""
     max_tool_rounds: int = 8
     mid_stream_fallback: Literal["repeat", "continue"] | None = None
     surface: Surface = field(init=False)
@@ -75,7 +78,7 @@ class Route:
 
     def __post_init__(self) -> None:
         check_surface(self.dialect)
-        self.surface = served(self.dialect.surface, self.durable)
+        self.surface = served(self.dialect.surface, self.durable, self.extras_at is not None)
         self.keeps_answers = (
             isinstance(self.dialect, StoredAnswersDialect)
             and not (self.passthrough or self.durable)
@@ -131,7 +134,7 @@ class Route:
     @property
     def opened(self) -> list[Backend]:
         """Everything of it that has to be opened and closed."""
-        return self.backends if self.tools_at is None else [*self.backends, self.tools_at]
+        return [*self.backends, *(b for b in (self.tools_at, self.extras_at) if b is not None)]
 
     @property
     def in_background(self) -> bool:

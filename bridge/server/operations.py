@@ -32,6 +32,7 @@ from bridge.runs.server.responses import (
 )
 from bridge.runs.server.single_run import SessionLocks, StopHandler, serve_single_durable, single_run
 from bridge.runs.server.tasks import TaskStatusHandler, serve_task
+from bridge.server.forwarding import serve_forward
 from bridge.server.handler import RouteHandler, Serve
 from bridge.server.limits import Rules
 from bridge.server.runs import serve_run
@@ -157,6 +158,7 @@ _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.SIGN: lambda of: of._uploads().sign,
     Operation.FETCH: lambda of: of._uploads().fetch,
     Operation.TRANSCRIBE: lambda of: of._uploads().transcribe,
+    Operation.FORWARD: lambda of: of._serves(serve_forward),
     Operation.MODELS: lambda of: of._models,
     Operation.COUNT: lambda of: of._count,
     Operation.RETRIEVE: lambda of: of._serves(serve_retrieve),

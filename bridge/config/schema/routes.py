@@ -48,6 +48,11 @@ class Route(Section):
     tools: BackendName | None = Field(
         default=None, description="backend whose registered tools the model of this route may call, run by the bridge"
     )
+    extras: BackendName | None = Field(
+        default=None,
+        description="OpenAI-compatible backend that gets requests for embeddings, audio, images, completions, "
+        "moderations and reranking as they are",
+    )
     max_tool_rounds: Positive = Field(default=8, description="how often in one run the model may call these tools")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
     agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route")
@@ -133,5 +138,5 @@ class Route(Section):
         if self.path is None:
             return []
         mount = "" if self.path == "/" else self.path
-        surface = served(registry.get(self.dialect).surface, self.durable)
+        surface = served(registry.get(self.dialect).surface, self.durable, self.extras is not None)
         return [(mount + endpoint.path or "/", endpoint) for endpoint in surface]
