@@ -16,7 +16,7 @@ from bridge.model import FileRef, Inline, Media, Request, Source, Url, source_of
 from .capabilities import Feature
 from .context import Losses
 from .jsontext import dumps, read_json, whole
-from .models import ModelInfo, ModelsDialect
+from .models import ModelInfo, ModelsDialect, described
 from .ratelimits import OPENAI, passed_on
 from .redact import LONGEST_WORD, masked
 from .surface import Endpoint, Operation, Surface
@@ -220,6 +220,10 @@ EXTRAS: Surface = tuple(
 """APIs beside chat, which a route passes on to one backend."""
 
 
+_PARAMETERS = frozenset({"reasoning", "tools"})
+"""Abilities that are parameters of a request; the others are kinds of input."""
+
+
 def encode_models(infos: Sequence[ModelInfo]) -> WireResponse:
     return json_response(dumps({"object": "list", "data": [_model(i) for i in infos]}))
 
@@ -229,7 +233,16 @@ def encode_model(info: ModelInfo) -> WireResponse:
 
 
 def _model(info: ModelInfo) -> dict[str, Any]:
-    return {"id": info.id, "object": "model", "created": info.created, "owned_by": info.owned_by}
+    """The fields of the official API, then what is known besides, as OpenRouter writes it."""
+    out: dict[str, Any] = {"id": info.id, "object": "model", "created": info.created, "owned_by": info.owned_by}
+    if info.name:
+        out["name"] = info.name
+    if info.context:
+        out["context_length"] = info.context
+    if info.abilities is not None:
+        out["architecture"] = {"input_modalities": ["text", *sorted(info.abilities - _PARAMETERS)]}
+        out["supported_parameters"] = sorted(info.abilities & _PARAMETERS)
+    return out
 
 
 def decode_models(wire: WireResponse) -> list[ModelInfo]:
@@ -246,11 +259,8 @@ def decode_models(wire: WireResponse) -> list[ModelInfo]:
 
 def _info(value: dict[str, Any]) -> ModelInfo:
     created, owner = value.get("created"), value.get("owned_by")
-    return ModelInfo(
-        value["id"],
-        whole(created) or 0,
-        owner if isinstance(owner, str) and owner else "unknown",
-    )
+    info = ModelInfo(value["id"], whole(created) or 0, owner if isinstance(owner, str) and owner else "unknown")
+    return described(info, value)
 
 
 # ------------------------------------------------------------------ requests

@@ -162,10 +162,15 @@ class Route:
         names += [n for backend in (self.group.members if self.group else ()) for n in backend.names.listed]
         listed = {n: ModelInfo(n) for n in names}
         only = self.backends[0] if len(self.backends) == 1 else None
-        if only is not None and (self.models is None or any(is_pattern(n) for n in self.models)):
+        if only is not None:
+            are_all = self.models is None or any(is_pattern(n) for n in self.models)
             try:
                 for info in await only.models():
-                    listed.setdefault(info.id, info)
+                    # A configured name is told what is known of the model that it stands for.
+                    for name in [n for n in names if info.id in (n, only.model_for(n))]:
+                        listed[name] = replace(info, id=name)
+                    if are_all:
+                        listed.setdefault(info.id, info)
             except BackendError as error:
                 # Many backends have no such list; that is no fault of the client who asks.
                 if not listed and error.code not in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_REQUEST):
