@@ -49,6 +49,7 @@ SCOPES: dict[Operation, Scope | None] = {
     Operation.STOP: Scope.CANCEL,
     Operation.DELETE: Scope.DELETE,
     Operation.MODELS: Scope.MODELS,
+    Operation.DESCRIBE: Scope.MODELS,
     Operation.REGISTER: Scope.REGISTER,
     Operation.DEREGISTER: Scope.REGISTER,
     Operation.UPDATE: Scope.REGISTER,

@@ -27,6 +27,7 @@ class Operation(StrEnum):
     STOP = "stop"
     TRANSCRIBE = "transcribe"
     MODELS = "models"
+    DESCRIBE = "describe"
     FORWARD = "forward"
     HEALTH = "health"
     CALL = "call"

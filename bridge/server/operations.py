@@ -11,6 +11,7 @@ from aiohttp import web
 from bridge.codec import (
     Context,
     CountingDialect,
+    DescribedDialect,
     ModelInfo,
     ModelsDialect,
     Operation,
@@ -139,6 +140,11 @@ class RouteOperations:
             response.headers["x-bridge-estimated"] = "tokens"
         return response
 
+    async def _describe(self, http: web.Request) -> web.StreamResponse:
+        dialect, backends = require(self._route.dialect, DescribedDialect), self._route.backends
+        name = ", ".join(backend.name for backend in backends)
+        return response_of(dialect.encode_description(name, [backend.capabilities for backend in backends]))
+
     async def _health(self, http: web.Request) -> web.StreamResponse:
         return response_of(self._route.dialect.encode_health(not self._state.draining))
 
@@ -158,6 +164,7 @@ _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.SIGN: lambda of: of._uploads().sign,
     Operation.FETCH: lambda of: of._uploads().fetch,
     Operation.TRANSCRIBE: lambda of: of._uploads().transcribe,
+    Operation.DESCRIBE: lambda of: of._describe,
     Operation.FORWARD: lambda of: of._serves(serve_forward),
     Operation.MODELS: lambda of: of._models,
     Operation.COUNT: lambda of: of._count,

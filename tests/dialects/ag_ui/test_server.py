@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from ag_ui.core import AgentCapabilities
 
 from bridge.codec import registry
 from bridge.dialects.ag_ui import dialect
@@ -46,7 +47,7 @@ async def test_a_run_at_the_mount_path() -> None:
         wrong = await post(f"{base}/ag-ui", {"threadId": "t"})
         assert (wrong.status, wrong.json["error"]["param"]) == (422, "runId")
         assert (await post(f"{base}/ag-ui", b"{")).status == 400
-        assert (await ask("GET", f"{base}/ag-ui")).status == 405
+        assert (await ask("PUT", f"{base}/ag-ui")).status == 405
         assert (await ask("POST", f"{base}/ag-ui/else")).status == 404
 
 
@@ -102,3 +103,26 @@ async def test_a_langgraph_agent_asks_a_chat_client(tmp_path: Path) -> None:
         first, second = backend.seen
         assert second.json["forwardedProps"]["command"] == {"resume": "yes"}
         assert second.json["threadId"] == first.json["threadId"]
+
+
+async def test_what_the_agent_is_able_to_do() -> None:
+    """In the object that the official package has for it; what does not hold for each backend is false."""
+    async with fake_backend() as backend:
+        parts = config(backend.url)
+        parts["backends"]["llm"] = {"dialect": "openai-chat", "url": backend.url}
+        routes = [("/agent", "it"), ("/model", "llm"), ("/both", ["it", "llm"])]
+        parts["routes"] = [{"dialect": "ag-ui", "path": path, "backend": names} for path, names in routes]
+        async with serving(parts) as base:
+            agent, model, both = [
+                AgentCapabilities.model_validate_json((await ask("GET", f"{base}{path}")).body) for path, _ in routes
+            ]
+        assert backend.seen == []
+    assert (agent.identity.name, both.identity.name) == ("it", "it, llm")
+    assert (agent.state.snapshots, agent.human_in_the_loop.interrupts, agent.reasoning.supported) == (True, True, True)
+    assert (model.state.snapshots, model.human_in_the_loop.interrupts, model.output.structured_output) == (
+        False, False, True,
+    )  # fmt: skip
+    assert (model.multimodal.input.image, model.multimodal.input.video, model.tools.client_provided) == (
+        True, False, True,
+    )  # fmt: skip
+    assert (both.state.snapshots, both.tools.supported, both.transport.streaming) == (False, True, True)
