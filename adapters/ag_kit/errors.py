@@ -36,6 +36,11 @@ def error_text(failure: Failure) -> str:
     return masked(failure.message, LONGEST, addresses=True) or "The run failed."
 
 
+def told_error(error: str) -> str:
+    """Return an error as a text of the answer."""
+    return f"Error: {error}"
+
+
 def failure_of(event: dict[str, Any]) -> Failure:
     """Return the failure in an event with `error`: a text, or an object with a message; `details` in it or beside it
     adds to it.
