@@ -60,7 +60,9 @@ def interrupt_text(event: Interrupted) -> str:
     if isinstance(payload, str) and payload.strip():
         return payload
     if isinstance(payload, dict):
-        call, metadata = _call_in(payload), payload.get("metadata")
+        call, metadata, actions = _call_in(payload), payload.get("metadata"), payload.get("action_requests")
+        if isinstance(actions, list) and (told := [text for action in actions if (text := _review(action))]):
+            return "\n\n".join(told)
         # Frameworks describe the call in a part of the metadata that has their name.
         described = map(_call_in, metadata.values()) if isinstance(metadata, dict) else ()
         for key in ("message", "question", "prompt"):
@@ -79,10 +81,16 @@ def question_about(calls: Iterable[str], question: str) -> str:
     return "\n\n".join([*(call for call in calls if "".join(call.split()) not in said), question])
 
 
+def _review(action: Any) -> str | None:
+    """Return what a person is to review, in the words of LangChain's middleware or as the call."""
+    description = action.get("description") if isinstance(action, dict) else None
+    return description if isinstance(description, str) and description.strip() else _call_in(action)
+
+
 def _call_in(value: Any) -> str | None:
     """Return the tool call that a JSON object describes, as `name(arguments)`; None if it describes none."""
     if isinstance(value, dict):
-        for name, arguments in (("name", "arguments"), ("toolName", "args")):
+        for name, arguments in (("name", "arguments"), ("toolName", "args"), ("name", "args")):
             if isinstance(value.get(name), str) and arguments in value:
                 said = value[arguments]
                 return f"{value[name]}({said if isinstance(said, str) else json_text(said)})"

@@ -134,17 +134,30 @@ def _is_free(asked: Interrupted) -> bool:
 
 
 def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> list[Resume]:
-    """Return the answers, each in the form of its question's `responseSchema` (docs/dialects/ag-ui.md)."""
-    schemas: dict[str, Any] = {
-        i.interrupt_id: i.payload.get("responseSchema") for i in open_interrupts if isinstance(i.payload, dict)
-    }
+    """Return the answers, each in the form of its question's `responseSchema` (docs/dialects/ag-ui.md), or as the
+    decisions on its `action_requests`.
+    """
+    asked = {i.interrupt_id: i.payload for i in open_interrupts if isinstance(i.payload, dict)}
     out = []
     for answer in answers:
-        schema = schemas.get(answer.interrupt_id)
-        if answer.decision == "resolved" and isinstance(schema, dict):
+        payload = asked.get(answer.interrupt_id, {})
+        schema, actions = payload.get("responseSchema"), payload.get("action_requests")
+        if isinstance(actions, list):
+            answer = replace(answer, decision="resolved", payload=_decisions(answer, len(actions)))
+        elif answer.decision == "resolved" and isinstance(schema, dict):
             answer = replace(answer, payload=_form(answer, schema))
         out.append(answer)
     return out
+
+
+def _decisions(answer: Resume, count: int) -> Any:
+    """Return an answer as LangChain's middleware takes it: the same decision on each action."""
+    payload = answer.payload
+    if isinstance(payload, dict) and "decisions" in payload:
+        return payload
+    words = payload.get("reason") if isinstance(payload, dict) else payload
+    reject = {"type": "reject", **({"message": words} if isinstance(words, str) and words else {})}
+    return {"decisions": [{"type": "approve"} if answer.agrees else reject] * count}
 
 
 def _form(answer: Resume, schema: dict[str, Any]) -> Any:

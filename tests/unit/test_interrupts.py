@@ -13,6 +13,7 @@ from bridge.pipeline.interrupts import settle
 
 ASKED = Interrupted("int-1", "confirmation", {"message": "Go on?"})
 CALL = Interrupted("int-2", "tool_call", None, "call_1")
+SEND = {"name": "send", "args": {}}
 SUSPENDED = {"toolName": "process_expense", "args": {"amount": 250}}
 
 
@@ -40,6 +41,10 @@ def result(call_id: str, text: str) -> Message:
         (
             Interrupted("i", "mastra:tool_suspend", {"message": "Pay?", "metadata": {"mastra": SUSPENDED}}),
             'process_expense({"amount":250})\n\nPay?',
+        ),
+        (
+            Interrupted("i", None, {"action_requests": [SEND, {**SEND, "description": "Send it?"}]}),
+            "send({})\n\nSend it?",
         ),
         (
             Interrupted("i", "suspend", {"metadata": {"mastra": SUSPENDED}}),
@@ -250,3 +255,30 @@ def test_a_native_client_answers_a_free_question_by_typing(asked: Interrupted, t
         assert (settled.messages, settled.unanswered) == ([], [])
     else:
         assert (settled.resume, settled.messages, settled.unanswered) == ([], [user("Paris")], [asked])
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("said", "decision"),
+    [("yes", {"type": "approve"}), ("not today", {"type": "reject", "message": "not today"}), ("", {"type": "reject"})],
+)
+def test_an_answer_is_a_decision_on_each_action(said: str, decision: dict[str, str], native: bool) -> None:
+    asked = Interrupted("i", None, {"action_requests": [SEND, SEND], "review_configs": []})
+    request = Request([], resume=[Resume("i", "resolved", said)]) if native else Request([user(said)])
+    (given,) = settle([asked], request, request.messages, native=native).resume
+    assert given == Resume("i", "resolved", {"decisions": [decision, decision]})
+
+
+def test_decisions_and_buttons_on_actions() -> None:
+    asked = Interrupted("i", None, {"action_requests": [SEND]})
+    decided = {"decisions": [{"type": "edit", "edited_action": SEND}]}
+    for answer, payload in (
+        (Resume("i", "resolved", decided), decided),
+        (
+            Resume("i", "cancelled", {"approve": False, "reason": "no"}),
+            {"decisions": [{"type": "reject", "message": "no"}]},
+        ),
+        (Resume("i", "cancelled"), {"decisions": [{"type": "reject"}]}),
+    ):
+        (given,) = settle([asked], Request([], resume=[answer]), [], native=True).resume
+        assert given == Resume("i", "resolved", payload)
