@@ -14,7 +14,7 @@ from bridge.codec.cut_calls import CUT, CUT_CALL, CutCalls
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature, result_words
 from bridge.codec.sequencer import Sequencer
-from bridge.dialects.ag_kit.errors import CANCELED, error_text
+from bridge.dialects.ag_kit.errors import CANCELED, error_text, told_error
 from bridge.dialects.ag_kit.options import front
 from bridge.dialects.ag_kit.wire import DONE, NAME, notes, safe, write
 from bridge.errors import ErrorCode
@@ -183,6 +183,8 @@ class Encoder:
         self._out += self._interrupts
         more = self._more
         if error is not None:
+            if self._options.errors == "text":
+                self._say(("\n\n" if self._spoken else "") + told_error(error))
             more = {**more, "code": code} if self._options.extra_fields and code else more
             self._out.append(write({"type": "error", "error": error, **more}))
         elif more:

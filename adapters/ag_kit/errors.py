@@ -6,6 +6,7 @@ from typing import Any
 
 from bridge.codec import WireResponse, json_response
 from bridge.codec.fastapi import detail_response, told_in
+from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
@@ -35,6 +36,11 @@ def error_text(failure: Failure) -> str:
     return masked(failure.message, LONGEST, addresses=True) or "The run failed."
 
 
+def told_error(error: str) -> str:
+    """Return an error as a text of the answer."""
+    return f"Error: {error}"
+
+
 def failure_of(event: dict[str, Any]) -> Failure:
     """Return the failure in an event with `error`: a text, or an object with a message; `details` in it or beside it
     adds to it.
@@ -46,7 +52,7 @@ def failure_of(event: dict[str, Any]) -> Failure:
         said = said.get("message")
     texts = [t for t in (said, more) if isinstance(t, str) and t.strip()]
     message = masked(": ".join(texts)) if texts else "The backend reported an error."
-    return Failure(ErrorCode.BACKEND_ERROR, message)
+    return unwrapped(Failure(ErrorCode.BACKEND_ERROR, message))
 
 
 # ------------------------------------------------------------------ before a stream
@@ -83,9 +89,8 @@ def decode_error(wire: WireResponse) -> Failure:
     default = ErrorCode.BACKEND_ERROR if wire.status >= 500 else ErrorCode.INVALID_REQUEST
     code = ErrorCode(word) if word in _OWN_CODES else BY_STATUS.get(wire.status, default)
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    return Failure(
-        code, message, status=_kept(code, wire.status), backend_code=masked(word, LONGEST_WORD) or None, headers=headers
-    )
+    word = masked(word, LONGEST_WORD)
+    return unwrapped(Failure(code, message, None, _kept(code, wire.status), word or None, headers))
 
 
 def _kept(code: ErrorCode, status: int) -> int | None:

@@ -31,6 +31,10 @@ class FrontOptions(Options):
     finish_notice: Literal["none", "error"] = Field(
         "none", description="error: an answer cut by its length limit or a filter ends with an error event."
     )
+    errors: Literal["event", "text"] = Field(
+        "event",
+        description="text: a failure in a stream is also told as a text, for clients that ignore error events.",
+    )
     done_mark: bool = Field(True, description="End the streams of generation 1 with [DONE].")
     extra_fields: bool = Field(
         False,

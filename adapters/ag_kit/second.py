@@ -16,13 +16,30 @@ from bridge.codec import Context, Dialect, Feature, FrameLike, WireRequest, regi
 from bridge.codec import Decoder as AnyDecoder
 from bridge.codec import Encoder as AnyEncoder
 from bridge.codec.jsontext import dumps, loads
-from bridge.dialects.ag_kit.errors import SECOND
+from bridge.dialects.ag_kit.errors import SECOND, error_text, told_error
 from bridge.dialects.ag_kit.options import back, front
 from bridge.dialects.ag_kit.request import resume_of
 from bridge.dialects.ag_kit.wire import NAME
 from bridge.dialects.ag_kit.writing import HEADERS, path_of, payload_of, refuse
 from bridge.errors import ConfigError, RequestError, Unsupported
-from bridge.model import Custom, Event, FinishReason, HistoryMode, Interrupted, Request, Resume, RunFinished, json_text
+from bridge.model import (
+    Custom,
+    Event,
+    FinishReason,
+    HistoryMode,
+    Interrupted,
+    MessageEnded,
+    MessageStarted,
+    PartEnded,
+    PartKind,
+    PartStarted,
+    Request,
+    Resume,
+    RunFailed,
+    RunFinished,
+    TextDelta,
+    json_text,
+)
 
 BASE = "ag-ui"
 INTERRUPT = "on_interrupt"
@@ -109,10 +126,21 @@ class Encoder:
 
     def __init__(self, inner: AnyEncoder, context: Context) -> None:
         self._inner = inner
-        self._lost = context.lost
+        self._context = context
+        self._tells_errors = front(context).errors == "text"
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
+        if self._tells_errors and events and isinstance(events[-1], RunFailed):
+            events = [*events[:-1], *self._told(events[-1]), events[-1]]
         return self._inner.encode([self._worded(e) for e in events])
+
+    def _told(self, failed: RunFailed) -> list[Event]:
+        message, part = self._context.make_id("msg"), self._context.make_id("part")
+        text = TextDelta(part, told_error(error_text(failed.error)))
+        return [
+            MessageStarted(message), PartStarted(part, message, PartKind.TEXT), text, PartEnded(part),
+            MessageEnded(message),
+        ]  # fmt: skip
 
     def close(self) -> list[FrameLike]:
         return self._inner.close()

@@ -10,7 +10,7 @@ from bridge.codec.tools import supported
 from bridge.dialects.ag_ui.history import MessageWriter
 from bridge.dialects.ag_ui.options import BackOptions
 from bridge.dialects.ag_ui.props import write_props
-from bridge.dialects.ag_ui.wire import NAME, own
+from bridge.dialects.ag_ui.wire import NAME, UNNAMED, own
 from bridge.model import Request, Resume, Tool
 
 # Whoever takes `*/*` may be answered in protobuf by the TypeScript encoder.
@@ -54,7 +54,15 @@ def _props(request: Request, context: Context, options: BackOptions) -> Any:
         props.pop("model", None)
     if rest is not None and not isinstance(rest, dict):
         return rest
-    return {**props, **(rest or {})}
+    props.update(rest or {})
+    for answer in request.resume:
+        if answer.interrupt_id.startswith(UNNAMED):
+            command = props.get("command")
+            props["command"] = {
+                "resume": answer.agrees if answer.payload is None else answer.payload,
+                **(command if isinstance(command, dict) else {}),
+            }
+    return props
 
 
 def _tool(tool: Tool, options: BackOptions) -> dict[str, Any]:

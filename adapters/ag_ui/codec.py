@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.codec import (
+    Capabilities,
     Context,
     Decoder,
-    Dialect,
+    DescribedDialect,
     Encoder,
     Endpoint,
     Frame,
     Operation,
     WireRequest,
     WireResponse,
+    json_response,
 )
 from bridge.codec.jsontext import dumps, read_json
 from bridge.dialects.ag_ui import body, errors, request
 from bridge.dialects.ag_ui.capabilities import CAPABILITIES
 from bridge.dialects.ag_ui.decoder import AGUIDecoder
+from bridge.dialects.ag_ui.described import description
 from bridge.dialects.ag_ui.encoder import AGUIEncoder
 from bridge.dialects.ag_ui.options import BackOptions, FrontOptions, back, front
 from bridge.dialects.ag_ui.wire import NAME, VERSION
@@ -29,13 +32,13 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 
 
-class AGUI(Dialect):
+class AGUI(DescribedDialect):
     """Both sides of AG-UI."""
 
     name = NAME
     url = "http://127.0.0.1:8000"
     capabilities = CAPABILITIES
-    surface = (Endpoint("POST", "", Operation.RUN),)
+    surface = (Endpoint("POST", "", Operation.RUN), Endpoint("GET", "", Operation.DESCRIBE))
     front_options = FrontOptions
     back_options = BackOptions
 
@@ -56,6 +59,9 @@ class AGUI(Dialect):
         frames = [*encoder.encode(events), *encoder.close()]
         data = b"".join(b"data: " + f + b"\n\n" for f in frames if not isinstance(f, Frame))
         return WireResponse(200, {"content-type": "text/event-stream"}, data)
+
+    def encode_description(self, name: str, backends: Sequence[Capabilities]) -> WireResponse:
+        return json_response(dumps(description(name, backends)))
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)

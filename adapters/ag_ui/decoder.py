@@ -16,7 +16,7 @@ from bridge.dialects.ag_ui.errors import error_in, failure_of
 from bridge.dialects.ag_ui.reports import read_interrupt, read_usage
 from bridge.dialects.ag_ui.snapshot import answer_from
 from bridge.dialects.ag_ui.streams import Streams
-from bridge.dialects.ag_ui.wire import NAME, OURS, attached, camel, finish_in, noted, text_of
+from bridge.dialects.ag_ui.wire import NAME, OURS, UNNAMED, attached, camel, finish_in, noted, text_of
 from bridge.model import Custom, FinishReason, Interrupted, Raw, StateChanged, StateOp, StepEnded, StepStarted
 
 _Event = dict[str, Any]
@@ -176,7 +176,7 @@ class AGUIDecoder(JsonDecoder):
 
     def _on_interrupt(self, value: Any) -> None:
         """AG-Kit's second generation says an interrupt so, as JSON text and without an id; we say the whole object."""
-        made_id = self._context.make_id("int")
+        made_id = self._context.make_id(UNNAMED)
         if isinstance(value, dict):
             self.builder.interrupt(read_interrupt(value, made_id))
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import WireResponse, json_response
+from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
@@ -89,7 +90,7 @@ def failure_of(event: dict[str, Any]) -> Failure:
     status = _status(word)
     details = {} if status is None else {"backend_status": status}
     said = _foreign(word) if status is None else _foreign(text_of(ours.get("backend_code")))
-    return Failure(code, message, backend_code=said, details=details)
+    return unwrapped(Failure(code, message, backend_code=said, details=details))
 
 
 def _foreign(word: str) -> str | None:
@@ -141,7 +142,7 @@ def decode_error(wire: WireResponse) -> Failure:
     elif code is ErrorCode.NOT_FOUND and not word:
         code = ErrorCode.BACKEND_ERROR  # a wrong address says nothing of the request
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    return Failure(code, message, backend_code=_foreign(word), headers=headers, details=details)
+    return unwrapped(Failure(code, message, backend_code=_foreign(word), headers=headers, details=details))
 
 
 def error_in(value: Any) -> dict[str, Any]:

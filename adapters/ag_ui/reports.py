@@ -27,16 +27,18 @@ def write_usage(usage: UsageReported, model: str | None) -> list[dict[str, Any]]
     if isinstance(usage_sent, list):
         return usage_sent
     counts = zip(_NAMES, _counts_of(usage), strict=True)
-    entry = {name: count for name, count in counts if count is not None}
+    entry: dict[str, Any] = {name: count for name, count in counts if count is not None}
     if not entry:
         return []
+    if usage.estimated:
+        entry["estimated"] = True
     return [{"model": model, **entry} if model else entry]
 
 
 def read_usage(value: Any) -> UsageReported | None:
     """The entries summed; None when they hold no number."""
     entries = [camel(e) for e in (value if isinstance(value, list) else [value]) if isinstance(e, dict)]
-    sums: dict[str, int] = {}
+    sums: dict[str, Any] = {}
     for entry in entries:
         for ours, theirs in _COUNTS:
             count = entry.get(theirs)
@@ -46,7 +48,8 @@ def read_usage(value: Any) -> UsageReported | None:
         return None
     clean = [{k: v for k, v in e.items() if v is not None} for e in entries]
     exact = all(_fits(e) for e in clean)
-    return UsageReported(**sums, extras=noted({"usage": clean}) if exact else None)
+    estimated = any(e.get("estimated") is True for e in entries)
+    return UsageReported(**sums, extras=noted({"usage": clean}) if exact else None, estimated=estimated)
 
 
 def _fits(entry: dict[str, Any]) -> bool:

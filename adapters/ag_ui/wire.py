@@ -8,6 +8,9 @@ from bridge.model import Extras, FinishReason, Request, json_text
 
 NAME = "ag-ui"
 VERSION = "1.0"
+UNNAMED = "on_interrupt"
+"""Begins the ids of interrupts that came as a CUSTOM event without one, and are answered in `forwardedProps`."""
+
 OURS = "dialect-bridge"
 """The key under which `metadata` tells what the wire has no field for, and the prefix of a RAW event's source."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from bridge.codec import WireResponse
 from bridge.codec.fastapi import detail_response, told_in
+from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import read_json
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
@@ -101,7 +102,7 @@ def failure_of(error: object, fallback: str = "The backend reported an error.", 
     if isinstance(own, str) and own in _OWN_CODES:
         code = ErrorCode(own)
     message = masked(text) if isinstance(text, str) and text else fallback
-    return Failure(code, message, backend_code=word and masked(word, LONGEST_WORD))
+    return unwrapped(Failure(code, message, backend_code=word and masked(word, LONGEST_WORD)))
 
 
 # ------------------------------------------------------------------ before a stream
@@ -125,4 +126,4 @@ def decode_error(wire: WireResponse) -> Failure:
     if kind in _OWN_CODES:
         code = ErrorCode(kind)
     message = masked(text) if text else f"The backend answered with HTTP status {wire.status}."
-    return Failure(code, message, backend_code=masked(kind, LONGEST_WORD) or None, headers=headers)
+    return unwrapped(Failure(code, message, backend_code=masked(kind, LONGEST_WORD) or None, headers=headers))

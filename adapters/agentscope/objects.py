@@ -116,7 +116,7 @@ def usage_object(report: UsageReported) -> dict[str, Any] | None:
         usage["input_tokens_details"] = {"cached_tokens": report.cached}
     if report.reasoning is not None:
         usage["output_tokens_details"] = {"reasoning_tokens": report.reasoning}
-    return usage or None
+    return {**usage, "estimated": True} if report.estimated else usage or None
 
 
 def usage_report(usage: object) -> UsageReported | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.codec import Context, Feature, FrameLike
+from bridge.codec.borders import TextBorders
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature
 from bridge.codec.sequencer import Sequencer
@@ -47,7 +48,8 @@ class Encoder:
         self._items: list[ContentItem] = []
         self._texts: list[str] = []
         self._thoughts: dict[str, list[str]] = {}
-        self._spoken = False
+        self._borders = TextBorders(self._options.message_separator, context.lost)
+        self._begun: dict[str, str] = {}
         self._questions: list[str] = []
         self._usage: ev.UsageReported | None = None
         self._model = context.model
@@ -67,7 +69,10 @@ class Encoder:
     # ------------------------------------------------------------------ content
 
     def _text(self, event: ev.TextDelta) -> None:
-        self._say(event.text)
+        text = event.text
+        if text and self._begun and (message_id := self._begun.pop(event.part_id, None)) is not None:
+            text = self._borders.before(message_id) + text
+        self._say(text)
 
     def _say(self, text: str) -> None:
         if not text:
@@ -97,11 +102,9 @@ class Encoder:
             self._texts = []
 
     def _start_part(self, event: ev.PartStarted) -> None:
-        if event.kind is PartKind.TEXT:
-            if self._spoken:
-                self._lost.add(Feature.PART_BORDERS)
-            self._spoken = True
-        elif event.kind is PartKind.REASONING:
+        if event.kind in (PartKind.TEXT, PartKind.REFUSAL):
+            self._begun[event.part_id] = event.message_id
+        if event.kind is PartKind.REASONING:
             self._thoughts[event.part_id] = []
         elif event.kind is PartKind.TOOL_CALL:
             self._lost.add(Feature.TOOL_CALL)
@@ -131,7 +134,7 @@ class Encoder:
             return
         self._lost.add(answer_feature(part), "told as text")
         if text := as_markdown(part):
-            self._say(text)
+            self._say(self._borders.before(event.message_id) + text)
 
     def _ask(self, event: ev.Interrupted) -> None:
         self._lost.add(Feature.INTERRUPT)
@@ -145,8 +148,8 @@ class Encoder:
             return
         if event.reason in _FINISHES:
             self._lost.add(_FINISHES[event.reason])
-        for question in self._questions:
-            self._say(question)
+        for number, question in enumerate(self._questions):
+            self._say(self._borders.before(f"interrupt {number}") + question)
         self._flush_pieces()
         self._flush_text()
         items, self._items = self._items, []

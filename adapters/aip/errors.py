@@ -6,6 +6,7 @@ A response with an error carries the name of its gRPC status in the header `grpc
 from __future__ import annotations
 
 from bridge.codec import WireResponse
+from bridge.codec.inner_errors import unwrapped
 from bridge.codec.jsontext import loads
 from bridge.codec.ratelimits import passed_on
 from bridge.codec.redact import LONGEST_WORD, masked
@@ -34,7 +35,8 @@ def error_text(failure: Failure) -> str:
 
 def failure_of(text: str) -> Failure:
     """Return the failure in a message with a failed task."""
-    return Failure(ErrorCode.BACKEND_ERROR, masked(text.removeprefix(_PREFIX).strip()) or "The agent failed.")
+    message = masked(text.removeprefix(_PREFIX).strip()) or "The agent failed."
+    return unwrapped(Failure(ErrorCode.BACKEND_ERROR, message))
 
 
 def encode_error(failure: Failure) -> WireResponse:

@@ -62,6 +62,7 @@ class FrontOptions(Options):
     reasoning: Literal["drop", "text"] = Field(
         "drop", description="Reasoning: left out, or in front of the answer as lines that begin with a mark."
     )
+    message_separator: str = Field("\n\n", description="Text put between the texts of two messages of one answer.")
     extras: Literal["none", "embedded"] = Field(
         "none", description="embedded: usage, finish reason and model as a JSON item at the end of the answer."
     )

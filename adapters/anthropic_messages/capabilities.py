@@ -21,7 +21,7 @@ CAPABILITIES = Capabilities(
             Feature.VIDEO: _AS_MARKDOWN,
             Feature.FILE: _AS_MARKDOWN,
             Feature.DATA: "JSON in a text block; option media: drop",
-            Feature.INTERRUPT: "the call that waits, else the question in a text block; what comes next answers it",
+            Feature.INTERRUPT: "its own call that waits, else the question in a text block; what comes next answers it",
         },
         drop={
             Feature.TOOL_ORIGIN: "every call is a tool_use",

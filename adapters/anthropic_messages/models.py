@@ -9,6 +9,7 @@ from typing import Any
 from bridge.codec import ModelInfo, WireResponse, json_response
 from bridge.codec.counts import input_tokens_in, is_count
 from bridge.codec.jsontext import dumps, read_json
+from bridge.codec.models import described
 from bridge.dialects.anthropic_messages.errors import decode_error
 from bridge.dialects.anthropic_messages.wire import text_of
 from bridge.errors import BackendError, BridgeError, ErrorCode
@@ -33,9 +34,10 @@ def _model(info: ModelInfo) -> dict[str, Any]:
     return {
         "type": "model",
         "id": info.id,
-        "display_name": info.id,
+        "display_name": info.name or info.id,
         "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "lifecycle": "active",
+        **({"max_input_tokens": info.context} if info.context else {}),
     }
 
 
@@ -47,7 +49,8 @@ def decode_models(wire: WireResponse) -> list[ModelInfo]:
     data = value.get("data") if isinstance(value, dict) else None
     if not isinstance(data, list):
         raise BackendError("The backend's answer is no list of models.", code=ErrorCode.BACKEND_PROTOCOL)
-    return [ModelInfo(v["id"], _unix(v), "unknown") for v in data if isinstance(v, dict) and text_of(v.get("id"))]
+    entries = [v for v in data if isinstance(v, dict) and text_of(v.get("id"))]
+    return [described(ModelInfo(v["id"], _unix(v), "unknown"), v) for v in entries]
 
 
 def _unix(value: dict[str, Any]) -> int:

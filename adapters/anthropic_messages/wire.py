@@ -233,6 +233,7 @@ def write_usage(usage: UsageReported | None) -> dict[str, Any]:
         "cache_creation_input_tokens": made,
         "cache_read_input_tokens": read,
         "output_tokens": usage.output or 0,
+        **({"estimated": True} if usage.estimated else {}),
     }
     if usage.reasoning is not None:
         out["output_tokens_details"] = {"thinking_tokens": usage.reasoning}

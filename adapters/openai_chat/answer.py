@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import Context, Feature, WireResponse, json_response
+from bridge.codec.borders import TextBorders
 from bridge.codec.jsontext import dumps, read_json
 from bridge.codec.media import answer_feature
 from bridge.codec.openai import decode_error, encode_error, error_in, failure_of
@@ -71,6 +72,7 @@ class _Choice:
     """One choice while it is put together."""
 
     index: int
+    borders: TextBorders
     texts: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
@@ -78,7 +80,6 @@ class _Choice:
     more: dict[str, Any] = field(default_factory=dict)
     beside: dict[str, Any] = field(default_factory=dict)
     reason: FinishReason | None = None
-    text_in: str | None = None
 
 
 def assemble(events: Sequence[Event], context: Context, options: FrontOptions) -> WireResponse:
@@ -106,8 +107,8 @@ class _Assembler:
         for message in answer.messages:
             self._message(message)
         self._read(events)
-        for interrupt in answer.interrupts:
-            self._interrupt(interrupt)
+        for number, interrupt in enumerate(answer.interrupts):
+            self._interrupt(number, interrupt)
 
     def completion(self) -> dict[str, Any]:
         answer = self._answer
@@ -126,7 +127,8 @@ class _Assembler:
     def _choice(self, index: int) -> _Choice:
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = _Choice(index)
+            borders = TextBorders(self._options.message_separator, self._context.lost)
+            choice = self._choices[index] = _Choice(index, borders)
         return choice
 
     def _message(self, message: Message) -> None:
@@ -137,22 +139,17 @@ class _Assembler:
         ending = self._answer.endings.get(message.id or "")
         choice.reason = (ending.reason if ending else None) or choice.reason
 
-    def _interrupt(self, event: Interrupted) -> None:
+    def _interrupt(self, number: int, event: Interrupted) -> None:
         """As in a stream: the question in a text of its own, unless it is about a call that is shown."""
         self._context.lost.add(Feature.INTERRUPT, "told as text")
         choice = self._choice(0)
         if any(call.call_id == event.call_id for call in self._answer.calls):
             return
-        self._text(choice, f"interrupt {event.interrupt_id}", interrupt_text(event))
+        self._text(choice, f"interrupt {number}", interrupt_text(event))
 
     def _text(self, choice: _Choice, message_id: str, text: str) -> None:
-        separator = self._options.message_separator
-        if separator and choice.text_in not in (None, message_id):
-            choice.texts.append(separator)
-        elif choice.text_in is not None:
-            self._context.lost.add(Feature.PART_BORDERS)
-        choice.text_in = message_id
-        choice.texts.append(text)
+        if text:
+            choice.texts.append(choice.borders.before(message_id) + text)
 
     def _part(self, choice: _Choice, message_id: str, part: Part) -> None:
         match part:
@@ -172,9 +169,9 @@ class _Assembler:
             case ToolCall():
                 choice.calls.append(self._call(part))
             case _:
-                self._medium(choice, part)
+                self._medium(choice, message_id, part)
 
-    def _medium(self, choice: _Choice, part: Part) -> None:
+    def _medium(self, choice: _Choice, message_id: str, part: Part) -> None:
         """Pictures of a chat backend and its audio go back as they came, the rest as the option says."""
         extras = own(part.extras)
         if extras.get("streamed"):
@@ -188,7 +185,7 @@ class _Assembler:
         else:
             kept = self._options.media != "drop"
             if kept:
-                choice.texts.append(as_markdown(part))
+                self._text(choice, message_id, as_markdown(part))
             self._context.lost.add(answer_feature(part), "told as text" if kept else "")
 
     def _call(self, call: ToolCall) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import MODELS, OpenAIDialect
+from bridge.codec.openai import EXTRAS, MODELS, OpenAIDialect
 from bridge.dialects.openai_chat import answer, body, request
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.decoder import ChatDecoder
@@ -45,6 +45,7 @@ class OpenAIChat(OpenAIDialect):
     surface = (
         Endpoint("POST", "/chat/completions", Operation.RUN),
         *MODELS,
+        *EXTRAS,
     )
     front_options = FrontOptions
     back_options = BackOptions

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import KEEPALIVE, Context, Feature, FrameLike
+from bridge.codec.borders import TextBorders
 from bridge.codec.jsontext import dumps
 from bridge.codec.media import answer_feature
 from bridge.codec.openai import error_object
@@ -81,10 +82,10 @@ class _Choice:
     one none.
     """
 
+    borders: TextBorders
     calls: int = 0
     called: frozenset[str | None] = frozenset()
     reason: FinishReason | None = None
-    text_in: str | None = None
     audio: bool = False
     thoughts: int = 0
     entries: dict[str, int] = field(default_factory=dict)
@@ -93,7 +94,9 @@ class _Choice:
 
 @dataclass(slots=True)
 class _Part:
-    """An open part: the bytes before and after its next piece. `twin` stands between two copies of the piece."""
+    """An open part: the bytes before and after its next piece. `twin` stands between two copies of the piece; it is
+    empty before the first piece of a text of the message `message_id`.
+    """
 
     choice: int
     before: bytes
@@ -103,6 +106,7 @@ class _Part:
     bare: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
     thought: int | None = None
+    message_id: str = ""
 
 
 class ChatEncoder:
@@ -163,9 +167,16 @@ class ChatEncoder:
             piece = dumps(text)
             if part.twin is None:
                 self._out.append(part.before + piece + part.after)
-            else:
+            elif part.twin:
                 self._out.append(part.before + piece + part.twin + piece + part.after)
+            else:
+                self._out.append(part.before + dumps(self._begun(part, text)) + part.after)
             part.bare = False
+
+    def _begun(self, part: _Part, text: str) -> str:
+        """The first piece of a text, with what separates it from that of another message."""
+        part.twin = None
+        return self._choices[part.choice].borders.before(part.message_id) + text
 
     def _with_extras(self, event: TextDelta | ReasoningDelta | ArgsDelta, part: _Part) -> None:
         """A piece with fields of the choice beside its delta, such as logprobs."""
@@ -176,8 +187,8 @@ class ChatEncoder:
                 usual = b'},"logprobs":null,"finish_reason":null}]}'
                 fields = {"logprobs": None, **fields_beside, "finish_reason": None}
                 after = after.removesuffix(usual) + b"}," + dumps(fields)[1:] + b"]}"
-            piece = dumps(event.text)
-            self._out.append(part.before + piece + (part.twin + piece if part.twin is not None else b"") + after)
+            piece = dumps(self._begun(part, event.text) if part.twin == b"" else event.text)
+            self._out.append(part.before + piece + (part.twin + piece if part.twin else b"") + after)
             part.bare = False
         elif fields_beside:
             self._out.append(self._chunk(part.choice, {}, fields_beside))
@@ -205,7 +216,7 @@ class ChatEncoder:
             after = after[:-1] + b"," + dumps(self._first)[1:]
             self._first = {}
         self._out.append(before + after)
-        made = self._choices[choice] = _Choice()
+        made = self._choices[choice] = _Choice(TextBorders(self._options.message_separator, self._context.lost))
         return made
 
     # -------------------------------------------------------------- run and messages
@@ -239,25 +250,20 @@ class ChatEncoder:
         if event.kind is _TOOL_CALL:
             self._call_started(event, index)
             return
-        choice = self._open(index)
+        self._open(index)
         if event.extras and TRANSCRIPT in event.extras:
             self._parts[event.part_id] = None
             return
         if event.kind is _REASONING:
             self._parts[event.part_id] = self._reasoning(index)
             return
-        if event.kind is _TEXT:
-            self._separate(choice, index, event.message_id)
+        twin = b"" if event.kind is _TEXT else None
         before, after = self._around(index, f'"{_FIELDS[event.kind]}":')
-        self._parts[event.part_id] = _Part(index, before, after)
+        self._parts[event.part_id] = _Part(index, before, after, twin, message_id=event.message_id)
 
-    def _separate(self, choice: _Choice, index: int, message_id: str) -> None:
-        separator = self._options.message_separator
-        if separator and choice.text_in not in (None, message_id):
-            self._out.append(self._chunk(index, {"content": separator}))
-        elif choice.text_in is not None:
-            self._context.lost.add(Feature.PART_BORDERS)
-        choice.text_in = message_id
+    def _tell(self, index: int, message_id: str, text: str) -> None:
+        """A text that is whole."""
+        self._out.append(self._chunk(index, {"content": self._choices[index].borders.before(message_id) + text}))
 
     def _reasoning(self, index: int) -> _Part:
         name = self._options.reasoning_field
@@ -327,7 +333,7 @@ class ChatEncoder:
         else:
             self._context.lost.add(answer_feature(part), "told as text")
             if text := as_markdown(part):
-                self._out.append(self._chunk(index, {"content": text}))
+                self._tell(index, event.message_id, text)
 
     # -------------------------------------------------------------- the rest
 
@@ -343,10 +349,9 @@ class ChatEncoder:
 
     def _ask(self, choice: _Choice) -> None:
         """Write questions for a person last, in texts of their own; one about a call is carried by that call."""
-        for event in self._questions:
+        for number, event in enumerate(self._questions):
             if event.call_id not in choice.called:
-                self._separate(choice, 0, f"interrupt {event.interrupt_id}")
-                self._out.append(self._chunk(0, {"content": interrupt_text(event)}))
+                self._tell(0, f"interrupt {number}", interrupt_text(event))
 
     def _raw(self, event: Raw) -> None:
         if event.dialect != NAME or not isinstance(event.value, dict):

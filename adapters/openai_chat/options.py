@@ -20,7 +20,7 @@ class FrontOptions(Options):
     keepalive: Literal["comment", "chunk", "off"] = Field(
         "comment", description="What keeps a silent stream warm: an SSE comment, an empty chunk, or nothing."
     )
-    message_separator: str = Field("", description="Text put between the texts of two messages of one answer.")
+    message_separator: str = Field("\n\n", description="Text put between the texts of two messages of one answer.")
     media: Literal["text", "images", "drop"] = Field(
         "text",
         description="Media and data in an answer: told as Markdown or JSON text; the same, but pictures in images; "

@@ -98,6 +98,7 @@ def write_usage(usage: UsageReported | None, lost: Losses) -> dict[str, Any]:
         "completion_tokens": given,
         "total_tokens": taken + given if usage.total is None else usage.total,
         **own(usage.extras),
+        **({"estimated": True} if usage.estimated else {}),
     }
     for group, name, count in (
         ("prompt_tokens_details", "cached_tokens", usage.cached),

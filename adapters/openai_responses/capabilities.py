@@ -19,7 +19,7 @@ CAPABILITIES = Capabilities(
             Feature.VIDEO: _AS_MARKDOWN,
             Feature.FILE: _AS_MARKDOWN,
             Feature.DATA: "JSON in the text; option media: drop",
-            Feature.INTERRUPT: "the call that waits, else the question in a message; what comes next answers it",
+            Feature.INTERRUPT: "its own call that waits, else the question in a message; what comes next answers it",
         },
         drop={
             Feature.TOOL_ORIGIN: "every call is a function call",

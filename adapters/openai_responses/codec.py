@@ -19,7 +19,7 @@ from bridge.codec import (
     WireResponse,
 )
 from bridge.codec.jsontext import dumps
-from bridge.codec.openai import MODELS, OpenAIDialect
+from bridge.codec.openai import EXTRAS, MODELS, OpenAIDialect
 from bridge.dialects.openai_responses import answer, background, body, counting, input_items, messages, request, stored
 from bridge.dialects.openai_responses.capabilities import CAPABILITIES
 from bridge.dialects.openai_responses.decoder import ResponsesDecoder
@@ -49,6 +49,7 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
         Endpoint("POST", "/responses/{id}/cancel", Operation.CANCEL),
         Endpoint("GET", "/responses/{id}/input_items", Operation.ITEMS, query=input_items.PAGING),
         *MODELS,
+        *EXTRAS,
     )
     front_options = FrontOptions
     back_options = BackOptions

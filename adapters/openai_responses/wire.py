@@ -110,4 +110,5 @@ def write_usage(usage: UsageReported) -> dict[str, Any]:
         "output_tokens": given,
         "output_tokens_details": made,
         "total_tokens": taken + given if usage.total is None else usage.total,
+        **({"estimated": True} if usage.estimated else {}),
     }

@@ -14,6 +14,7 @@ from bridge.codec.check import Node, body_of
 from bridge.codec.context import Context, Losses, StoredAnswer, StoredResponses
 from bridge.codec.counting import CountingDialect
 from bridge.codec.decoder import JsonDecoder
+from bridge.codec.described import DescribedDialect
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, Options, require
 from bridge.codec.models import ModelInfo, ModelsDialect
 from bridge.codec.modes import ModesDialect
@@ -52,6 +53,7 @@ __all__ = [
     "Context",
     "CountingDialect",
     "Decoder",
+    "DescribedDialect",
     "Dialect",
     "Encoder",
     "Endpoint",

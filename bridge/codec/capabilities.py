@@ -175,14 +175,15 @@ class Capabilities:
     the head of the stream at once, before the backend answers. `client_runs_calls`: its clients run every tool call
     that they see. `usage_on_failure`: its failure frame, or one before it, can carry usage. `names_interrupts`: an
     answer to an interrupt names the interrupt. `tool_names` is the pattern that a whole tool name must match at its
-    backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `audio_last`: of
-    the sounds of an answer the first stands after all else, and others become text. `media_types`: the media type is
-    written, not only guessed. `call_ids`: tool calls and results are written with the id of the call; without, decoders
-    number calls and find the call of a result by its place. `argument_text`: the arguments of a call are written as the
-    model spelled them; without, as a JSON value. `caches_marks`: requests can mark what their backends cache. `vendor`
-    names who makes and checks the signatures and encrypted forms of reasoning on this wire; empty = it carries those of
-    any. `wants_signatures`: its clients take reasoning without one for broken. A finish reason that it refuses becomes
-    an error with the code of that finish.
+    backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `separator` stands
+    between the texts of two messages of one answer, where an answer has one text. `audio_last`: of the sounds of an
+    answer the first stands after all else, and others become text. `media_types`: the media type is written, not only
+    guessed. `call_ids`: tool calls and results are written with the id of the call; without, decoders number calls and
+    find the call of a result by its place. `argument_text`: the arguments of a call are written as the model spelled
+    them; without, as a JSON value. `caches_marks`: requests can mark what their backends cache. `vendor` names who
+    makes and checks the signatures and encrypted forms of reasoning on this wire; empty = it carries those of any.
+    `wants_signatures`: its clients take reasoning without one for broken. A finish reason that it refuses becomes an
+    error with the code of that finish.
     """
 
     answers: Mapping[Feature, FeatureSupport]
@@ -197,6 +198,7 @@ class Capabilities:
     tool_names: str | None = None
     inline_media_only: bool = False
     audio_last: bool = False
+    separator: str = ""
     media_types: bool = True
     call_ids: bool = True
     argument_text: bool = True

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bridge.codec.counting import CountingDialect
+from bridge.codec.described import DescribedDialect
 from bridge.codec.dialect import Dialect, require
 from bridge.codec.models import ModelsDialect
 from bridge.codec.queued_runs import QueuedRunsDialect
@@ -20,6 +21,7 @@ CONTRACTS: Mapping[Operation, type[Dialect]] = MappingProxyType({
     Operation.ATTACH: QueuedRunsDialect,
     Operation.COUNT: CountingDialect,
     Operation.DELETE: StoredAnswersDialect,
+    Operation.DESCRIBE: DescribedDialect,
     Operation.FETCH: QueuedRunsDialect,
     Operation.HISTORY: QueuedRunsDialect,
     Operation.ITEMS: StoredAnswersDialect,

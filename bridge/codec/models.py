@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from bridge.codec.dialect import Dialect
+from bridge.codec.jsontext import whole
 from bridge.codec.wire import WireRequest, WireResponse
 from bridge.errors import Unsupported
+
+_NAMES = ("name", "display_name")
+_CONTEXTS = ("context_length", "context_window", "max_model_len", "max_context_length", "max_input_tokens")
+_ABILITIES: Mapping[str, str] = MappingProxyType({
+    "audio": "audio", "audio_input": "audio",
+    "file": "file", "pdf_input": "file",
+    "image": "image", "image_input": "image", "vision": "image",
+    "reasoning": "reasoning", "thinking": "reasoning",
+    "function_calling": "tools", "tool_use": "tools", "tools": "tools",
+    "video": "video",
+})  # fmt: skip
+"""What servers call an ability -> what it is called here."""
 
 
 @dataclass(slots=True)
 class ModelInfo:
-    """One entry of a model list; `created` is in Unix seconds."""
+    """One entry of a model list; `created` is in Unix seconds.
+
+    `name` is for people, empty if there is none. `context` is the length of the context window in tokens, 0 if it is
+    not known. `abilities` are some of `audio`, `file`, `image`, `video` (inputs), `reasoning` and `tools`; None if
+    nothing is known.
+    """
 
     id: str
     created: int = 0
     owned_by: str = "dialect-bridge"
+    name: str = ""
+    context: int = 0
+    abilities: frozenset[str] | None = None
+
+
+def described(info: ModelInfo, entry: Mapping[str, Any]) -> ModelInfo:
+    """Return a model with the details of its entry in a backend's list, in the fields of the servers that are known:
+    OpenRouter, Anthropic, Groq, LM Studio, Mistral, Together, vLLM.
+    """
+    info.name = next((name for key in _NAMES if isinstance(name := entry.get(key), str) and name), "")
+    info.context = next((size for key in _CONTEXTS if (size := whole(entry.get(key)) or 0) > 0), 0)
+    told: list[Any] = []
+    architecture = entry.get("architecture")
+    inputs = architecture.get("input_modalities") if isinstance(architecture, dict) else None
+    for found in (inputs, entry.get("supported_parameters"), entry.get("capabilities")):
+        if isinstance(found, dict):
+            told.append(
+                [k for k, v in found.items() if v is True or (isinstance(v, dict) and v.get("supported") is True)]
+            )
+        elif isinstance(found, list):
+            told.append(found)
+    if told:
+        info.abilities = frozenset(
+            _ABILITIES[w] for words in told for w in words if isinstance(w, str) and w in _ABILITIES
+        )
+    return info
 
 
 class ModelsDialect(Dialect):

@@ -18,7 +18,7 @@ from .caching import marked, note_lost_marks, seconds_of
 from .capabilities import Feature
 from .context import Losses
 from .jsontext import dumps, read_json, whole
-from .models import ModelInfo, ModelsDialect
+from .models import ModelInfo, ModelsDialect, described
 from .ratelimits import OPENAI, passed_on
 from .redact import LONGEST_WORD, masked
 from .surface import Endpoint, Operation, Surface
@@ -205,6 +205,27 @@ MODELS: Surface = (
 )
 
 
+EXTRAS: Surface = tuple(
+    Endpoint("POST", path, Operation.FORWARD, shared=True)
+    for path in (
+        "/embeddings",
+        "/audio/transcriptions",
+        "/audio/translations",
+        "/audio/speech",
+        "/images/generations",
+        "/images/edits",
+        "/completions",
+        "/moderations",
+        "/rerank",
+    )
+)
+"""APIs beside chat, which a route passes on to one backend."""
+
+
+_PARAMETERS = frozenset({"reasoning", "tools"})
+"""Abilities that are parameters of a request; the others are kinds of input."""
+
+
 def encode_models(infos: Sequence[ModelInfo]) -> WireResponse:
     return json_response(dumps({"object": "list", "data": [_model(i) for i in infos]}))
 
@@ -214,7 +235,16 @@ def encode_model(info: ModelInfo) -> WireResponse:
 
 
 def _model(info: ModelInfo) -> dict[str, Any]:
-    return {"id": info.id, "object": "model", "created": info.created, "owned_by": info.owned_by}
+    """The fields of the official API, then what is known besides, as OpenRouter writes it."""
+    out: dict[str, Any] = {"id": info.id, "object": "model", "created": info.created, "owned_by": info.owned_by}
+    if info.name:
+        out["name"] = info.name
+    if info.context:
+        out["context_length"] = info.context
+    if info.abilities is not None:
+        out["architecture"] = {"input_modalities": ["text", *sorted(info.abilities - _PARAMETERS)]}
+        out["supported_parameters"] = sorted(info.abilities & _PARAMETERS)
+    return out
 
 
 def decode_models(wire: WireResponse) -> list[ModelInfo]:
@@ -231,11 +261,8 @@ def decode_models(wire: WireResponse) -> list[ModelInfo]:
 
 def _info(value: dict[str, Any]) -> ModelInfo:
     created, owner = value.get("created"), value.get("owned_by")
-    return ModelInfo(
-        value["id"],
-        whole(created) or 0,
-        owner if isinstance(owner, str) and owner else "unknown",
-    )
+    info = ModelInfo(value["id"], whole(created) or 0, owner if isinstance(owner, str) and owner else "unknown")
+    return described(info, value)
 
 
 # ------------------------------------------------------------------ requests

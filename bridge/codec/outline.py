@@ -20,6 +20,7 @@ from bridge.model.parts import (
     Inline,
     Media,
     MediaKind,
+    Message,
     Part,
     Reasoning,
     Refusal,
@@ -153,6 +154,7 @@ def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> t
     """Return the items in order, and the sound that comes after them where there is only one."""
     items: list[Item] = []
     last: list[Item] = []
+    shown: Message | None = None
     for message in answer.messages:
         if message.role != "tool" and answer.choice_of(message) != choice:
             continue
@@ -162,11 +164,18 @@ def _project_items(answer: Answer, capabilities: Capabilities, choice: int) -> t
             if audio and last:
                 support = Support.TEXT
             if support is Support.TEXT:
-                _append(items, ("text", as_markdown(part)))
+                item: Item = ("text", as_markdown(part))
             elif support is Support.EXACT:
                 if isinstance(part, Media) and not capabilities.media_types:
                     part = Media(part.kind, part.source, mime_of(Media(part.kind, part.source)))
-                _append(last if audio else items, _without(_item(part), capabilities))
+                item = _without(_item(part), capabilities)
+            else:
+                continue
+            if item[0] == "text" and item[1]:
+                if shown is not None and shown is not message:
+                    item = ("text", capabilities.separator + item[1])
+                shown = message
+            _append(last if audio and support is Support.EXACT else items, item)
     return items, last
 
 
@@ -176,7 +185,8 @@ def _tell_interrupts(items: list[Item], answer: Answer, capabilities: Capabiliti
     if capabilities.answer(Feature.INTERRUPT) is Support.TEXT:
         for interrupt in answer.interrupts:
             if interrupt.call_id not in called or capabilities.answer(Feature.TOOL_CALL) is not Support.EXACT:
-                _append(items, ("text", interrupt_text(interrupt)))
+                separator = capabilities.separator if any(item[0] == "text" for item in items) else ""
+                _append(items, ("text", separator + interrupt_text(interrupt)))
 
 
 def _support(part: Part, capabilities: Capabilities) -> Support:

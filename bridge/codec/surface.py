@@ -28,6 +28,8 @@ class Operation(StrEnum):
     STOP = "stop"
     TRANSCRIBE = "transcribe"
     MODELS = "models"
+    DESCRIBE = "describe"
+    FORWARD = "forward"
     HEALTH = "health"
     CALL = "call"
     REGISTER = "register"
@@ -83,10 +85,15 @@ Surface = tuple[Endpoint, ...]
 """The endpoints of a dialect, below the path where it is mounted."""
 
 
-def served(surface: Surface, durable: bool, passthrough: bool = False) -> Surface:
-    """The endpoints that a route has."""
-    left_out = {"durable": not durable, "live": durable or passthrough}
-    return tuple(e for e in surface if not any(getattr(e, name) and out for name, out in left_out.items()))
+def served(surface: Surface, durable: bool, passthrough: bool = False, forwards: bool = False) -> Surface:
+    """The endpoints that a route has; `forwards`: it has a backend for what is passed on as it is."""
+    return tuple(
+        endpoint
+        for endpoint in surface
+        if (durable or not endpoint.durable)
+        and not (endpoint.live and (durable or passthrough))
+        and (forwards or endpoint.operation is not Operation.FORWARD)
+    )
 
 
 def offers(surface: Surface, operation: Operation) -> bool:

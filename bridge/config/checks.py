@@ -38,6 +38,7 @@ def problems(config: Config, show: Show) -> list[Problem]:
         *_modes(config),
         *_stored(config),
         *_tools(config, show),
+        *_extras(config, show),
         *_single_process(config),
     ]
 
@@ -240,6 +241,18 @@ def _stored(config: Config) -> Iterator[Problem]:
             yield Problem(("stores", "history"), f"off, but the clients of routes[{index}] read their talks back")
         if route.passthrough and offers(served(dialect.surface, route.durable), Operation.START):
             yield Problem(("routes", index, "passthrough"), "does not go with a dialect whose runs are kept")
+
+
+def _extras(config: Config, show: Show) -> Iterator[Problem]:
+    for index, route in enumerate(config.routes):
+        if route.extras is None:
+            continue
+        path: Path = ("routes", index, "extras")
+        known = config.backends[route.extras].dialect
+        for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, route.extras)}, a backend")):
+            found = dialect_of(dialect)
+            if found is None or not offers(found.surface, Operation.FORWARD):
+                yield Problem(path, f"{what} of dialect {dialect} has no embeddings, audio, images and the like")
 
 
 def _tools(config: Config, show: Show) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from bridge import config as cfg
 from bridge.codec import ModesDialect, Operation, QueuedRunsDialect, SessionDialect, registry
@@ -14,8 +14,8 @@ from bridge.errors import ConfigError
 from bridge.pipeline import Backend, Breaker, Group, Retry, StageFactory, Timeouts
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, wants_memory
+from bridge.pipeline.stages import estimate_usage, load_object
 from bridge.pipeline.stages import load as load_stage
-from bridge.pipeline.stages import load_object
 from bridge.pipeline.tools import Tools
 from bridge.speech import Speech
 from bridge.stores import Attachments, Bounds, open_attachments
@@ -23,6 +23,7 @@ from bridge.stores import Attachments, Bounds, open_attachments
 if TYPE_CHECKING:
     from bridge.stores import RunStore
     from bridge.telemetry.tracing import Tracing
+    from bridge.transports.http import HttpBackend
 
 
 def assemble(config: cfg.Config, tracing: Tracing | None = None) -> list[Route]:
@@ -128,7 +129,10 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         section.options,
         group=group(section.backend) if section.backend is not None and not isinstance(section.backend, dict) else None,
         models=models,
-        stages=tuple(_stage(index, target) for target in section.stages),
+        stages=(
+            *(_stage(index, target) for target in section.stages),
+            *((estimate_usage,) if section.estimate_usage else ()),
+        ),
         passthrough=section.passthrough,
         durable=section.durable,
         modes=modes or None,
@@ -137,6 +141,7 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         limits=section.limits,
         tools=_tools(tools_at),
         tools_at=tools_at,
+        extras_at=cast("HttpBackend | None", backends[section.extras] if section.extras is not None else None),
         max_tool_rounds=section.max_tool_rounds,
         mid_stream_fallback=section.mid_stream_fallback,
     )
@@ -163,7 +168,7 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
     if config.stores.history is None or not any(
         route.keeps_answers
         or route.serves(Operation.HISTORY)
-        or any(wants_memory(route.dialect.capabilities, backend.capabilities) for backend in route.backends)
+        or any(wants_memory(route.capabilities, backend.capabilities) for backend in route.backends)
         or any(group.shares_conversations for group in route.groups)
         for route in routes
     ):

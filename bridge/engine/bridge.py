@@ -381,7 +381,7 @@ class Bridge:
             created_at,
             request,
             request.model or backends[0].model_for(request.model),
-            route.dialect.capabilities.eager_start,
+            route.capabilities.eager_start,
             caller.request_id,
             forwarded,
         )
@@ -395,7 +395,7 @@ class Bridge:
         return await self.run(
             route,
             plan.request,
-            capabilities=route.dialect.capabilities,
+            capabilities=route.capabilities,
             caller=Caller(key.owner, plan.request_id, plan.forwarded),
             lost=lost,
             run_id=plan.run_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from bridge.codec import (
@@ -32,6 +32,7 @@ from bridge.pipeline.tools import Tools
 
 if TYPE_CHECKING:
     from bridge.config import Places
+    from bridge.transports.http import HttpBackend
 
 _CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
 """A pattern's set of characters, of which the first one is a guess."""
@@ -64,17 +65,21 @@ class Route:
     """Tools that the backends' models may call beside the client's own."""
     tools_at: Backend | None = None
     """The backend where these are, when it is one; it is opened and closed with the others."""
+    extras_at: HttpBackend | None = None
+    """The backend that is passed what is not translated; it is opened and closed with the others."""
     max_tool_rounds: int = 8
     mid_stream_fallback: Literal["repeat", "continue"] | None = None
     surface: Surface = field(init=False)
     """The endpoints of the dialect that this route has."""
     keeps_answers: bool = field(init=False)
     """True if its clients may name earlier answers, where there is a store for them."""
+    capabilities: Capabilities = field(init=False)
+    """Those of the dialect, as the options change them."""
     _operations: frozenset[Operation] = field(init=False)
 
     def __post_init__(self) -> None:
         check_surface(self.dialect)
-        self.surface = served(self.dialect.surface, self.durable, self.passthrough)
+        self.surface = served(self.dialect.surface, self.durable, self.passthrough, self.extras_at is not None)
         if not self._takes_sockets:
             self.surface = tuple(e for e in self.surface if e.operation is not Operation.SOCKET)
         self.keeps_answers = (
@@ -82,6 +87,10 @@ class Route:
             and not (self.passthrough or self.durable)
             and self.dialect.keeps_answers(self.options)
         )
+        self.capabilities = self.dialect.capabilities
+        if self.capabilities.separator:
+            separator: str = getattr(self.options, "message_separator", self.capabilities.separator)
+            self.capabilities = replace(self.capabilities, separator=separator)
         self._operations = frozenset(endpoint.operation for endpoint in self.surface)
 
     @property
@@ -132,7 +141,7 @@ class Route:
     @property
     def opened(self) -> list[Backend]:
         """Everything of it that has to be opened and closed."""
-        return self.backends if self.tools_at is None else [*self.backends, self.tools_at]
+        return [*self.backends, *(b for b in (self.tools_at, self.extras_at) if b is not None)]
 
     @property
     def in_background(self) -> bool:
@@ -160,10 +169,15 @@ class Route:
         names += [n for backend in (self.group.members if self.group else ()) for n in backend.names.listed]
         listed = {n: ModelInfo(n) for n in names}
         only = self.backends[0] if len(self.backends) == 1 else None
-        if only is not None and (self.models is None or any(is_pattern(n) for n in self.models)):
+        if only is not None:
+            are_all = self.models is None or any(is_pattern(n) for n in self.models)
             try:
                 for info in await only.models():
-                    listed.setdefault(info.id, info)
+                    # A configured name is told what is known of the model that it stands for.
+                    for name in [n for n in names if info.id in (n, only.model_for(n))]:
+                        listed[name] = replace(info, id=name)
+                    if are_all:
+                        listed.setdefault(info.id, info)
             except BackendError as error:
                 # Many backends have no such list; that is no fault of the client who asks.
                 if not listed and error.code not in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_REQUEST):

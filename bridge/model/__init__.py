@@ -66,7 +66,7 @@ from bridge.model.request import (
     ToolChoice,
     ToolMode,
 )
-from bridge.model.text import as_markdown, as_text, interrupt_text, json_text, result_text
+from bridge.model.text import as_markdown, as_text, interrupt_text, json_text, question_about, result_text
 
 __all__ = [
     "SHARED",
@@ -133,6 +133,7 @@ __all__ = [
     "json_text",
     "mime_of",
     "pretty",
+    "question_about",
     "result_text",
     "seal",
     "source_of",

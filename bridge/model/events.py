@@ -165,7 +165,10 @@ class MessageEnded:
 
 @dataclass(slots=True)
 class UsageReported:
-    """Token counts, running totals: the last report counts. `cached` and `reasoning` are parts of input and output."""
+    """Token counts, running totals: the last report counts. `cached` and `reasoning` are parts of input and output.
+
+    `estimated`: the backend reported nothing, and the bridge counted characters.
+    """
 
     input: int | None = None
     output: int | None = None
@@ -173,6 +176,7 @@ class UsageReported:
     cached: int | None = None
     reasoning: int | None = None
     extras: Extras | None = None
+    estimated: bool = False
 
 
 @dataclass(slots=True)

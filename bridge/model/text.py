@@ -7,6 +7,9 @@ that reads the conversation, and nobody can open it. The exception is a picture 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import orjson
 
 from bridge.model.events import Interrupted
@@ -85,21 +88,48 @@ def result_text(parts: list[Part]) -> str:
 
 
 def interrupt_text(event: Interrupted) -> str:
-    """Return an interrupt as a question to a person: the text in its payload, else the whole payload."""
+    """Return an interrupt as a question to a person: the text in its payload, with the call that it describes, else the
+    whole payload.
+    """
     payload = event.payload
     if isinstance(payload, str) and payload.strip():
         return payload
     if isinstance(payload, dict):
+        call, metadata, actions = _call_in(payload), payload.get("metadata"), payload.get("action_requests")
+        if isinstance(actions, list) and (told := [text for action in actions if (text := _review(action))]):
+            return "\n\n".join(told)
+        # Frameworks describe the call in a part of the metadata that has their name.
+        described = map(_call_in, metadata.values()) if isinstance(metadata, dict) else ()
         for key in ("message", "question", "prompt"):
             if isinstance(payload.get(key), str) and payload[key].strip():
-                return str(payload[key])
-        if isinstance(payload.get("name"), str) and "arguments" in payload:
-            arguments = payload["arguments"]
-            payload = f"{payload['name']}({arguments if isinstance(arguments, str) else json_text(arguments)})"
+                return question_about([c for c in (call, *described) if c], payload[key])
+        payload = call or payload
     lines = [event.reason] if event.reason else []
     if payload not in (None, "", {}, []):
         lines.append(payload if isinstance(payload, str) else json_text(payload))
     return ": ".join(lines) or "The agent waits for an answer."
+
+
+def question_about(calls: Iterable[str], question: str) -> str:
+    """Return a question with the calls that it is about, each `name(arguments)`, unless it quotes them."""
+    said = "".join(question.split())
+    return "\n\n".join([*(call for call in calls if "".join(call.split()) not in said), question])
+
+
+def _review(action: Any) -> str | None:
+    """Return what a person is to review, in the words of LangChain's middleware or as the call."""
+    description = action.get("description") if isinstance(action, dict) else None
+    return description if isinstance(description, str) and description.strip() else _call_in(action)
+
+
+def _call_in(value: Any) -> str | None:
+    """Return the tool call that a JSON object describes, as `name(arguments)`; None if it describes none."""
+    if isinstance(value, dict):
+        for name, arguments in (("name", "arguments"), ("toolName", "args"), ("name", "args")):
+            if isinstance(value.get(name), str) and arguments in value:
+                said = value[arguments]
+                return f"{value[name]}({said if isinstance(said, str) else json_text(said)})"
+    return None
 
 
 def json_text(value: object) -> str:

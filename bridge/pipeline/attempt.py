@@ -28,7 +28,7 @@ class BackendAttempt:
         stages: What the events of this backend pass on their way to the client.
     """
 
-    __slots__ = ("_linked", "_recorder", "backend", "call", "info", "lost", "request", "stages", "turn")
+    __slots__ = ("_linked", "_recorder", "_shown", "backend", "call", "info", "lost", "request", "stages", "turn")
 
     def __init__(
         self,
@@ -59,7 +59,9 @@ class BackendAttempt:
         self.request = context.request if names is None else names.request
         self.turn = turn
         self._linked = linked
-        self._recorder = _Recorder(turn) if turn is not None else None
+        self._recorder = _Recorder(turn.amend) if turn is not None else None
+        # What the client is shown is what it sends back.
+        self._shown = _Recorder() if self._recorder is not None and configured else self._recorder
         self.stages: list[Stage] = []
         if info.shown_thread is not None:
             self.stages.append(_ShowThread(info.shown_thread))
@@ -71,6 +73,8 @@ class BackendAttempt:
             # Before the configured stages: a conversation holds what the backend said, not what this client is shown.
             self.stages.append(self._recorder)
         self.stages += configured
+        if self._shown is not None and configured:
+            self.stages.append(self._shown)
         self.call: Call = self._first_call()
 
     @property
@@ -105,10 +109,12 @@ class BackendAttempt:
         await self.call.close()
         self.call = self._asked()
 
-    def recorded(self) -> Answer | None:
-        """Hands out what the backend has said, once; None where nothing is kept, or it was handed out before."""
-        recorder, self._recorder = self._recorder, None
-        return recorder.answer if recorder is not None else None
+    def recorded(self) -> tuple[Answer, Answer] | None:
+        """Hands out what the backend has said and what the client was shown, once; None where nothing is kept, or it
+        was handed out before.
+        """
+        recorder, shown, self._recorder, self._shown = self._recorder, self._shown, None, None
+        return (recorder.answer, shown.answer) if recorder is not None and shown is not None else None
 
     async def without_signatures(self, failure: Failure) -> bool:
         """Make the next call without opaque values, if the backend refused the request because of one."""
@@ -123,7 +129,7 @@ class BackendAttempt:
     async def abandon(self) -> None:
         """Closes the call and keeps nothing of what happened here."""
         await self.call.close()
-        turn, self.turn, self._recorder = self.turn, None, None
+        turn, self.turn, self._recorder, self._shown = self.turn, None, None, None
         if turn is not None:
             await turn.close()
 
@@ -150,12 +156,12 @@ class _ShowThread:
 
 
 class _Recorder:
-    """Keeps what the backend says, for the conversation."""
+    """Keeps what passes here, for the conversation, after `amend` has changed it."""
 
     at_rest = False
 
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
+    def __init__(self, amend: Callable[[list[Event], Answer], list[Event]] | None = None) -> None:
+        self._amend = amend
         self._folder = Folder()
 
     @property
@@ -165,6 +171,7 @@ class _Recorder:
         return self._folder.answer
 
     def __call__(self, events: list[Event]) -> list[Event]:
-        events = self._turn.amend(events, self._folder.answer)
+        if self._amend is not None:
+            events = self._amend(events, self._folder.answer)
         self._folder.feed(events)
         return events

@@ -29,6 +29,9 @@ _TYPES: dict[type, frozenset[str]] = {
 }
 """The JSON Schema types of a value, by its class."""
 
+_APPROVALS = frozenset({"approval", "confirmation", "tool_call"})
+"""Reasons of interrupts that ask for a yes or a no."""
+
 
 @dataclass(slots=True)
 class Settled:
@@ -57,7 +60,10 @@ def settle(open_interrupts: Sequence[Interrupted], request: Request, new: list[M
         settled = _read_out(open_interrupts, new)
         return replace(settled, resume=_formed(open_interrupts, settled.resume))
     answered = {r.call_id for m in new for r in results_in(m)}
-    return Settled(messages=new, unanswered=[i for i in open_interrupts if i.call_id not in answered])
+    waiting = [i for i in open_interrupts if i.call_id not in answered]
+    settled = _by_words([i for i in waiting if _is_free(i)], new)
+    unanswered = [*(i for i in waiting if not _is_free(i)), *settled.unanswered]
+    return replace(settled, resume=_formed(open_interrupts, settled.resume), unanswered=unanswered)
 
 
 def _checked(open_interrupts: Sequence[Interrupted], answers: list[Resume], *, repeats: bool) -> list[Resume]:
@@ -93,26 +99,65 @@ def _read_out(open_interrupts: Sequence[Interrupted], new: list[Message]) -> Set
         rest = [p for p in message.parts if p not in results]
         if rest or not message.parts:
             out.messages.append(replace(message, parts=rest) if results else message)
-    words = next((m for m in reversed(out.messages) if m.role == "user" and _is_text(m)), None)
-    if left and words is not None:
-        text = "".join(p.text for p in words.parts if isinstance(p, Text))
-        out.resume += [Resume(i, "resolved", text) for i in left]
-        out.messages = [m for m in out.messages if m is not words]
-    return out
+    told = _by_words(list(left.values()), out.messages)
+    others = [r for m in told.messages for r in results_in(m)]
+    if others and not told.resume:
+        # A call of the client's own, for which the agent waits without naming it. The agent may need both.
+        value = _value(result_text(others[-1].parts))
+        told.resume = [Resume(i.interrupt_id, "resolved", value) for i in told.unanswered if not i.call_id]
+        told.unanswered = [i for i in told.unanswered if i.call_id]
+    return replace(told, resume=[*out.resume, *told.resume])
+
+
+def _by_words(asked: list[Interrupted], new: list[Message]) -> Settled:
+    """The answers that the last text of the user gives to all of these questions."""
+    words = next((m for m in reversed(new) if m.role == "user" and _is_text(m)), None)
+    if not asked or words is None:
+        return Settled(messages=new, unanswered=asked)
+    text = "".join(p.text for p in words.parts if isinstance(p, Text))
+    return Settled([Resume(i.interrupt_id, "resolved", text) for i in asked], [m for m in new if m is not words])
+
+
+def _is_free(asked: Interrupted) -> bool:
+    """Return whether a person answers this question in words, not by a button, a form or a tool's result."""
+    payload = asked.payload
+    schema = payload.get("responseSchema") if isinstance(payload, dict) else None
+    if isinstance(schema, dict):
+        return "string" in _types(schema) | _types(_needed(schema)[1])
+    if asked.call_id or asked.reason in _APPROVALS:
+        return False
+    return (
+        asked.reason == "input_required"
+        or isinstance(payload, str)
+        or (isinstance(payload, dict) and "question" in payload)
+    )
 
 
 def _formed(open_interrupts: Sequence[Interrupted], answers: list[Resume]) -> list[Resume]:
-    """Return the answers, each in the form of its question's `responseSchema` (docs/dialects/ag-ui.md)."""
-    schemas: dict[str, Any] = {
-        i.interrupt_id: i.payload.get("responseSchema") for i in open_interrupts if isinstance(i.payload, dict)
-    }
+    """Return the answers, each in the form of its question's `responseSchema` (docs/dialects/ag-ui.md), or as the
+    decisions on its `action_requests`.
+    """
+    asked = {i.interrupt_id: i.payload for i in open_interrupts if isinstance(i.payload, dict)}
     out = []
     for answer in answers:
-        schema = schemas.get(answer.interrupt_id)
-        if answer.decision == "resolved" and isinstance(schema, dict):
+        payload = asked.get(answer.interrupt_id, {})
+        schema, actions = payload.get("responseSchema"), payload.get("action_requests")
+        if isinstance(actions, list):
+            answer = replace(answer, decision="resolved", payload=_decisions(answer, len(actions)))
+        elif answer.decision == "resolved" and isinstance(schema, dict):
             answer = replace(answer, payload=_form(answer, schema))
         out.append(answer)
     return out
+
+
+def _decisions(answer: Resume, count: int) -> Any:
+    """Return an answer as LangChain's middleware takes it: the same decision on each action."""
+    payload = answer.payload
+    if isinstance(payload, dict) and "decisions" in payload:
+        return payload
+    words = payload.get("reason") if isinstance(payload, dict) else payload
+    reject = {"type": "reject", **({"message": words} if isinstance(words, str) and words else {})}
+    return {"decisions": [{"type": "approve"} if answer.agrees else reject] * count}
 
 
 def _form(answer: Resume, schema: dict[str, Any]) -> Any:
@@ -122,24 +167,30 @@ def _form(answer: Resume, schema: dict[str, Any]) -> Any:
     A yes or no becomes the one required boolean, a text the one string; the text of a "no" becomes the reason if the
     schema has one.
     """
-    payload, fields, needed = answer.payload, schema.get("properties"), schema.get("required")
-    types = _types(schema)
+    payload, types = answer.payload, _types(schema)
     if "boolean" in types and _TYPES[type(payload)].isdisjoint(types):
         return answer.agrees
-    if not isinstance(fields, dict) or not isinstance(needed, list) or len(needed) != 1:
-        return payload
-    (name,) = needed
-    field_schema = fields.get(name)
-    if not isinstance(field_schema, dict) or (isinstance(payload, dict) and name in payload):
+    name, field_schema = _needed(schema)
+    if not name or (isinstance(payload, dict) and name in payload):
         return payload
     types = _types(field_schema)
     if "string" in types and isinstance(payload, str):
         return {name: payload}
     if "boolean" in types:
         words = payload.get("reason") if isinstance(payload, dict) else payload
-        has_reason = isinstance(words, str) and "reason" in fields and not answer.agrees
+        has_reason = isinstance(words, str) and "reason" in schema["properties"] and not answer.agrees
         return {name: answer.agrees, **({"reason": words} if has_reason else {})}
     return payload
+
+
+def _needed(schema: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the one field that an answer needs, and its schema: the required one, or the only one; else "" and {}."""
+    fields, needed = schema.get("properties"), schema.get("required")
+    if isinstance(fields, dict):
+        names = needed if isinstance(needed, list) and needed else list(fields)
+        if len(names) == 1 and isinstance(names[0], str) and isinstance(fields.get(names[0]), dict):
+            return names[0], fields[names[0]]
+    return "", {}
 
 
 def _types(schema: dict[str, Any]) -> frozenset[str]:

@@ -20,6 +20,7 @@ from bridge.codec import Capabilities, Feature, Support
 from bridge.codec.jsontext import dumps
 from bridge.errors import BridgeError
 from bridge.model import Answer, Event, FinishReason, HistoryMode, Interrupted, Message, Request, RunFinished
+from bridge.model.dump import dump_message, load_message
 from bridge.model.events import CONTENT
 from bridge.pipeline.conversation import (
     as_client_sees,
@@ -49,6 +50,9 @@ _RAN = "ran"
 
 _TOLD = "told"
 """Key of the messages that answered interrupts: the backend has them as answers, not as messages."""
+
+_ANSWER = "answer"
+"""Key of the messages with which the run ended that waits."""
 
 _CONTEXT = "context"
 """Key of the SHA-256 of the client's context that the backend was told last."""
@@ -103,8 +107,12 @@ class Turn:
         """Loads what is needed and rewrites `request`. Raises `BridgeError`."""
         raise NotImplementedError
 
-    async def keep(self, answer: Answer) -> None:
-        """The run is over: stores what the next request needs. Raises `BridgeError` when the store fails."""
+    async def keep(self, answer: Answer, shown: Answer) -> None:
+        """The run is over: stores what the next request needs. `answer` is the backend's, `shown` what the client got
+        of it.
+
+        Raises `BridgeError` when the store fails.
+        """
         raise NotImplementedError
 
     def amend(self, events: list[Event], answer: Answer) -> list[Event]:
@@ -189,7 +197,7 @@ class Expand(Turn):
         await self._enter(self.request.thread_id or run_id)
         return self._conversation.messages, unknown(self._conversation.messages, self.request.messages)
 
-    async def keep(self, answer: Answer) -> None:
+    async def keep(self, answer: Answer, shown: Answer) -> None:
         """Store the client's messages in any case, no failed answer, and half of a canceled one."""
         self._conversation.tools = self.request.tools
         self._conversation.backend_thread = self._keeps(answer)
@@ -261,7 +269,7 @@ class Trim(Turn):
         request.thread_id = self._conversation.backend_thread
         request.history = HistoryMode.FULL if self._wants_whole else HistoryMode.DELTA
 
-    async def keep(self, answer: Answer) -> None:
+    async def keep(self, answer: Answer, shown: Answer) -> None:
         """Begin anew at the backend after a failed or canceled run, as it is unknown what the backend remembers."""
         if not finished(answer):
             self._conversation.backend_thread = None
@@ -276,7 +284,7 @@ class Trim(Turn):
         if self._keeper is not None:
             self._conversation.extra[_KEEPER] = self._keeper
         spoken = [m for m in self._new if not is_answer(m, self._ran)]
-        state = digest([*self._whole, as_client_sees(answer, self._front)])
+        state = digest([*self._whole, as_client_sees(shown, self._front)])
         await self._commit(spoken, keep=self._known, name=state)
 
 
@@ -284,8 +292,9 @@ class Recall(Turn):
     """Both sides agree on the conversation, but the client cannot say which interrupt it answers.
 
     A client that cannot name its thread either has one at the backend all the same, found by the digest of the
-    conversation, as agents keep their state and interrupts by thread. Only the open interrupts and that digest are
-    stored. Requests of one thread wait for each other where the bridge found it; the store is written only if something
+    conversation, as agents keep their state and interrupts by thread. Only that digest, the open interrupts and the
+    answer that ended with them are stored: an agent goes on from a call of its own that the client was not shown.
+    Requests of one thread wait for each other where the bridge found it; the store is written only if something
     changes.
     """
 
@@ -303,6 +312,9 @@ class Recall(Turn):
         self._had = bool(self._conversation.open_interrupts)
         settled = self._settle(request.messages[len(before) :])
         self._messages = request.messages
+        if settled.resume and (answer := self._conversation.extra.get(_ANSWER)):
+            said = next((n for n, m in enumerate(reversed(before)) if m.role != "assistant"), len(before))
+            before = [*before[: len(before) - said], *map(load_message, answer)]
         self.request = request = request.copy()
         request.messages, request.resume = [*before, *settled.messages], settled.resume
         if found:
@@ -319,14 +331,16 @@ class Recall(Turn):
         await self.close()  # another request went on from here in the meantime: this one is a talk of its own
         return False
 
-    async def keep(self, answer: Answer) -> None:
+    async def keep(self, answer: Answer, shown: Answer) -> None:
         """After a run that broke off everything stays as it was: the client may try again."""
         if not finished(answer):
             return
         self._note_interrupts(answer)
         if not (self._nameless or self._had or self._conversation.open_interrupts):
             return
-        seen = [*self._messages, as_client_sees(answer, self._front)] if self._whole else None
+        asks = self._whole and self._conversation.open_interrupts
+        self._conversation.extra[_ANSWER] = [dump_message(m) for m in messages_of(answer)] if asks else []
+        seen = [*self._messages, as_client_sees(shown, self._front)] if self._whole else None
         await self._commit([], name=digest(seen) if seen else None)
 
 

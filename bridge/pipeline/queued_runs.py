@@ -218,7 +218,7 @@ class QueuedRunTurn(Expand):
             for e in events
         ]
 
-    async def keep(self, answer: Answer) -> None:
+    async def keep(self, answer: Answer, shown: Answer) -> None:
         notes = _notes(answer)
         spoken = [
             _stamped(

@@ -393,12 +393,13 @@ class Run:
 
     async def _keep(self, failure: Failure | None) -> None:
         """Keeps the conversation, once; a store that fails now is logged, since the client has its answer already."""
-        turn, answer = self._attempt.turn, self._attempt.recorded()
-        if turn is None or answer is None:
+        turn, recorded = self._attempt.turn, self._attempt.recorded()
+        if turn is None or recorded is None:
             return
+        answer, shown = recorded
         answer.failure = answer.failure or failure
         try:
-            await turn.keep(answer)
+            await turn.keep(answer, shown)
         except BridgeError as error:
             log.error("run %s: the conversation was not kept: %s", self._attempt.info.run_id, error.message)
 

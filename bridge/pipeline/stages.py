@@ -11,6 +11,7 @@ import importlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, cast
 
 from bridge.codec import Capabilities, Feature, Losses, RunsTools, Support
@@ -19,6 +20,7 @@ from bridge.errors import ConfigError
 from bridge.model import (
     ArgsDelta,
     Event,
+    Interrupted,
     Message,
     MessageEnded,
     MessageStarted,
@@ -32,8 +34,13 @@ from bridge.model import (
     Text,
     TextDelta,
     ToolResulted,
+    UsageReported,
+    estimate_tokens,
+    interrupt_text,
+    question_about,
     result_text,
 )
+from bridge.model.estimate import quarter_tokens
 from bridge.pipeline.redirects import without_redirects
 from bridge.pipeline.signatures import SealSignatures, for_backend
 from bridge.translation import Stage
@@ -60,13 +67,19 @@ class WithholdServerTools:
     """Keeps tool calls that the backend runs itself away from clients that would run them again.
 
     Whose call it is shows only when its result comes, or when the answer ends without one; until then the call is
-    kept back and everything else passes. `show`: "drop" forgets such calls, "text" and "reasoning" tell them.
+    kept back and everything else passes. `show`: "drop" forgets such calls, "text" and "reasoning" tell them. The
+    question about a call that waits for a person tells that call.
     """
 
-    def __init__(self, lost: Losses, offered: frozenset[str] | None, show: str = "drop") -> None:
+    def __init__(
+        self, lost: Losses, offered: frozenset[str], show: str = "drop", *, holds_offered: bool = False
+    ) -> None:
+        """`offered` are the client's tools. If `holds_offered`, the backend may run even calls of those itself."""
         self._lost = lost
         self._offered = offered
+        self._passed = frozenset() if holds_offered else offered
         self._show = show
+        self._asked: list[Interrupted] = []
         self._held: dict[str, list[Event]] = {}
         self._calls: dict[str, str] = {}
         self._ends: dict[str, Event] = {}
@@ -88,7 +101,7 @@ class WithholdServerTools:
 
     def _one(self, event: Event, out: list[Event]) -> None:
         match event:
-            case PartStarted(kind=PartKind.TOOL_CALL) if self._offered is None or event.name not in self._offered:
+            case PartStarted(kind=PartKind.TOOL_CALL) if event.name not in self._passed:
                 self._held[event.part_id] = [event]
                 self._held_of[event.message_id] += 1
                 self._calls[event.call_id or ""] = event.part_id
@@ -101,6 +114,8 @@ class WithholdServerTools:
                 self._ends[event.message_id] = event
             case ToolResulted():
                 self._ran(event, out)
+            case Interrupted():
+                self._asked.append(event)
             case RunFinished() | RunFailed():
                 self._release(out, finished=isinstance(event, RunFinished))
                 out.append(event)
@@ -120,16 +135,16 @@ class WithholdServerTools:
         self._lost.add(Feature.TOOL_RESULT, "tools run by the backend are not shown as calls")
         if self._show != "drop":
             arguments = "".join(e.text for e in held if isinstance(e, ArgsDelta))
-            self._tell(f"{start.name}({arguments}) -> {result_text(event.parts)}\n", start, out)
+            self._tell(f"{start.name}({arguments}) -> {result_text(event.parts)}", start, out)
         if not self._held_of[start.message_id] and start.message_id in self._ends:
             out.append(self._ends.pop(start.message_id))
 
     def _tell(self, text: str, call: PartStarted, out: list[Event]) -> None:
-        """The finished call as a line of its own, in a message of its own: the call's may be ended already."""
+        """The finished call in a message of its own: the call's may be ended already."""
         self._count += 1
         message, part = f"{call.part_id}-told", f"{call.part_id}-told-{self._count}"
         kind = PartKind.REASONING if self._show == "reasoning" else PartKind.TEXT
-        delta = ReasoningDelta(part, text) if kind is PartKind.REASONING else TextDelta(part, text)
+        delta = ReasoningDelta(part, text + "\n") if kind is PartKind.REASONING else TextDelta(part, text)
         out += [
             MessageStarted(message),
             PartStarted(part, message, kind),
@@ -139,24 +154,42 @@ class WithholdServerTools:
         ]
 
     def _release(self, out: list[Event], *, finished: bool) -> None:
-        """End the answer: calls without a result become the client's. After a failure they are dropped."""
-        for held in list(self._held.values()):
-            if finished:
-                out.extend(held)
+        """End the answer: calls without a result become the client's. After a failure they are dropped, and so are
+        those of tools that the client did not offer while the run waits for a person.
+        """
+        waiting: dict[str | None, list[str]] = {}
+        for start, *pieces in self._held.values():
+            assert isinstance(start, PartStarted)
+            if self._asked and start.name not in self._offered:
+                arguments = "".join(e.text for e in pieces if isinstance(e, ArgsDelta))
+                waiting.setdefault(start.call_id, []).append(f"{start.name}({arguments})")
+            elif finished:
+                out += [start, *pieces]
         self._held.clear()
         self._held_of.clear()
         out.extend(self._ends.values())
         self._ends.clear()
+        out += self._questions(waiting)
+
+    def _questions(self, waiting: dict[str | None, list[str]]) -> list[Event]:
+        """The questions, each with the call that it is about; the first one also with those that none names."""
+        about = [waiting.pop(event.call_id, []) for event in self._asked]
+        if self._asked:
+            about[0] = [*about[0], *chain.from_iterable(waiting.values())]
+        asked, self._asked = self._asked, []
+        return [
+            replace(event, payload=question_about(calls, interrupt_text(event))) if calls else event
+            for event, calls in zip(asked, about, strict=True)
+        ]
 
 
 def withhold_server_tools(context: StageContext) -> Stage | None:
     """The stage, for fronts whose clients run what they see over backends that may have run it already."""
     if not context.front.client_runs_calls or context.back.runs_tools is RunsTools.NEVER:
         return None
-    offered = None
-    if context.back.runs_tools is RunsTools.UNLISTED:
-        offered = frozenset(t.name for t in context.request.tools or ())
-    return WithholdServerTools(context.lost, offered, getattr(context.options, "server_tools", "drop"))
+    offered = frozenset(t.name for t in context.request.tools or ())
+    show = getattr(context.options, "server_tools", "drop")
+    return WithholdServerTools(context.lost, offered, show, holds_offered=context.back.runs_tools is RunsTools.ANY)
 
 
 def context_as_system(context: StageContext) -> None:
@@ -170,6 +203,36 @@ def context_as_system(context: StageContext) -> None:
     lines = [f"{entry.get('description', '')}: {entry.get('value', '')}" for entry in request.context]
     message = Message("system", [Text("\n".join(lines))])
     context.request = replace(request, messages=[message, *request.messages], context=[])
+
+
+class EstimateUsage:
+    """Reports the tokens of a finished run whose backend reported none, estimated from its texts."""
+
+    at_rest = False
+
+    def __init__(self, request: Request, lost: Losses) -> None:
+        self._request = request
+        self._lost = lost
+        self._quarters = 0
+        self._reported = False
+
+    def __call__(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            if isinstance(event, (TextDelta, ReasoningDelta, ArgsDelta)):
+                self._quarters += quarter_tokens(event.text)
+            elif isinstance(event, UsageReported):
+                self._reported = bool(event.input or event.output)
+        if self._reported or not events or not isinstance(events[-1], RunFinished):
+            return events
+        self._lost.add(Feature.USAGE, "estimated; the backend reported none")
+        taken, given = estimate_tokens(self._request), -(-self._quarters // 4)
+        usage = UsageReported(taken, given, taken + given, estimated=True)
+        return [*(e for e in events[:-1] if not isinstance(e, UsageReported)), usage, events[-1]]
+
+
+def estimate_usage(context: StageContext) -> Stage:
+    """The stage of routes with `estimate_usage`."""
+    return EstimateUsage(context.request, context.lost)
 
 
 def no_redirects(context: StageContext) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 from aiohttp import web
@@ -33,32 +33,10 @@ class Bodies:
         too_large beyond `limit` bytes, 408 after `seconds`. Raises `BackendError`: rate_limited where the user sends
         too many bodies at once, overloaded where the budget is spent.
         """
-        encoding = http.headers.get("content-encoding", "").strip().lower()
-        if encoding not in _ENCODINGS:
-            raise RequestError(
-                "Expected a body of content-encoding gzip, deflate or identity.", status=415, param="content-encoding"
-            )
-        try:
-            if http.content.is_eof():
-                body = http.content.read_nowait()
-                if len(body) > limit:
-                    raise _too_large(limit)
-                return body
-            with self._counted(user):
-                async with asyncio.timeout(seconds):
-                    return await self._read(http, limit)
-        except TimeoutError:
-            raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
-        except web.RequestPayloadError:
-            raise RequestError("The request body is not what its headers say: it cannot be decoded.") from None
-
-    async def _read(self, http: web.Request, limit: int) -> bytes:
         body, charged = bytearray(), 0
         try:
-            async for piece in http.content.iter_any():
+            async for piece in self.pieces(http, user, limit=limit, seconds=seconds):
                 body += piece
-                if len(body) > limit:
-                    raise _too_large(limit)
                 more = len(body) - FREE - charged
                 if more > 0:
                     if self._budget is not None and self.taken + more > self._budget:
@@ -72,6 +50,33 @@ class Bodies:
             return bytes(body)
         finally:
             self.taken -= charged
+
+    async def pieces(self, http: web.Request, user: str, *, limit: int, seconds: float) -> AsyncIterator[bytes]:
+        """The body as it comes, none of which is kept. Raises what `read` raises, but for the budget."""
+        encoding = http.headers.get("content-encoding", "").strip().lower()
+        if encoding not in _ENCODINGS:
+            raise RequestError(
+                "Expected a body of content-encoding gzip, deflate or identity.", status=415, param="content-encoding"
+            )
+        size = 0
+        try:
+            if http.content.is_eof():
+                if whole := http.content.read_nowait():
+                    if len(whole) > limit:
+                        raise _too_large(limit)
+                    yield whole
+                return
+            with self._counted(user):
+                async with asyncio.timeout(seconds):
+                    async for piece in http.content.iter_any():
+                        size += len(piece)
+                        if size > limit:
+                            raise _too_large(limit)
+                        yield piece
+        except TimeoutError:
+            raise RequestError(f"The request body did not arrive within {seconds:g} s.", status=408) from None
+        except web.RequestPayloadError:
+            raise RequestError("The request body is not what its headers say: it cannot be decoded.") from None
 
     @contextmanager
     def _counted(self, user: str) -> Iterator[None]:

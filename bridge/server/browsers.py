@@ -140,13 +140,17 @@ def check_kept(http: web.Request) -> None:
         raise _forbidden("Pages of this origin may not use what is kept; name the origin in server.cors.origins.")
 
 
+def is_json(http: web.Request) -> bool:
+    """Return whether the body is declared as JSON, which pages cannot send without a preflight."""
+    return http.content_type == "application/json" or http.content_type.endswith("+json")
+
+
 def check_json(http: web.Request) -> None:
     """Raises `RequestError` (415) for a page's body that is not declared as JSON.
 
     Bodies of such types are sent without a preflight. Other clients may leave the type out, as `curl -d` does.
     """
-    kind = http.content_type
-    if kind == "application/json" or kind.endswith("+json") or not http.can_read_body:
+    if is_json(http) or not http.can_read_body:
         return
     if "origin" in http.headers or any(name.lower().startswith("sec-fetch-") for name in http.headers):
         raise RequestError("Expected a body of content-type application/json.", status=415, param="content-type")

@@ -35,6 +35,8 @@ _WORDS: dict[Operation, str] = {
     Operation.FETCH: "An uploaded image, by its signed URL",
     Operation.SIGN: "A fresh signed URL of an uploaded image",
     Operation.TRANSCRIBE: "Speech to text",
+    Operation.DESCRIBE: "What the agent is able to do",
+    Operation.FORWARD: "Passed on to one backend as it is",
     Operation.MODELS: "The models of this route",
     Operation.HEALTH: "Whether the service is alive",
 }

@@ -11,6 +11,7 @@ from aiohttp import web
 from bridge.codec import (
     Context,
     CountingDialect,
+    DescribedDialect,
     ModelInfo,
     ModelsDialect,
     Operation,
@@ -32,6 +33,7 @@ from bridge.runs.server.responses import (
 )
 from bridge.runs.server.single_run import SessionLocks, StopHandler, serve_single_durable, single_run
 from bridge.runs.server.tasks import TaskStatusHandler, serve_task
+from bridge.server.forwarding import serve_forward
 from bridge.server.handler import RouteHandler, Serve
 from bridge.server.limits import Rules
 from bridge.server.runs import serve_run
@@ -149,6 +151,11 @@ class RouteOperations:
             response.headers["x-bridge-estimated"] = "tokens"
         return response
 
+    async def _describe(self, http: web.Request) -> web.StreamResponse:
+        dialect, backends = require(self._route.dialect, DescribedDialect), self._route.backends
+        name = ", ".join(backend.name for backend in backends)
+        return response_of(dialect.encode_description(name, [backend.capabilities for backend in backends]))
+
     async def _health(self, http: web.Request) -> web.StreamResponse:
         return response_of(self._route.dialect.encode_health(not self._state.draining))
 
@@ -169,6 +176,8 @@ _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.SIGN: lambda of: of._uploads().sign,
     Operation.FETCH: lambda of: of._uploads().fetch,
     Operation.TRANSCRIBE: lambda of: of._uploads().transcribe,
+    Operation.DESCRIBE: lambda of: of._describe,
+    Operation.FORWARD: lambda of: of._serves(serve_forward),
     Operation.MODELS: lambda of: of._models,
     Operation.COUNT: lambda of: of._count,
     Operation.RETRIEVE: lambda of: of._serves(serve_retrieve),

@@ -52,7 +52,7 @@ async def _start(scope: RequestScope, request: Request, caller: Caller) -> Run:
     run = await scope.bridge.run(
         route,
         request,
-        capabilities=route.dialect.capabilities,
+        capabilities=route.capabilities,
         caller=caller,
         lost=context.lost,
         run_id=context.run_id,
@@ -80,7 +80,7 @@ async def _keep(scope: RequestScope, owner: str) -> None:
 async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
     http, route, context, report = scope.http, scope.route, scope.context, scope.report
     translation = Translation(run.reader, Writer(route.dialect, context))
-    if route.dialect.capabilities.eager_start and not route.passthrough:
+    if route.capabilities.eager_start and not route.passthrough:
         events = run.head()
     else:
         events = await run.read()

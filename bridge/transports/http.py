@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any
 
 import aiohttp
@@ -329,6 +329,19 @@ class HttpBackend:
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
                 if not reused.get():
                     raise
+
+    async def forward(self, wire: WireRequest, body: AsyncIterator[bytes]) -> aiohttp.ClientResponse:
+        """The head of the answer to a request of another API, whose body cannot be sent twice. Raises what aiohttp
+        raises.
+        """
+        return await self.session.request(
+            wire.method,
+            self.address(wire.path),
+            params=wire.query or None,
+            data=body,
+            headers={**wire.headers, **self._headers},
+            allow_redirects=False,
+        )
 
     async def refusal_in(self, response: aiohttp.ClientResponse, wire: WireRequest) -> Failure:
         """Return the failure that a status other than 2xx means; reads the body."""

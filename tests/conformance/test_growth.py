@@ -142,7 +142,7 @@ def test_many_calls_with_results(role: Any, dialect: str) -> None:
 def test_many_calls_with_results_are_withheld(show: str) -> None:
     def work(n: int) -> Callable[[], object]:
         events = hosted(n)
-        return lambda: [WithholdServerTools(Losses(), None, show)(events)]
+        return lambda: [WithholdServerTools(Losses(), frozenset(), show)(events)]
 
     check_linear(work)
 

@@ -216,7 +216,7 @@ def test_texts_of_two_messages() -> None:
     builder.finish()
     builder.end()
     wire = encode(registry.get("agentscope"), builder.take())
-    assert fold(decode(CHAT, [translated(wire, "agentscope", "openai-chat")])).text == "onetwo"
+    assert fold(decode(CHAT, [translated(wire, "agentscope", "openai-chat")])).text == "one\n\ntwo"
     out = translated(wire, "agentscope", "openai-chat", client_options={"message_separator": " - "})
     assert fold(decode(CHAT, [out])).text == "one - two"
 

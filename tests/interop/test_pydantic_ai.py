@@ -111,6 +111,8 @@ async def test_an_approval(opened: Opened, front: str, yes: bool) -> None:
     person = await opened(front)
     seen = await person.say("wipe")
     assert seen.error is None
+    if runs_calls(front):
+        assert (seen.calls, seen.text) == ([], "Approve wipe({})?")
     seen = await person.resume(consent(front, yes))
     assert seen.error is None
     assert seen.text == "It is wiped." if yes else "wiped" not in seen.text
@@ -124,6 +126,15 @@ async def test_an_error_in_the_middle(opened: Opened, front: str) -> None:
     assert "the model fell over" in (seen.error or "")
     seen = await person.say("hello")
     assert (seen.error, seen.text) == (None, "You said: hello \u2028 你好 🙂")
+
+
+@fronts
+async def test_an_error_of_the_agents_model(opened: Opened, front: str) -> None:
+    seen = await (await opened(front)).say("full")
+    assert "The model is full." in (seen.error or "")
+    assert "body:" not in (seen.error or "")
+    if front.startswith(("openai-chat", "anthropic")):
+        assert (seen.status, seen.headers["retry-after"]) == (429, "20")
 
 
 @fronts

@@ -14,7 +14,18 @@ import pytest
 
 from bridge.codec import Dialect, Support, registry
 from bridge.library import Translator
-from bridge.model import Event, MediaKind, RunFailed, RunFinished, ToolResult, fold, unfold, verify
+from bridge.model import (
+    Event,
+    MediaKind,
+    RunFailed,
+    RunFinished,
+    ToolCall,
+    ToolResult,
+    fold,
+    interrupt_text,
+    unfold,
+    verify,
+)
 from bridge.testing.pairs import told
 from bridge.testing.wires import context, decode
 from bridge.translation import AnswerDecoder
@@ -35,6 +46,14 @@ def meant(back: str, name: str) -> list[Event]:
 def expected(events: list[Event], front: Dialect) -> dict[str, Any]:
     """What the client is told of this: by its card, and without calls that it would run a second time."""
     answer = fold(events)
+    if front.capabilities.client_runs_calls and answer.interrupts:
+        # A call of the agent's own that waits is told by the question.
+        calls = {call.call_id: call for call in answer.calls}
+        for message in answer.messages:
+            message.parts = [p for p in message.parts if not isinstance(p, ToolCall)]
+        for asked in answer.interrupts:
+            if call := calls.get(asked.call_id or ""):
+                asked.payload = f"{call.name}({call.arguments})\n\n{interrupt_text(asked)}"
     out = told(unfold(answer), front)
     if front.capabilities.client_runs_calls:
         done = {p.call_id for m in answer.messages for p in m.parts if isinstance(p, ToolResult)}

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from bridge.codec import registry
 from bridge.transports.demo import PICTURE
 from tests.pairs.agents import AGENTS as DIRECT
 from tests.pairs.agents import BREAKS, Agent, Ask, Fall, Hang, Heard, Ran, Say, Step, Think, Use
@@ -77,6 +78,11 @@ def script(agent: Agent, *answers: list[Step]) -> None:
 def plain(conversation: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """With arguments as values: not every wire keeps the string that the model wrote."""
     return [(*e[:3], orjson.loads(e[3])) if e[0] == "call" else e for e in conversation]
+
+
+def between(person: Person) -> str:
+    """What stands between the texts of two messages at this frontend."""
+    return registry.get(person.dialect).capabilities.separator
 
 
 def check(seen: Seen, text: str) -> None:
@@ -154,14 +160,15 @@ async def test_an_agent_runs_a_tool(front: str, back: str, tmp_path: Path) -> No
     async with meeting(front, back, tmp_path) as (person, agent):
         script(agent, [Say("Let me see. "), Ran(*PARIS, "rain"), Say("It rains.")], [Say("Yes")])
         seen = await person.say("Weather?")
-        check(seen, "Let me see. It rains.")
+        check(seen, f"Let me see. {between(person)}It rains.")
         assert [(c.id, c.name, c.arguments) for c in seen.calls] == ([PARIS] if shown else [])
         assert seen.results == ([("call_1", "rain")] if shown else [])
         check(await person.say("Sure?"), "Yes")
         heard = [e for e in agent.heard[1].conversation if e[0] == "result"]
         # A client that sends the whole talk sends what it was shown.
         assert heard == ([("result", "call_1", "rain")] if shown or agent.remembers or agent.remembered else [])
-        assert "".join(t for r, t in agent.heard[1].spoken if r == "assistant") == "Let me see. It rains."
+        spoken = "".join(t for r, t in agent.heard[1].spoken if r == "assistant")
+        assert spoken.split() == ["Let", "me", "see.", "It", "rains."]
         assert agent.heard[1].last == ("user", "Sure?")
 
 
@@ -309,7 +316,7 @@ async def test_an_interrupt_and_its_answer(front: str, back: str, tmp_path: Path
             assert seen.text == "Well. "
         else:
             question = "confirmation: wipe({})" if back == "agentscope" else "Go on?"
-            assert seen.text == "Well. " + question.replace("confirmation", "approval")
+            assert seen.text == "Well. " + between(person) + question.replace("confirmation", "approval")
             assert seen.finish == "stop"
         check(await person.resume("yes"), "Done")
         heard = agent.heard[1]
@@ -374,21 +381,64 @@ async def test_an_answer_to_no_interrupt_is_a_conflict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("front", list(PEOPLE))
 async def test_a_call_that_waits_for_a_person(front: str, tmp_path: Path) -> None:
-    """AG-UI binds an interrupt to a call; clients without interrupts are shown the call and answer with its result."""
-    async with meeting(front, "ag-ui", tmp_path) as (person, agent):
+    """The agent's own call waits for an approval. Clients that run what they see are told of it by the question."""
+    async with meeting(front, "ag-ui", tmp_path, tools=("get_weather",)) as (person, agent):
         wait: list[Step] = [
-            Use("call_1", "send_email", "{}"),
+            Say("Well."),
+            Use("call_1", "send_email", '{"to": "Bo"}'),
             Ask("int-1", {"message": "Send?"}, "tool_call", "call_1"),
         ]
         script(agent, wait, [Say("Sent")], [Say("Bye")])
         seen = await person.say("Send it")
         assert seen.error is None
-        assert [c.id for c in seen.calls] == ["call_1"]
-        if not person.knows_interrupts:
-            assert (seen.text, seen.finish) == ("", "tool_calls")
-        answer: Any = "yes" if front.startswith("ag-kit") or front == "agentscope" else {"approved": True}
+        if person.knows_interrupts:
+            assert [c.id for c in seen.calls] == ["call_1"]
+            answer: Any = "yes" if front.startswith("ag-kit") or front == "agentscope" else {"approved": True}
+        else:
+            assert (seen.calls, seen.finish) == ([], "stop")
+            assert re.fullmatch(r'Well.\s*send_email\({"to": "Bo"}\)\s*Send\?', seen.text)
+            answer = "yes"
         check(await person.resume(answer), "Sent")
         heard = agent.heard[1]
         assert heard.resumed == "int-1"
+        assert heard.thread == agent.heard[0].thread
         assert [e for e in heard.conversation if e[0] == "result"] == []
         check(await person.say("Thanks"), "Bye")
+        assert agent.heard[2].thread == agent.heard[0].thread
+
+
+@pytest.mark.parametrize("front", [f for f, kind in PEOPLE.items() if not kind.knows_interrupts])
+async def test_a_tools_result_answers_a_question_that_names_no_call(front: str, tmp_path: Path) -> None:
+    async with meeting(front, "ag-ui", tmp_path, tools=("get_weather",)) as (person, agent):
+        script(agent, [Use(*PARIS), Ask("int-1", {"message": "What is it like?"})], [Say("I see.")])
+        seen = await person.say("Paris?")
+        assert [c.id for c in seen.calls] == ["call_1"]
+        assert "What is it like?" in seen.text
+        check(await person.answer({"call_1": "sunny"}), "I see.")
+        assert (agent.heard[1].resumed, agent.heard[1].resume) == ("int-1", "sunny")
+
+
+@pytest.mark.parametrize("front", ["agentscope", "ag-kit", "ag-kit-2"])
+async def test_a_free_question_is_answered_by_typing(front: str, tmp_path: Path) -> None:
+    async with meeting(front, "ag-ui", tmp_path) as (person, agent):
+        schema = {"type": ["string", "boolean"]}
+        ask = Ask("int-1", {"message": "Which colour?", "responseSchema": schema}, "hitl", "call_1")
+        script(agent, [Use("call_1", "ask_user", "{}"), ask], [Say("Blue it is.")])
+        await person.say("Paint it")
+        assert len(person.asked) == 1
+        check(await person.say("blue"), "Blue it is.")
+        assert (agent.heard[1].resumed, agent.heard[1].resume) == ("int-1", "blue")
+
+
+@pytest.mark.parametrize("show", ["text", "reasoning"])
+async def test_a_talk_in_which_server_tools_are_told_stays_one_thread(show: str, tmp_path: Path) -> None:
+    async with fake_backend() as backend:
+        agent = AGENTS["ag-ui"](backend)
+        config = routes(agent, history=f"sqlite:///{tmp_path}/talks.db")
+        config["routes"][0]["options"] = {"server_tools": show}
+        async with serving(config) as base:
+            person = PEOPLE[config["routes"][0]["dialect"]](base, "talk-1")
+            script(agent, [Ran(*PARIS, "sunny"), Say("Sunny.")], [Say("Bye")])
+            await person.say("Paris?")
+            await person.say("Thanks")
+    assert agent.heard[0].thread == agent.heard[1].thread

@@ -53,6 +53,9 @@ async def test_every_endpoint_needs_its_scope(name: str) -> None:
     narrow = {f"no-{scope}": [other for other in Scope if other is not scope] for scope in Scope}
     config = setup(keys(**narrow), name)
     config["routes"][0]["durable"] = any(e.durable for e in dialect.surface)
+    if any(e.operation is Operation.FORWARD for e in dialect.surface):
+        config["backends"]["extras"] = {"dialect": name, "url": "http://127.0.0.1:9"}
+        config["routes"][0]["extras"] = "extras"
     config["stores"] = {"history": "sqlite:///:memory:"}
     async with serving(config) as base:
         for endpoint in dialect.surface:

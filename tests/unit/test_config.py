@@ -373,8 +373,8 @@ def test_a_configuration_cannot_be_changed() -> None:
 # ------------------------------------------------------------------------------ mistakes
 
 KEYS = (
-    "dialect, path, backend, models, stages, durable, passthrough, tools, max_tool_rounds, listen, agent_id, limits, "
-    "mid_stream_fallback, options"
+    "dialect, path, backend, models, stages, estimate_usage, durable, passthrough, tools, extras, max_tool_rounds, "
+    "listen, agent_id, limits, mid_stream_fallback, options"
 )
 BACKEND_KEYS = (
     "dialect, url, api_key, model, model_map, headers, forward_headers, fetch_urls, max_event, timeouts, "

@@ -13,6 +13,8 @@ from bridge.pipeline.interrupts import settle
 
 ASKED = Interrupted("int-1", "confirmation", {"message": "Go on?"})
 CALL = Interrupted("int-2", "tool_call", None, "call_1")
+SEND = {"name": "send", "args": {}}
+SUSPENDED = {"toolName": "process_expense", "args": {"amount": 250}}
 
 
 def user(text: str) -> Message:
@@ -32,6 +34,22 @@ def result(call_id: str, text: str) -> Message:
         (Interrupted("i", "r", {"message": " ", "a": 1}), 'r: {"message":" ","a":1}'),
         (Interrupted("i", "approval", {"name": "wipe", "arguments": '{"a":1}'}), 'approval: wipe({"a":1})'),
         (Interrupted("i", "approval", {"name": "wipe", "arguments": {"a": 1}}), 'approval: wipe({"a":1})'),
+        (
+            Interrupted("i", "approval", {"name": "wipe", "arguments": "{}", "message": "Sure?"}),
+            "wipe({})\n\nSure?",
+        ),
+        (
+            Interrupted("i", "mastra:tool_suspend", {"message": "Pay?", "metadata": {"mastra": SUSPENDED}}),
+            'process_expense({"amount":250})\n\nPay?',
+        ),
+        (
+            Interrupted("i", None, {"action_requests": [SEND, {**SEND, "description": "Send it?"}]}),
+            "send({})\n\nSend it?",
+        ),
+        (
+            Interrupted("i", "suspend", {"metadata": {"mastra": SUSPENDED}}),
+            'suspend: {"metadata":{"mastra":{"toolName":"process_expense","args":{"amount":250}}}}',
+        ),
         (Interrupted("i", None, [1, 2]), "[1,2]"),
         (Interrupted("i", None, 0), "0"),
         (Interrupted("i", "why"), "why"),
@@ -190,3 +208,77 @@ def test_a_schema_may_take_several_types(schema: dict[str, Any], said: Any, sent
     asked = Interrupted("i", "input", {"responseSchema": schema})
     settled = settle([asked], Request([], resume=[Resume("i", "resolved", said)]), [], native=True)
     assert settled.resume == [Resume("i", "resolved", sent)]
+
+
+def test_a_schema_with_one_field_needs_that_field() -> None:
+    asked = Interrupted(
+        "i", "mastra:tool_suspend", {"responseSchema": {"properties": {"approved": {"type": "boolean"}}}}
+    )
+    assert settle([asked], Request([]), [user("yes")], native=False).resume == [
+        Resume("i", "resolved", {"approved": True})
+    ]
+
+
+def test_a_result_answers_a_question_that_names_no_call() -> None:
+    """The agent gets the result as a message, too: it may wait for that one."""
+    said = result("call_9", '{"city": "Rome"}')
+    settled = settle([ASKED], Request([]), [said], native=False)
+    assert settled.resume == [Resume("int-1", "resolved", {"city": "Rome"})]
+    assert settled.messages == [said]
+
+
+def test_a_result_of_another_call_leaves_the_question_about_a_call_open() -> None:
+    said = result("call_9", "fine")
+    settled = settle([CALL], Request([]), [said], native=False)
+    assert (settled.resume, settled.messages, settled.unanswered) == ([], [said], [CALL])
+
+
+@pytest.mark.parametrize(
+    ("asked", "typed"),
+    [
+        (Interrupted("i", "input_required", {"message": "Which city?"}), True),
+        (Interrupted("i", None, "Which city?"), True),
+        (Interrupted("i", None, {"question": "Which city?"}), True),
+        (Interrupted("i", "hitl", {"message": "Which?", "responseSchema": {"type": SEVERAL}}, "call_1"), True),
+        (Interrupted("i", "form", {"responseSchema": FIELD}), True),
+        (Interrupted("i", "confirmation", "Go on?"), False),
+        (Interrupted("i", "approval", {"name": "wipe", "arguments": "{}"}), False),
+        (Interrupted("i", "hitl", {"message": "Sure?", "responseSchema": {"type": "boolean"}}), False),
+        (Interrupted("i", "tool_call", {"message": "Which?"}, "call_1"), False),
+        (Interrupted("i", None, {"steps": []}), False),
+    ],
+)
+def test_a_native_client_answers_a_free_question_by_typing(asked: Interrupted, typed: bool) -> None:
+    settled = settle([asked], Request([]), [user("Paris")], native=True)
+    if typed:
+        assert [r.payload for r in settled.resume] in (["Paris"], [{"answer": "Paris"}])
+        assert (settled.messages, settled.unanswered) == ([], [])
+    else:
+        assert (settled.resume, settled.messages, settled.unanswered) == ([], [user("Paris")], [asked])
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("said", "decision"),
+    [("yes", {"type": "approve"}), ("not today", {"type": "reject", "message": "not today"}), ("", {"type": "reject"})],
+)
+def test_an_answer_is_a_decision_on_each_action(said: str, decision: dict[str, str], native: bool) -> None:
+    asked = Interrupted("i", None, {"action_requests": [SEND, SEND], "review_configs": []})
+    request = Request([], resume=[Resume("i", "resolved", said)]) if native else Request([user(said)])
+    (given,) = settle([asked], request, request.messages, native=native).resume
+    assert given == Resume("i", "resolved", {"decisions": [decision, decision]})
+
+
+def test_decisions_and_buttons_on_actions() -> None:
+    asked = Interrupted("i", None, {"action_requests": [SEND]})
+    decided = {"decisions": [{"type": "edit", "edited_action": SEND}]}
+    for answer, payload in (
+        (Resume("i", "resolved", decided), decided),
+        (
+            Resume("i", "cancelled", {"approve": False, "reason": "no"}),
+            {"decisions": [{"type": "reject", "message": "no"}]},
+        ),
+        (Resume("i", "cancelled"), {"decisions": [{"type": "reject"}]}),
+    ):
+        (given,) = settle([asked], Request([], resume=[answer]), [], native=True).resume
+        assert given == Resume("i", "resolved", payload)

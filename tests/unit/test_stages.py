@@ -17,6 +17,7 @@ from bridge.model import (
     ArgsDelta,
     Event,
     FinishReason,
+    Interrupted,
     MessageEnded,
     MessageStarted,
     PartEnded,
@@ -33,6 +34,7 @@ from bridge.model import (
     ToolCall,
     ToolResulted,
     fold,
+    interrupt_text,
     verify,
 )
 from bridge.model.closing import PIECES
@@ -89,20 +91,21 @@ RESULT = ToolResulted("call-1", [Text("fine")])
 TEXT: list[Event] = [PartStarted("t", "m", PartKind.TEXT), TextDelta("t", "hi"), PartEnded("t")]
 STOP = RunFinished(FinishReason.STOP)
 CALLS = RunFinished(FinishReason.TOOL_CALLS)
+WAITS = RunFinished(FinishReason.INTERRUPTED)
 FAILED = RunFailed(Failure(ErrorCode.BACKEND_ERROR, "x"))
 
 
 class TestWithhold:
     def test_a_call_with_its_result_is_dropped(self) -> None:
         losses = Losses()
-        stage = WithholdServerTools(losses, None)
+        stage = WithholdServerTools(losses, frozenset())
         out = stage([HEAD, MESSAGE, *call("1", "m", "f"), RESULT, *TEXT, END, STOP])
         assert out == verify([HEAD, MESSAGE, *TEXT, END, STOP])
         assert losses.names == ["tool_result"]
 
     @pytest.mark.parametrize(("show", "kind"), [("text", PartKind.TEXT), ("reasoning", PartKind.REASONING)])
     def test_a_call_with_its_result_is_told(self, show: str, kind: PartKind) -> None:
-        stage = WithholdServerTools(Losses(), None, show)
+        stage = WithholdServerTools(Losses(), frozenset(), show)
         out = verify(stage([HEAD, MESSAGE, *call("1", "m", "f"), RESULT, END, STOP]))
         delta = ReasoningDelta if kind is PartKind.REASONING else TextDelta
         assert out == [
@@ -110,7 +113,7 @@ class TestWithhold:
             MESSAGE,
             MessageStarted("1-told"),
             PartStarted("1-told-1", "1-told", kind),
-            delta("1-told-1", 'f({"a":1}) -> fine\n'),
+            delta("1-told-1", 'f({"a":1}) -> fine' + ("\n" if show == "reasoning" else "")),
             PartEnded("1-told-1"),
             MessageEnded("1-told"),
             END,
@@ -119,31 +122,31 @@ class TestWithhold:
 
     def test_a_call_without_a_result_is_the_clients(self) -> None:
         losses = Losses()
-        stage = WithholdServerTools(losses, None)
+        stage = WithholdServerTools(losses, frozenset())
         made = call("1", "m", "f")
         assert stage([HEAD, MESSAGE, *made, *TEXT, END]) == [HEAD, MESSAGE, *TEXT]
         assert stage([CALLS]) == [*made, END, CALLS]
         assert not losses
 
     def test_after_a_failure_nobody_shall_run_it(self) -> None:
-        stage = WithholdServerTools(Losses(), None)
+        stage = WithholdServerTools(Losses(), frozenset())
         assert stage([HEAD, MESSAGE, *call("1", "m", "f"), END, FAILED]) == verify([HEAD, MESSAGE, END, FAILED])
 
     def test_a_message_that_ended_before_the_result_ends_with_it(self) -> None:
-        stage = WithholdServerTools(Losses(), None)
+        stage = WithholdServerTools(Losses(), frozenset())
         assert stage([HEAD, MESSAGE, *call("1", "m", "f"), END]) == [HEAD, MESSAGE]
         assert stage([RESULT]) == [END]
         assert stage([STOP]) == [STOP]
 
     def test_a_message_waits_for_all_its_calls(self) -> None:
-        stage = WithholdServerTools(Losses(), None)
+        stage = WithholdServerTools(Losses(), frozenset())
         stage([HEAD, MESSAGE, *call("1", "m", "f"), *call("2", "m", "g"), END])
         assert stage([RESULT]) == []
         assert stage([CALLS]) == [*call("2", "m", "g"), END, CALLS]
 
     @pytest.mark.parametrize("show", SHOWS)
     def test_a_result_before_the_call_is_complete_leaves_nothing_of_it(self, show: str) -> None:
-        stage = WithholdServerTools(Losses(), None, show)
+        stage = WithholdServerTools(Losses(), frozenset(), show)
         start, first, second, end = call("1", "m", "f")
         out = through(stage, [[HEAD, MESSAGE, start, first, RESULT], [second], [end], [END, STOP]])
         verify(out)
@@ -162,7 +165,7 @@ class TestWithhold:
         assert stage([RESULT]) == [RESULT]
 
     def test_it_is_at_rest_while_no_call_is_kept_back(self) -> None:
-        stage = WithholdServerTools(Losses(), None)
+        stage = WithholdServerTools(Losses(), frozenset())
         start, first, second, end = call("1", "m", "f")
         seen = []
         for event in (HEAD, MESSAGE, *TEXT, start, first, RESULT, second, end, END, STOP):
@@ -170,24 +173,49 @@ class TestWithhold:
             seen.append(stage.at_rest)
         assert seen == [True] * 5 + [False] * 4 + [True] * 3
 
+    @pytest.mark.parametrize("call_id", ["call-1", None], ids=["by name", "unnamed"])
+    @pytest.mark.parametrize("holds_offered", [False, True])
+    def test_the_agents_own_call_that_waits_for_a_person_is_told_by_the_question(
+        self, call_id: str | None, holds_offered: bool
+    ) -> None:
+        asked = Interrupted("int-1", "tool_call", {"message": "Send?", "responseSchema": {}}, call_id)
+        stage = WithholdServerTools(Losses(), frozenset({"mine"}), holds_offered=holds_offered)
+        mine = call("2", "m", "mine")
+        out = verify(stage([HEAD, MESSAGE, *call("1", "m", "send"), *mine, END, asked, WAITS]))
+        assert fold(out).calls == [ToolCall("call-2", "mine", '{"a":1}')]
+        told = Interrupted("int-1", "tool_call", 'send({"a":1})\n\nSend?', call_id)
+        assert out[-2:] == [told, WAITS]
+
+    def test_a_question_that_quotes_its_call_is_told_as_it_is(self) -> None:
+        asked = Interrupted("int-1", "tool_call", {"message": 'May I send({"a": 1})?'}, "call-1")
+        other = Interrupted("int-2", "input_required", {"message": "Which?"})
+        stage = WithholdServerTools(Losses(), frozenset())
+        out = verify(stage([HEAD, MESSAGE, *call("1", "m", "send"), END, asked, other, WAITS]))
+        texts = [interrupt_text(e) for e in out if isinstance(e, Interrupted)]
+        assert texts == ['May I send({"a": 1})?', "Which?"]
+
     @given(st.data())
     def test_generated_streams(self, data: st.DataObject) -> None:
         events = data.draw(answers(max_actions=12, message_ids=False))
         names = sorted({c.name for c in fold(events).calls})
         chosen = st.sets(st.sampled_from(names)) if names else st.just(set())
-        offered = data.draw(st.none() | chosen.map(frozenset))
-        show = data.draw(st.sampled_from(SHOWS))
-        out = through(WithholdServerTools(Losses(), offered, show), data.draw(batches(events)))
+        offered = data.draw(chosen.map(frozenset))
+        show, holds = data.draw(st.sampled_from(SHOWS)), data.draw(st.booleans())
+        stage = WithholdServerTools(Losses(), offered, show, holds_offered=holds)
+        out = through(stage, data.draw(batches(events)))
         verify(out)
 
         def withheld(made: ToolCall) -> bool:
-            return offered is None or made.name not in offered
+            return holds or made.name not in offered
 
         before, after = fold(events), fold(out)
         answered = {r.call_id for r in before.results}
-        kept = [c for c in before.calls if not withheld(c) or (c.call_id not in answered and not before.failure)]
+        waits = {c.call_id for c in before.calls if before.interrupts and c.name not in offered}
+        kept = [
+            c for c in before.calls if not withheld(c) or (c.call_id not in answered | waits and not before.failure)
+        ]
         assert sorted(c.call_id for c in after.calls) == sorted(c.call_id for c in kept)
-        if offered is None:
+        if holds or not offered:
             assert after.results == []
         if show == "drop":
             assert (after.text, after.reasoning, after.media) == (before.text, before.reasoning, before.media)
@@ -220,7 +248,7 @@ class TestFactory:
     def test_options_of_the_route(self) -> None:
         stage = self.stage(capabilities(), capabilities(RunsTools.ANY), None, Options("text"))
         out = stage([HEAD, MESSAGE, *call("1", "m", "f"), RESULT])
-        assert TextDelta("1-told-1", 'f({"a":1}) -> fine\n') in out
+        assert TextDelta("1-told-1", 'f({"a":1}) -> fine') in out
 
     def test_it_is_automatic(self) -> None:
         assert len(build(AUTOMATIC, context(capabilities(), capabilities(RunsTools.ANY)))) == 1

@@ -40,10 +40,18 @@ class Route(Section):
         default=None, min_length=1, description="or the request's model, a name or a glob -> backend, or a list of them"
     )
     stages: tuple[Reference, ...] = Field(default=(), description='own stages, "module:function", after the built-in')
+    estimate_usage: bool = Field(
+        default=False, description="a finished run whose backend reported no tokens gets an estimate, marked as one"
+    )
     durable: bool = Field(default=False, description="events go to the run store first: resumable, cancellable")
     passthrough: bool = Field(default=False, description="same dialect on both sides: payloads byte-equal")
     tools: BackendName | None = Field(
         default=None, description="backend whose registered tools the model of this route may call, run by the bridge"
+    )
+    extras: BackendName | None = Field(
+        default=None,
+        description="OpenAI-compatible backend that gets requests for embeddings, audio, images, completions, "
+        "moderations and reranking as they are",
     )
     max_tool_rounds: Positive = Field(default=8, description="how often in one run the model may call these tools")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
@@ -132,5 +140,5 @@ class Route(Section):
         if self.path is None:
             return []
         mount = "" if self.path == "/" else self.path
-        surface = served(registry.get(self.dialect).surface, self.durable)
+        surface = served(registry.get(self.dialect).surface, self.durable, forwards=self.extras is not None)
         return [(mount + endpoint.path or "/", endpoint) for endpoint in surface]

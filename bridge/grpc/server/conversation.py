@@ -153,7 +153,7 @@ class TurnRunner:
             run = await self._bridge.run(
                 route,
                 request,
-                capabilities=route.dialect.capabilities,
+                capabilities=route.capabilities,
                 caller=Caller(session.user or session.owner, context.run_id),
                 lost=context.lost,
                 run_id=context.run_id,

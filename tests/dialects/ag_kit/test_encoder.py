@@ -428,3 +428,16 @@ def test_additional_fields_change_nothing_for_other_clients() -> None:
     assert (client.text, client.error) == ("x", None)
     told, _ = written(run(), extra_fields=True, reasoning="text")
     assert [e["content"] for e in told] == ["<think>hm", "</think>\n\n", "x", ""]
+
+
+@pytest.mark.parametrize(("said", "before"), [("part", "\n\n"), ("", "")])
+def test_a_failure_is_a_text_too_where_the_route_says_so(said: str, before: str) -> None:
+    made = builder()
+    if said:
+        made.flow("m", PartKind.TEXT, said)
+    made.fail(Failure(ErrorCode.BACKEND_TIMEOUT, "The backend fell silent."))
+    out, _ = written(made, errors="text")
+    assert out[-2:] == [
+        text(f"{before}Error: The backend fell silent."),
+        {"type": "error", "error": "The backend fell silent."},
+    ]

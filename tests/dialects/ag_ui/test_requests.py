@@ -400,3 +400,19 @@ def test_no_body_raises_anything_else(fields: dict[str, Any]) -> None:
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
     with pytest.raises(RequestError):
         dialect.decode_request(WireRequest(body=data), front())
+
+
+@pytest.mark.parametrize(
+    ("answer", "resume"),
+    [
+        (Resume("on_interrupt_r1", "resolved", {"city": "Rome"}), {"city": "Rome"}),
+        (Resume("on_interrupt_r1", "resolved"), True),
+        (Resume("on_interrupt_r1", "cancelled"), False),
+    ],
+)
+def test_an_interrupt_without_an_id_is_answered_where_langgraph_reads_it(answer: Resume, resume: Any) -> None:
+    body = sent(Request([Message("user", [Text("x")])], resume=[answer]))
+    assert body["forwardedProps"] == {"command": {"resume": resume}}
+    assert body["resume"][0]["interruptId"] == "on_interrupt_r1"
+    body = sent(Request([Message("user", [Text("x")])], resume=[Resume("int-1", "resolved", "x")]))
+    assert body["forwardedProps"] == {}

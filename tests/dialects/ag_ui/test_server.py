@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from ag_ui.core import AgentCapabilities
 
 from bridge.codec import registry
 from bridge.dialects.ag_ui import dialect
@@ -45,7 +47,7 @@ async def test_a_run_at_the_mount_path() -> None:
         wrong = await post(f"{base}/ag-ui", {"threadId": "t"})
         assert (wrong.status, wrong.json["error"]["param"]) == (422, "runId")
         assert (await post(f"{base}/ag-ui", b"{")).status == 400
-        assert (await ask("GET", f"{base}/ag-ui")).status == 405
+        assert (await ask("PUT", f"{base}/ag-ui")).status == 405
         assert (await ask("POST", f"{base}/ag-ui/else")).status == 404
 
 
@@ -68,3 +70,59 @@ async def test_a_failure_of_the_backend_is_told_in_the_stream() -> None:
         events = events_in(reply.body)
         assert types(events) == ["RUN_STARTED", "RUN_ERROR"]
         assert (events[-1]["code"], events[-1]["message"]) == ("UPSTREAM_HTTP_503", "busy")
+
+
+LANGGRAPH = [
+    {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+    {"type": "STEP_STARTED", "stepName": "agent"},
+    {"type": "TOOL_CALL_START", "toolCallId": "c1", "toolCallName": "transfer", "parentMessageId": "m1"},
+    {"type": "TOOL_CALL_ARGS", "toolCallId": "c1", "delta": '{"to": "Bo"}'},
+    {"type": "TOOL_CALL_END", "toolCallId": "c1"},
+    {"type": "STEP_FINISHED", "stepName": "agent"},
+    {"type": "CUSTOM", "name": "on_interrupt", "value": "Really?", "rawEvent": {"id": "x"}},
+    {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+]
+
+
+async def test_a_langgraph_agent_asks_a_chat_client(tmp_path: Path) -> None:
+    """The graph stops in a tool of its own: an `interrupt()` names neither the call nor itself."""
+    route = {"dialect": "openai-chat", "path": "/v1", "backend": "it"}
+    async with fake_backend() as backend:
+        parts = config(backend.url)
+        parts = {**parts, "routes": [route], "stores": {"history": f"sqlite:///{tmp_path}/talks.db"}}
+        async with serving(parts) as base:
+            backend.streams(*(b"data: " + orjson.dumps(e) + b"\n\n" for e in LANGGRAPH))
+            body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Send it"}]}
+            (choice,) = (await post(f"{base}/v1/chat/completions", body)).json["choices"]
+            assert choice["finish_reason"] == "stop"
+            assert choice["message"].get("tool_calls") is None
+            assert choice["message"]["content"] == 'transfer({"to": "Bo"})\n\nReally?'
+            body["messages"] += [choice["message"], {"role": "user", "content": "yes"}]
+            backend.streams(*(b"data: " + orjson.dumps(e) + b"\n\n" for e in (LANGGRAPH[0], LANGGRAPH[-1])))
+            assert (await post(f"{base}/v1/chat/completions", body)).status == 200
+        first, second = backend.seen
+        assert second.json["forwardedProps"]["command"] == {"resume": "yes"}
+        assert second.json["threadId"] == first.json["threadId"]
+
+
+async def test_what_the_agent_is_able_to_do() -> None:
+    """In the object that the official package has for it; what does not hold for each backend is false."""
+    async with fake_backend() as backend:
+        parts = config(backend.url)
+        parts["backends"]["llm"] = {"dialect": "openai-chat", "url": backend.url}
+        routes = [("/agent", "it"), ("/model", "llm"), ("/both", ["it", "llm"])]
+        parts["routes"] = [{"dialect": "ag-ui", "path": path, "backend": names} for path, names in routes]
+        async with serving(parts) as base:
+            agent, model, both = [
+                AgentCapabilities.model_validate_json((await ask("GET", f"{base}{path}")).body) for path, _ in routes
+            ]
+        assert backend.seen == []
+    assert (agent.identity.name, both.identity.name) == ("it", "it, llm")
+    assert (agent.state.snapshots, agent.human_in_the_loop.interrupts, agent.reasoning.supported) == (True, True, True)
+    assert (model.state.snapshots, model.human_in_the_loop.interrupts, model.output.structured_output) == (
+        False, False, True,
+    )  # fmt: skip
+    assert (model.multimodal.input.image, model.multimodal.input.video, model.tools.client_provided) == (
+        True, False, True,
+    )  # fmt: skip
+    assert (both.state.snapshots, both.tools.supported, both.transport.streaming) == (False, True, True)

@@ -178,7 +178,7 @@ async def test_a_chat_client_sees_the_answer_and_not_the_calls(stream: bool) -> 
         model.turns(["Let me see. ", ADD], ["It is 3."])
         async with served(config(model.url, gateway.address)) as url, chatting(url) as client:
             said = await _said(client, stream)
-    assert said == ("Let me see. It is 3.", [], "stop")
+    assert said == ("Let me see. \n\nIt is 3.", [], "stop")
 
 
 def chatting(url: str) -> openai.AsyncOpenAI:
@@ -263,7 +263,7 @@ def agent_config(model: str, listen: str, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("stream", "expected"),
-    [("coalesce", ["Let me see. It is 3."]), ("delta", ["Let me see. ", "It is 3.", ""])],
+    [("coalesce", ["Let me see. \n\nIt is 3."]), ("delta", ["Let me see. ", "\n\nIt is 3.", ""])],
 )
 async def test_the_model_behind_an_agent_calls_what_registers_beside_it(
     tmp_path: Path, stream: str, expected: list[str]

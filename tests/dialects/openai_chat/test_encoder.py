@@ -232,20 +232,22 @@ def test_reasoning_field(field: str) -> None:
     assert deltas(build(speak), front({"reasoning_field": field}))[0] == dict.fromkeys(names, "Hm")
 
 
-def test_separator_between_messages_only_by_option() -> None:
+def test_a_blank_line_between_messages_and_none_inside_one() -> None:
     def tell(b: Builder) -> None:
+        b.flow("0", TEXT, "")
         for key in "ab":
             b.flow(key, TEXT, key)
             b.flow(key, REASONING, "-")
             b.flow(key, TEXT, key)
+        b.flow("1", TEXT, "")
 
     def texts(context: Any) -> str:
         return "".join(d.get("content", "") for d in deltas(build(tell), context))
 
-    assert texts(front()) == "aabb"
-    assert texts(front({"message_separator": "\n\n"})) == "aa\n\nbb"
-    whole = json.loads(dialect.assemble(build(tell), front({"message_separator": "\n\n"})).body)
-    assert whole["choices"][0]["message"]["content"] == "aa\n\nbb"
+    for options, text in (({}, "aa\n\nbb"), ({"message_separator": ""}, "aabb"), ({"message_separator": "-"}, "aa-bb")):
+        assert texts(front(options)) == text
+        whole = json.loads(dialect.assemble(build(tell), front(options)).body)
+        assert whole["choices"][0]["message"]["content"] == text
 
 
 MEDIA = [

@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ImageUrl, ModelMessage, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.ui.ag_ui import AGUIAdapter
@@ -57,6 +58,9 @@ async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[
             yield "half "
             yield "an answer"
             raise ValueError("the model fell over")
+        case "full":
+            body = {"message": "The model is full. Please try again in 20s.", "code": "rate_limit_exceeded"}
+            raise ModelHTTPError(429, "gpt", body)
         case "wait":
             yield "I am "
             yield "waiting"

@@ -1,0 +1,25 @@
+"""`TextBorders`: what stands between the texts of messages where a wire, or a field, has one text."""
+
+from __future__ import annotations
+
+from bridge.codec.capabilities import Feature
+from bridge.codec.context import Losses
+
+
+class TextBorders:
+    """One for each text that a client puts together."""
+
+    __slots__ = ("_last", "_lost", "_separator")
+
+    def __init__(self, separator: str, lost: Losses) -> None:
+        self._separator = separator
+        self._lost = lost
+        self._last: str | None = None
+
+    def before(self, message_id: str) -> str:
+        """Return what stands before the next text, which is not empty: the separator if it is another message's."""
+        last, self._last = self._last, message_id
+        if last is None:
+            return ""
+        self._lost.add(Feature.PART_BORDERS)
+        return self._separator if last != message_id else ""

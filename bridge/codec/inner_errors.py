@@ -1,0 +1,86 @@
+"""The error of a model's API inside the text of an agent's error.
+
+Agents report the exception that stopped them as text. The exceptions of the model SDKs hold the status and the body of
+the API's answer in the notation of their language:
+
+    Error code: 429 - {'error': {'message': 'Slow down.', 'code': 'rate_limit_exceeded'}}
+    status_code: 503, model_name: gpt, body: {'message': 'Overloaded', 'type': 'server_error'}
+    RateLimitError("Error code: 429 - {'error': ...}")
+    429 {"type":"error","error":{"type":"rate_limit_error","message":"..."}}
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+
+from bridge.codec.redact import LONGEST_WORD, masked
+from bridge.errors import BY_STATUS, ErrorCode, Failure
+from bridge.model.surrogates import mend
+
+_STATUS = re.compile(
+    r"^(?:[\w.]{1,80}: ?)?(?:(?:error code|status[_ ]?code|http(?: status|/[\d.]{1,3})?)\W{1,3})?([45]\d\d)(?=[ .:,]|$)"
+    r"|\b(?:error code|status_code)[:=] ?([45]\d\d)\b",
+    re.IGNORECASE,
+)
+_LITERAL = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+_REPR = re.compile(r"[\w.]{1,80}\(" + _LITERAL, re.DOTALL)
+_VALUE = r"""['"]?\s{0,9}[:=]\s{0,9}""" + _LITERAL
+_MESSAGE = re.compile(r"""(?<!\w)['"]?(?:message|detail)""" + _VALUE)
+_CODE = re.compile(r"""(?<!\w)['"]?code""" + _VALUE)
+_WAIT = re.compile(
+    r"(?:retry[-_ ]?after|retry[-_ ]?delay|(?:try again|retry) in)\W{1,5}(\d{1,6})(?:\.(\d{1,9}))?\s?(ms|m|s)?\b",
+    re.IGNORECASE,
+)
+_OBJECT = re.compile(r"[{\[]")
+_AROUND = " \t\r\n:,-\"'()"
+"""Characters between a status, its words and the object."""
+_LONGEST = 8000
+_STATUSES = {**BY_STATUS, 529: ErrorCode.OVERLOADED}
+
+
+def unwrapped(failure: Failure) -> Failure:
+    """Return a backend's failure with the error of the model's API that its message holds: the API's words instead of
+    an object's notation and, if the backend gave no code, the code, word and `retry-after` of its 429 or 5xx.
+    """
+    text = failure.message[:_LONGEST]
+    if exception := _REPR.match(text):
+        text = _text(exception[1])
+    found = _STATUS.search(text)
+    status = int(found[1] or found[2]) if found else 0
+    message, begin = _MESSAGE.search(text), _OBJECT.search(text)
+    if not found and (message is None or begin is None or begin.start()):
+        return failure
+    if message and begin:
+        words = _text(message[1])
+    else:
+        plain = text[: begin.start()] if begin else text
+        words = (plain[found.end() :] if found and found[1] else "").strip(_AROUND) or plain.strip(_AROUND)
+    failure = replace(failure, message=masked(words.strip()) or "The backend reported an error.")
+    if failure.code is not ErrorCode.BACKEND_ERROR or not (status == 429 or status >= 500):
+        return failure
+    word, wait = _CODE.search(text), _WAIT.search(text)
+    return replace(
+        failure,
+        code=_STATUSES.get(status, ErrorCode.BACKEND_ERROR),
+        backend_code=masked(_text(word[1]), LONGEST_WORD) if word else failure.backend_code,
+        headers={**({"retry-after": _seconds(wait)} if wait else {}), **failure.headers},
+    )
+
+
+def _text(literal: str) -> str:
+    """Return the string that a quoted literal of Python, JavaScript or JSON means."""
+    try:
+        value = ast.literal_eval(literal)
+    except (SyntaxError, ValueError):
+        return literal[1:-1]
+    return mend(value) if isinstance(value, str) else literal[1:-1]
+
+
+def _seconds(wait: re.Match[str]) -> str:
+    """Return whole seconds, rounded up."""
+    whole, unit = int(wait[1]), (wait[3] or "").lower()
+    if unit == "ms":
+        return str(-(-whole // 1000))
+    return str((whole + bool(wait[2] and wait[2].strip("0"))) * (60 if unit == "m" else 1))
