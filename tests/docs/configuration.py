@@ -167,6 +167,6 @@ def _default(entry: dict[str, Any], kind: str) -> str:
             return f"`{value / size:g}{unit}`"
     if kind.startswith("duration"):
         return f"`{value * 1000:g}ms`"
-    told = f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
-    told = told if told.isprintable() else json.dumps(value)
+    is_plain = isinstance(value, str) and value.isprintable()
+    told = value if is_plain else f"{value:g}" if isinstance(value, float) else json.dumps(value)
     return f"`{told.replace('|', PIPE)}`"
