@@ -105,7 +105,7 @@ fuzz: $(VENV)/.fuzz  ## look for bytes that break a codec, then the server, for 
 fidelity: $(VENV)/.dev  ## write docs/fidelity.md anew, from the cards
 	$(BIN)/python -m tests.docs.fidelity
 
-pages: $(VENV)/.dev  ## write docs/configuration.md, docs/errors.md and the code in README.zh-CN.md anew
+pages: $(VENV)/.dev  ## write anew what pages hold of the code, of files and of each other
 	$(BIN)/python -m tests.docs.pages
 
 reliability: $(VENV)/.dev  ## measure every fault and write the table of docs/reliability.md anew
