@@ -166,7 +166,15 @@ class RouteHandler:
             report.write()
             if trace is not None:
                 trace.lost(context.lost.details or dict.fromkeys(report.lost, ""))
-                trace.say("end", status=report.status, http=report.http, run_id=report.run_id, backend=report.back)
+                code = str(report.failure.code) if report.failure is not None else None
+                trace.say(
+                    "end",
+                    status=report.status,
+                    code=code,
+                    http=report.http,
+                    run_id=report.run_id,
+                    backend=report.back,
+                )
         return response
 
     def _trace(self, http: web.Request, run_id: str) -> Trace | None:

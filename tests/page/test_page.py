@@ -6,7 +6,9 @@ import asyncio
 import json
 import logging
 import shlex
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page
@@ -18,6 +20,7 @@ from tests.server.harness import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+ROOT = Path(__file__).parents[2]
 THOUGHT = "The user wants to see me think."
 
 
@@ -217,6 +220,13 @@ async def test_a_backend_that_is_not_there(tab: Tab) -> None:
     answer = await tab.ask("hi", "failed")
     assert "UPSTREAM_UNAVAILABLE: The backend is not available" in await answer.locator(".error").inner_text()
     assert "backend_unavailable" in await tab.column("back")
+    link = answer.locator(".error a")
+    assert await link.inner_text() == "backend_unavailable"
+    address = await link.get_attribute("href") or ""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    place, _, name = address.rpartition("/")
+    assert place == project["urls"]["Documentation"].removesuffix("/index.md") + "/errors"
+    assert (ROOT / "docs" / "errors" / name).is_file()
 
 
 async def test_a_refused_request(tab: Tab) -> None:

@@ -146,7 +146,7 @@ async function say(text) {
   busy(run);
   show(run);
   await run.go(turn);
-  turn.end();
+  turn.end(page.state.errors);
   // Only what was said goes on: a call that nobody answered would make the talk one that models refuse.
   if (turn.said) messages.push({ id: token(), role: "assistant", text: turn.said });
   busy(null);

@@ -191,6 +191,7 @@ export class Run {
         return;
       case "end":
         this._ends += 1;
+        this.code = facts.code; // ours, of a run that failed; the frontend's wire has its own words
         this._heard?.();
     }
   }
