@@ -33,6 +33,7 @@ class AGUI(Dialect):
     """Both sides of AG-UI."""
 
     name = NAME
+    resumable = True
     url = "http://127.0.0.1:8000"
     capabilities = CAPABILITIES
     surface = (Endpoint("POST", "", Operation.RUN),)

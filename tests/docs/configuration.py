@@ -38,7 +38,8 @@ schema` prints the same as a JSON Schema for editors, and `dialect-bridge check 
   `10MiB`.
 - `off` may be written for what says so; YAML reads a bare `off` as false, and both are understood.
 - *required*: there is no default. An empty value (`auth:`) is the same as an absent key.
-- Paths in `stores` after three slashes are relative to the working directory, after four absolute.
+- Paths in `stores`: `sqlite:///x` and `file:x` are relative to the working directory, `sqlite:////x` and
+  `file:///x` absolute.
 - The keys below `options` belong to each dialect: see the [dialects](dialects/index.md).
 """
 
