@@ -69,7 +69,8 @@ async def main() -> None:
             answer = await bridge.complete(
                 Request([Message("user", [Text("What is the weather in Paris?")])]), route=route.path
             )
-            print(f"{route.dialect.name}: {answer.text} ({answer.usage.output} tokens)")
+            tokens = answer.usage.output if answer.usage is not None else "?"
+            print(f"{route.dialect.name}: {answer.text} ({tokens} tokens)")
 
 
 if __name__ == "__main__":
