@@ -41,7 +41,7 @@ def make_asgi_app(bridge: Bridge) -> ASGIApp:
     """
     for index, route in enumerate(bridge.routes):
         if route.listen:
-            raise ConfigError(f"routes[{index}].listen: ASGI has no gRPC; use `dialect-bridge serve` for {route.listen}")
+            raise ConfigError(f"routes[{index}].listen: ASGI has no gRPC; serve it with `dialect-bridge serve`")
     return ASGIApp(bridge)
 
 
