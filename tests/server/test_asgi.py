@@ -180,7 +180,9 @@ async def test_without_its_lifespan_it_says_what_is_missing() -> None:
 
 async def test_routes_over_grpc_are_refused() -> None:
     agent = {"dialect": "aip", "listen": "127.0.0.1:1", "agent_id": "a", "backend": "it"}
-    with pytest.raises(ConfigError, match=r"routes\[1\].listen: ASGI has no gRPC; serve it with `dialect-bridge serve`"):
+    with pytest.raises(
+        ConfigError, match=r"routes\[1\].listen: ASGI has no gRPC; serve it with `dialect-bridge serve`"
+    ):
         make_asgi_app(bridge(routes=[CHAT, agent]))
 
 
