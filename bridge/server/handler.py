@@ -180,7 +180,9 @@ class RouteHandler:
     def _trace(self, http: web.Request, run_id: str) -> Trace | None:
         """Return the trace of this run if the client's page asked for one and reads it already."""
         token = http.headers.get(HEADER) if self.traces is not None else None
-        return self.traces.watch(token, http.get(USER, ""), run_id) if self.traces and token else None
+        if self.traces is None or not token:
+            return None
+        return self.traces.watch(token, http.get(USER, ""), run_id, self.route.dialect.name)
 
 
 def internal_failure() -> Failure:

@@ -14,9 +14,12 @@ from typing import Any
 
 import orjson
 
+from bridge.config.kinds import DEMO
 from bridge.engine import Bridge
 from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.framing import sse
+from bridge.pipeline import Backend
+from bridge.server.page.loopback import wire_beside
 from bridge.server.page.watched import Watched
 
 HEADER = "x-bridge-trace"
@@ -112,11 +115,20 @@ class Traces:
         for trace in self._open.values():
             trace.end()
 
-    def watch(self, token: str, owner: str, run_id: str) -> Trace | None:
-        """The trace that this run of this owner shall be told to, if there is one: from now on it is watched."""
+    def watch(self, token: str, owner: str, run_id: str, front: str) -> Trace | None:
+        """Return the trace of this run of this owner if there is one; from now on the run is watched.
+
+        The demo then answers over the wire of a dialect other than `front`, so that there is a wire to see.
+        """
         trace = self._open.get(token)
         if trace is None or trace.owner != owner:
             return None
         trace.begin(run_id)
-        self._bridge.around[run_id] = lambda backend: Watched(backend, trace)
+
+        def watched(backend: Backend) -> Watched:
+            section = self._bridge.config.backends.get(backend.name)
+            demo = section is not None and section.dialect == DEMO
+            return Watched(backend, trace, wire_beside(front) if demo else None)
+
+        self._bridge.around[run_id] = watched
         return trace

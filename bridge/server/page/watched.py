@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.codec import Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
-from bridge.errors import BackendError, Failure
+from bridge.errors import BackendError, BridgeError, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, pretty
 from bridge.model.pretty import pretty_request
 from bridge.pipeline import Backend
 from bridge.pipeline.backend import Call, CallInfo
+from bridge.server.page.loopback import LoopbackCall
 
 if TYPE_CHECKING:
     from bridge.server.page.traces import Trace
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 class Watched:
     """A backend whose calls are traced."""
 
-    def __init__(self, backend: Backend, trace: Trace) -> None:
+    def __init__(self, backend: Backend, trace: Trace, wire: Dialect | None = None) -> None:
+        """`wire`: the dialect over which its runs go, for a backend inside the process."""
         self._backend = backend
+        self._wire = wire
         self._trace = trace
         self.name = backend.name
         self.capabilities = backend.capabilities
@@ -32,12 +35,20 @@ class Watched:
         self.breaker = backend.breaker
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> WatchedCall:
-        return WatchedCall(self._backend.call(request, info, lost), self, request, lost, self._trace)
+        return WatchedCall(self._call(request, info, lost), self, request, lost, self._trace)
+
+    def _call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
+        if self._wire is not None:
+            try:
+                return LoopbackCall(self._backend, self._wire, request, info, lost)
+            except BridgeError:
+                self._wire = None  # This request does not fit on it.
+        return self._backend.call(request, info, lost)
 
     @property
     def dialect(self) -> str | None:
         """The dialect; None inside this process."""
-        dialect = getattr(self._backend, "dialect", None)
+        dialect = self._wire or getattr(self._backend, "dialect", None)
         return dialect.name if isinstance(dialect, Dialect) else None
 
     def model_for(self, requested: str | None) -> str | None:
