@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -38,6 +38,10 @@ class Trace:
         self.owner = owner
         self.runs: list[str] = []
         self.over = False
+        self.reads = 0
+        """The reads of the backend so far, by which the page knows which frames became which events."""
+        self.sent: Callable[[], int] = int
+        """Returns the bytes of the answer that were written to the client so far."""
         self._out: list[bytes] = []
         self._size = 0
         self._lost: dict[str, str] = {}
@@ -115,7 +119,7 @@ class Traces:
         for trace in self._open.values():
             trace.end()
 
-    def watch(self, token: str, owner: str, run_id: str, front: str) -> Trace | None:
+    def watch(self, token: str, owner: str, run_id: str, front: str, sent: Callable[[], int]) -> Trace | None:
         """Return the trace of this run of this owner if there is one; from now on the run is watched.
 
         The demo then answers over the wire of a dialect other than `front`, so that there is a wire to see.
@@ -124,6 +128,7 @@ class Traces:
         if trace is None or trace.owner != owner:
             return None
         trace.begin(run_id)
+        trace.sent = sent
 
         def watched(backend: Backend) -> Watched:
             section = self._bridge.config.backends.get(backend.name)

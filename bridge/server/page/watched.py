@@ -134,11 +134,14 @@ class WatchedCall:
 
     async def read(self) -> list[Event]:
         call = self._call
+        self._trace.reads += 1
+        sent = self._trace.sent()  # the events of earlier reads have been written: up to here
         events = await call.read()
+        self._trace.say("read", read=self._trace.reads, sent=sent)
         for frame in call.frames:
-            self._trace.say("frame", text=_text(sse.join([frame])))
+            self._trace.say("frame", text=_text(sse.join([frame])), read=self._trace.reads)
         if call.whole is not None:
-            self._trace.say("whole", text=_text(call.whole.body))
+            self._trace.say("whole", text=_text(call.whole.body), read=self._trace.reads)
         self._heard(events)
         return events
 
@@ -153,7 +156,7 @@ class WatchedCall:
 
     def _heard(self, events: Sequence[Event]) -> None:
         if events:
-            self._trace.say("events", text=pretty(events))
+            self._trace.say("events", text=pretty(events), read=self._trace.reads)
         self._trace.lost(self._lost.details)
 
 
