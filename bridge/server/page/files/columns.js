@@ -113,7 +113,7 @@ function ofFrame(text, head) {
   } catch {
     return { kind: head || named || data.trim().slice(0, 80), text: "", body: data && head ? [cut(data)] : null };
   }
-  const kind = head || value?.type || named || value?.object || "{ }";
+  const kind = head || value?.type || named || value?.object?.split?.(".").pop() || "{ }";
   return { kind, text: head ? "" : wordsIn(SAYS, value) || wordsIn(IS, value), body: coloured(JSON.stringify(value, null, 2)) };
 }
 
