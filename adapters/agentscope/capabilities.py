@@ -39,7 +39,7 @@ JAVA_CAPABILITIES = Capabilities(
         drop={
             **_NOT_TOLD,
             Feature.REASONING_SIGNATURE: _NO_METADATA,
-            Feature.FINISH_LENGTH: "statuses of this form have no word for it, and messages no metadata",
+            Feature.FINISH_LENGTH: "this form has neither a status nor metadata for it",
         },
     ),
     requests=entries(
