@@ -24,8 +24,8 @@ PAGE = ROOT / "docs" / "errors.md"
 HEAD = """\
 # Errors
 
-Every failure has one of these codes. Logs and the library name the code; clients get the failure in the form of their own
-dialect, which follows the list. `make pages` generates this page from `bridge/errors.py` and the dialects' encoders.
+Every failure has one of these codes. Logs and the library name the code; clients get the failure in the form of their
+own dialect, which follows the list. `make pages` generates this page from `bridge/errors.py` and the encoders.
 
 - A failure before the answer began is an HTTP response with the status of the table, in the dialect's own form. Once
   content was sent, the failure is the last event of the stream.

@@ -37,8 +37,8 @@ backend's dialect ({recorded} answers in all), and come out as it says here. `py
 - Only features that the sending side can express are listed: a backend without reasoning loses none.
 - *exact*: it arrives with the same meaning. Ids, message borders and the cutting of streams are a wire's own.
 - *as text*: its text arrives, its structure does not. *dropped*: left out. Both are named in `X-Bridge-Lost`, in the
-  log line and on the error output of `translate`, as text of requests only where more than the form is lost. *refused*: the
-  request is answered by an error before the backend is called, the end of an answer becomes an error.
+  log line and on the error output of `translate`, as text of requests only where more than the form is lost.
+  *refused*: the request is answered by an error before the backend is called, the end of an answer becomes an error.
 - A feature that is carried in part is listed with the part that is not.
 - `context` of a request becomes a system message where the backend has no field for it.
 - The reason names options that change the result. `extras` are fields that only one dialect knows: they reach a
@@ -123,7 +123,7 @@ def _manners(front: Dialect, back: Dialect) -> Iterator[str]:
     elif whole and back.capabilities.wants_whole:
         yield "The backend stores the conversation and gets all of it each time, in one thread."
     elif not whole and back.capabilities.wants_whole:
-        yield "The client sends new messages and the backend needs all of them: the bridge stores them (`stores.history`)."
+        yield "The client sends new messages and the backend needs all: the bridge stores them (`stores.history`)."
     elif not whole and not back.capabilities.keeps_history:
         yield "The client sends new messages and the backend stores none: the bridge stores them (`stores.history`)."
     else:
