@@ -2,7 +2,7 @@
 
     python examples/chain.py                     # asks it once in each dialect
     python examples/chain.py serve               # serves it: each dialect at /<its name>
-    dialect-bridge chat http://127.0.0.1:8080/ag-ui "What is the weather in Paris?" --dialect ag-ui
+    dialect-bridge chat http://127.0.0.1:8080/ag-ui/v1 "What is the weather in Paris?" --dialect ag-ui
 
 `Chain` stands for what you have; `run` is all that is needed to serve it. PORT names another port than 8080.
 """

@@ -141,6 +141,22 @@ async def test_history_and_fallback_are_those_of_a_route(tmp_path: Path) -> None
         assert sent == [["user"], ["user", "assistant", "user"]]
 
 
+async def test_a_file_is_uploaded_and_fetched(tmp_path: Path) -> None:
+    """A megabyte in a form, and its bytes back: larger than what is read ahead on either side."""
+    picture = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4000
+    routes = [{"dialect": "agent-runs", "path": "/api", "backend": "it"}]
+    stores = {"history": f"sqlite:///{tmp_path}/h.db", "attachments": f"file://{tmp_path}/images"}
+    made = make_asgi_app(bridge(server={"secret": "a secret of the test"}, routes=routes, stores=stores))
+    async with served(made) as base, aiohttp.ClientSession() as session:
+        form = aiohttp.FormData({"threadId": "t1"})
+        form.add_field("file", picture, filename="x.png", content_type="image/png")
+        async with session.post(f"{base}/api/attachments", data=form) as response:
+            assert response.status == 200, await response.text()
+            url = (await response.json())["attachment"]["url"]
+        async with session.get(url) as response:
+            assert await response.read() == picture
+
+
 async def test_a_websocket_is_refused_as_over_http() -> None:
     async with served(make_asgi_app(bridge())) as base, aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
