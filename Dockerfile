@@ -4,7 +4,7 @@
 #     -p 8080:8080 dialect-bridge
 FROM python:3.13-slim AS build
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE constraints.txt ./
+COPY pyproject.toml LICENSE constraints.txt ./
 COPY bridge bridge
 COPY adapters adapters
 COPY deploy/release deploy/release

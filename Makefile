@@ -55,7 +55,7 @@ $(VENV)/.fuzz: $(VENV)/.dev
 	@touch $@
 
 OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy langchain pydantic-ai schemathesis) \
-	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk agents)
+	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk agents axe)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for another port
 	$(BIN)/dialect-bridge serve $(CONFIG)$(if $(PORT), --port $(PORT))
@@ -118,7 +118,7 @@ fuzz: $(VENV)/.fuzz  ## look for bytes that break a codec, then the server, for 
 fidelity: $(VENV)/.dev  ## write docs/fidelity.md anew, from the cards
 	$(BIN)/python -m tests.docs.fidelity
 
-pages: $(VENV)/.dev  ## write docs/configuration.md, docs/errors.md and the code in README.zh-CN.md anew
+pages: $(VENV)/.dev  ## write anew what pages hold of the code, of files and of each other
 	$(BIN)/python -m tests.docs.pages
 
 reliability: $(VENV)/.dev  ## measure every fault and write the table of docs/reliability.md anew

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Figures to a page: `python bench/report.py` writes docs/performance.md and its pictures anew from what was measured.
+"""Figures to pages: `python bench/report.py` writes docs/performance.md, docs/performance-budgets.md and their pictures
+anew from what was measured.
 
 Made of docs/performance.json and the words of method.md, and of nothing else.
 """
@@ -239,27 +240,28 @@ def faults(measured: Measured) -> list[str]:
     return ["## Wrong or missing replies", "", *out, ""] if out else []
 
 
-# ---- the page
+# ---- the pages
 
 
 def page(measured: Measured) -> str:
-    """The whole page. Nothing in it names a place or a host: what a row says comes from the harness alone."""
+    """What a user wants to know: the costs beside other gateways, and how they are measured.
+
+    Nothing in it names a place or a host: what a row says comes from the harness alone.
+    """
     first, _, how = METHOD.read_text(encoding="utf-8").strip().partition("\n\n")
-    drawn = [f"![{drawing.told}](images/{drawing.file})" for drawing in pictures.drawings(measured)]
     out = [
         "# Performance",
         "",
         first,
         "",
-        *machine(measured),
-        *[line for picture in drawn for line in (picture, "")],
-        "## Budgets",
-        "",
-        f"Ratios of medians to `{RAW}` over the same backend wire, except for the start and the count of bytecodes: "
-        f"{summary(measured)}",
-        "",
-        *goals(measured),
+        *drawn(measured, pictures.OTHERS_FILE),
         *others(measured),
+        *absent(measured),
+        "[Performance budgets](performance-budgets.md) has the figures of every pair and scenario.",
+        "",
+        "## Machine",
+        "",
+        *machine(measured),
         "## How it is measured",
         "",
         how,
@@ -267,6 +269,23 @@ def page(measured: Measured) -> str:
         "## Targets",
         "",
         *targets(measured),
+    ]
+    return "\n".join(out).rstrip() + "\n"
+
+
+def budget_page(measured: Measured) -> str:
+    """What a maintainer wants to know: the budgets, and all figures."""
+    out = [
+        "# Performance budgets",
+        "",
+        "For maintainers: the goals of each pair, and all figures of the run of [Performance](performance.md).",
+        "",
+        *machine(measured),
+        f"Ratios of medians to `{RAW}` over the same backend wire, except for the start and the count of bytecodes: "
+        f"{summary(measured)}",
+        "",
+        *drawn(measured, *(f"{NAME}-{name}.svg" for name in pictures.PER_PAIR.values())),
+        *goals(measured),
         *faults(measured),
         "## All figures",
         "",
@@ -279,10 +298,22 @@ def page(measured: Measured) -> str:
     return "\n".join(out).rstrip() + "\n"
 
 
+def drawn(measured: Measured, *files: str) -> list[str]:
+    shown = [d for d in pictures.drawings(measured) if d.file in files]
+    return [line for d in shown for line in (f"![{d.told}](images/{d.file})", "")]
+
+
+def absent(measured: Measured) -> list[str]:
+    """The gateways that this run has no figures of."""
+    names = [name for name in PEERS if name not in measured.targets or measured.targets[name].missing]
+    return [f"Not measured in this run: {', '.join(names)}.", ""] if names else []
+
+
 def write(measured: Measured, folder: Path) -> None:
-    """`performance.json`, `performance.md` and its pictures below `images`."""
+    """`performance.json`, `performance.md`, `performance-budgets.md` and their pictures below `images`."""
     (folder / f"{NAME}.json").write_text(measured.text(), encoding="utf-8")
     (folder / f"{NAME}.md").write_text(page(measured), encoding="utf-8")
+    (folder / f"{NAME}-budgets.md").write_text(budget_page(measured), encoding="utf-8")
     (folder / "images").mkdir(exist_ok=True)
     for drawing in pictures.drawings(measured):
         (folder / "images" / drawing.file).write_text(drawing.svg, encoding="utf-8")

@@ -34,7 +34,7 @@ class ErrorCode(StrEnum):
     TOO_LARGE = "too_large"
     """A body, a file or media are larger than their limit; the message names it."""
     UNSUPPORTED = "unsupported"
-    """A good request that the backend's dialect has no words for; the message names the place."""
+    """A valid request that the backend's dialect cannot express; the message names the position."""
     RATE_LIMITED = "rate_limited"
     """Too many requests, at the backend or over a limit of a key here."""
     OVERLOADED = "overloaded"
@@ -44,7 +44,7 @@ class ErrorCode(StrEnum):
     CONTENT_FILTER = "content_filter"
     """The backend's filter refused the request."""
     BACKEND_AUTH = "backend_auth"
-    """The backend refused the bridge's own key. Its words are not passed on; an operator has to mend it."""
+    """The backend refused the bridge's own key. Its message is not passed on; an operator has to fix it."""
     BACKEND_UNAVAILABLE = "backend_unavailable"
     """The backend could not be reached, or a proxy in front of it could not."""
     BACKEND_TIMEOUT = "backend_timeout"
@@ -88,7 +88,7 @@ RULES: dict[ErrorCode, Rule] = {
     ErrorCode.OVERLOADED: Rule(503, "UNAVAILABLE", True),
     ErrorCode.CONTEXT_LENGTH: Rule(400, "INVALID_ARGUMENT", False),
     ErrorCode.CONTENT_FILTER: Rule(400, "INVALID_ARGUMENT", False),
-    # The backend refused the bridge's key: the caller has done nothing wrong and cannot mend it.
+    # The backend refused the bridge's key: the caller has done nothing wrong and cannot fix it.
     ErrorCode.BACKEND_AUTH: Rule(502, "UNAVAILABLE", False),
     ErrorCode.BACKEND_UNAVAILABLE: Rule(502, "UNAVAILABLE", True),
     ErrorCode.BACKEND_TIMEOUT: Rule(504, "DEADLINE_EXCEEDED", True),

@@ -2,7 +2,7 @@
 
     python examples/chain.py                     # asks it once in each dialect
     python examples/chain.py serve               # serves it: each dialect at /<its name>
-    dialect-bridge chat http://127.0.0.1:8080/ag-ui "What is the weather in Paris?" --dialect ag-ui
+    dialect-bridge chat http://127.0.0.1:8080/ag-ui/v1 "What is the weather in Paris?" --dialect ag-ui
 
 `Chain` stands for what you have; `run` is all that is needed to serve it. PORT names another port than 8080.
 """
@@ -69,7 +69,8 @@ async def main() -> None:
             answer = await bridge.complete(
                 Request([Message("user", [Text("What is the weather in Paris?")])]), route=route.path
             )
-            print(f"{route.dialect.name}: {answer.text} ({answer.usage.output} tokens)")
+            tokens = answer.usage.output if answer.usage is not None else "?"
+            print(f"{route.dialect.name}: {answer.text} ({tokens} tokens)")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ It translates piece by piece, so that a recording may be longer than memory, or 
 what fits into memory `dialect-bridge translate` does the same.
 """
 
+import os
 import sys
 
 from bridge import BridgeError, Translator, decode, pretty
@@ -18,7 +19,7 @@ def main(source: str, target: str) -> None:
         print(pretty(decode(recording.read(), source)))
         return
     translator = Translator(source, target)
-    while data := recording.read1():
+    while data := os.read(recording.fileno(), 64 * 1024):
         out.write(translator.feed(data))
         out.flush()
     out.write(translator.close())

@@ -10,10 +10,35 @@ by `{"say": "text", "end": "stop"}`; a failure is `{"wrong": "why"}`. A test cla
     python examples/dialect_toy.py
 """
 
-from bridge import ErrorCode, Failure, decode, pretty, translate
-from bridge.codec import Capabilities, Endpoint, Feature, ObjectDialect, Operation, body_of, json_request
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bridge import ErrorCode, Event, Failure, decode, pretty, translate
+from bridge.codec import (
+    Capabilities,
+    Context,
+    Endpoint,
+    Feature,
+    ObjectDialect,
+    Operation,
+    WireRequest,
+    body_of,
+    json_request,
+)
+from bridge.codec.check import Node
 from bridge.codec.jsontext import dumps
-from bridge.model import FinishReason, Message, PartKind, Request, RunFailed, RunFinished, Text, TextDelta, result_text
+from bridge.model import (
+    Builder,
+    FinishReason,
+    Message,
+    PartKind,
+    Request,
+    RunFailed,
+    RunFinished,
+    Text,
+    TextDelta,
+    result_text,
+)
 
 NO_PLACE = "this wire has text and an end, nothing else"
 
@@ -23,17 +48,17 @@ class Toy(ObjectDialect):
     capabilities = Capabilities.only({Feature.TEXT, Feature.FINISH_LENGTH}, NO_PLACE, text={Feature.REFUSAL})
     surface = (Endpoint("POST", "/ask", Operation.RUN), Endpoint("GET", "/alive", Operation.HEALTH))
 
-    def decode_request(self, wire, context):
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
         body = body_of(wire)
         return Request([Message("user", [Text(body.need_string("ask"))])], stream=body.boolean("stream") is not False)
 
-    def encode_request(self, request, context):
+    def encode_request(self, request: Request, context: Context) -> WireRequest:
         return self.example_request(result_text(request.messages[-1].parts), request.stream)
 
-    def example_request(self, text, stream=True):
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
         return json_request("/ask", dumps({"ask": text, "stream": stream}))
 
-    def say(self, event):
+    def say(self, event: Event) -> Mapping[str, Any] | None:
         match event:
             case TextDelta():
                 return {"say": event.text}
@@ -41,11 +66,12 @@ class Toy(ObjectDialect):
                 return {"end": "length" if event.reason is FinishReason.LENGTH else "stop"}
             case RunFailed():
                 return {"wrong": event.error.message}
+        return None
 
-    def whole(self, events):
-        return {"say": "".join(e.text for e in events if isinstance(e, TextDelta)), **self.say(events[-1])}
+    def whole(self, events: Sequence[Event]) -> Mapping[str, Any]:
+        return {"say": "".join(e.text for e in events if isinstance(e, TextDelta)), **(self.say(events[-1]) or {})}
 
-    def hear(self, said, builder):
+    def hear(self, said: Node, builder: Builder) -> None:
         if "wrong" in said.value:
             builder.fail(Failure(ErrorCode.BACKEND_ERROR, said.need_string("wrong")))
         if (text := said.string("say")) is not None:

@@ -1,4 +1,4 @@
-"""Docstrings are statements in plain technical English, and comments refer to nothing outside of the repository."""
+"""Docstrings and documents are plain technical English, and comments refer to nothing outside of the repository."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.docs.links import documents
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(p for room in ("bridge", "adapters") for p in (ROOT / room).rglob("*.py") if "dialects" not in p.parts)
@@ -50,6 +52,17 @@ def test_docstrings_are_statements() -> None:
 
 def test_comments_refer_to_what_a_reader_has() -> None:
     assert [f"{p.relative_to(ROOT)}:{line}" for p in FILES for line in outside(p.read_text(encoding="utf-8"))] == []
+
+
+# Words by which people, not software, were meant, and translated idioms.
+QUAINT = re.compile(r"\b(the talk|whoever|somebody|he|his|him|mends?|mended|desk|no words? for)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("path", [p for p in documents() if p.name != "CHANGELOG.md"], ids=lambda path: path.name)
+def test_documents_are_plain_english(path: Path) -> None:
+    """Outside of code, whose examples have users of their own."""
+    text = re.sub(r"^```.*?^```$|`[^`\n]*`|<!--.*?-->", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    assert [match[0] for match in QUAINT.finditer(text)] == []
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ class AGKit(Dialect):
     """Both sides of `send-message`; a client is answered in the generation in which it asked."""
 
     name = NAME
+    resumable = True
     url = "http://127.0.0.1:8000"
     capabilities = CAPABILITIES
     surface = (

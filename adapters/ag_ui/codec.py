@@ -1,4 +1,4 @@
-"""The dialect `ag-ui`: one POST with a RunAgentInput, an SSE answer. Section numbers are those of README.md.
+"""The dialect `ag-ui`: one POST with a RunAgentInput, an SSE answer.
 
 As a front it satisfies clients from 0.0.35 on; as a back it reads every legal stream and what real agents make of it.
 """
@@ -36,6 +36,7 @@ class AGUI(DescribedDialect):
     """Both sides of AG-UI."""
 
     name = NAME
+    resumable = True
     url = "http://127.0.0.1:8000"
     capabilities = CAPABILITIES
     surface = (Endpoint("POST", "", Operation.RUN), Endpoint("GET", "", Operation.DESCRIBE))

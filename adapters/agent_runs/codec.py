@@ -35,6 +35,7 @@ class AgentRuns(QueuedRunsDialect, ModesDialect):
     """Queue a run, read its events as often as one likes."""
 
     name = NAME
+    resumable = True
     mount = "/api/v1/agent"
     url = "http://127.0.0.1:8000/api/v1/agent"
     capabilities = CAPABILITIES

@@ -40,7 +40,7 @@ JAVA_CAPABILITIES = Capabilities(
             Feature.CHOICES: "one answer; choices above 0 are left out",
             Feature.MODEL: "a response does not name its model",
             Feature.REASONING_SIGNATURE: _NO_METADATA,
-            Feature.FINISH_LENGTH: "statuses of this form have no word for it, and messages no metadata",
+            Feature.FINISH_LENGTH: "this form has neither a status nor metadata for it",
         },
     ),
     requests=entries(

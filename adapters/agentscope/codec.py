@@ -41,6 +41,7 @@ class AgentScope(SingleRunDialect, TaskDialect):
     """Both sides of the agent API. Another written form is a subclass with another `form`."""
 
     name = "agentscope"
+    resumable = True
     url = "http://127.0.0.1:8090"
     capabilities = CAPABILITIES
     # The documents show events so.

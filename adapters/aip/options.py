@@ -147,7 +147,7 @@ class BackOptions(Options):
         description="expose_client_tools: address of this machine at which the gateway reaches them, on free ports.",
     )
     tools_wait: Seconds = Field(
-        50.0, description="expose_client_tools: time for a client to bring a result; then the agent is told of none."
+        50.0, description="expose_client_tools: time for a client to bring a result; then the agent gets none."
     )
     error_pattern: str = Field(
         r"^\s*(Error\b|Wrong request session type)", description="A STOP_RESPONSE with such a text is a failure."

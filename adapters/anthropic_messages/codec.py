@@ -1,7 +1,4 @@
-"""The dialect `anthropic-messages`: Anthropic's Messages API, served to its clients and called as a backend.
-
-Section numbers in this folder's docstrings are those of README.md.
-"""
+"""The dialect `anthropic-messages`: Anthropic's Messages API, served to its clients and called as a backend."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The dialect `openai-chat`: chat completions, as every server that calls itself OpenAI-compatible speaks them.
 
 Rule of thumb: accept everything, emit only the strict form. A bridge that copies a backend's quirks to its clients
-fails with the real SDK, mostly silently. Section numbers in this folder's docstrings are those of README.md.
+fails with the real SDK, mostly silently.
 """
 
 from __future__ import annotations

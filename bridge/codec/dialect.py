@@ -90,6 +90,8 @@ class Dialect:
     """The media type of its requests and of its answers in one piece."""
     requires_model: ClassVar[bool] = False
     """True if every request of it names a model, where no default is configured."""
+    resumable: ClassVar[bool] = False
+    """True if its clients can resume the stream of a durable run, since they name their runs or sessions."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Modules that serving and calling it needs beside what is always installed."""
     extra: ClassVar[str | None] = None

@@ -66,6 +66,7 @@ def printable(text: str, longest: int = 80) -> str:
 _SECRET_NAME = re.compile(r"auth|key|secret|token|password|cookie", re.IGNORECASE)
 _SHORTEST = 6
 """Shorter values are not keys; masking them would garble texts."""
+_LONGEST_CAUSE = 500
 _DEEPEST = 8
 """Details that are nested deeper are dropped."""
 
@@ -93,6 +94,12 @@ class Secrets:
         failure.backend_code = self._word(failure.backend_code)
         failure.headers = {name: value for name, value in failure.headers.items() if self.text(value) == value}
         failure.details = self._value(failure.details, 0)
+        return failure
+
+    def explain(self, failure: Failure, call: str, advice: str, backend: str) -> Failure:
+        """Set the cause for the log: the call, its outcome, and what an operator should check. Return the failure."""
+        advice = f" (check {advice} of backend {backend!r})" if advice else ""
+        failure.cause = self.text(call, _LONGEST_CAUSE) + advice
         return failure
 
     def text(self, text: str, longest: int = LONGEST) -> str:

@@ -35,6 +35,11 @@ def _routes(config: Config) -> Iterator[str]:
         dialect = dialect_of(route.dialect)
         if dialect is not None and route.path is not None and (ending := _ending(dialect, route.path)):
             yield f"routes[{index}].path: clients find it at {route.path}{ending}; the dialect adds {ending} itself"
+        if dialect is not None and route.durable and not dialect.resumable:
+            yield (
+                f"routes[{index}].durable: clients of {dialect.name} cannot resume a stream; each run is stored, and "
+                "goes on when its client leaves, for nobody"
+            )
 
 
 def _ending(dialect: Dialect, address: str) -> str:

@@ -6,6 +6,7 @@ A key is always the text that was written: a model named `4` or a header `on` st
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,17 +135,44 @@ def _place(node: Node) -> Place:
 
 
 def _syntax_error(error: yaml.YAMLError, text: str, name: str) -> ConfigError:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    """The error in our words, at the line where its cause is."""
+    words = getattr(error, "problem", None) or "a character that YAML does not allow"
+    mark = getattr(error, "problem_mark", None)
+    said = f"{getattr(error, 'context', '')}; {words}"
+    for pattern, ours, where_it_opens in _SYNTAX:
+        if found := re.search(pattern, said):
+            words = ours.format(*found.groups())
+            mark = getattr(error, "context_mark", None) if where_it_opens else mark
+            break
     position = mark.index if mark else getattr(error, "position", 0)
     line = text.count("\n", 0, position) + 1
-    reason = getattr(error, "problem", None) or "a character that YAML does not allow"
-    if reason.startswith("but ") and getattr(error, "context", None):
-        reason = f"{getattr(error, 'context', '')}, {reason}"
-    hint = ""
     lines = text.splitlines()
     if line <= len(lines) and "${" in lines[line - 1]:
-        hint = '; inside { } and [ ] a variable needs quotes: "${NAME}"'
+        words += '; inside { } and [ ] a variable needs quotes: "${NAME}"'
     column = mark.column + 1 if mark else position - text.rfind("\n", 0, position)
-    message = f"not valid YAML: {reason}{hint}"
+    message = f"not valid YAML: {words}"
     details = {"path": "", "message": message, "file": name, "line": line, "column": column}
     return ConfigError(f"{name}:{line}: {message}", details={"problems": [details]})
+
+
+_SYNTAX = (
+    (r"found character '\\t'", "a tab is not allowed here; indent with spaces", False),
+    (r"found character ('.') that cannot start", "a value that begins with {0} needs quotes", False),
+    (
+        r"(?:values|keys|entries) are not allowed here|could not find expected ':'",
+        "no `key: value` is expected here; check the indentation, and quote text that holds `: `",
+        False,
+    ),
+    (r"parsing a flow mapping", "the {{ that opens here is not closed, or a comma is missing in it", True),
+    (r"parsing a flow sequence", "the [ that opens here is not closed, or a comma is missing in it", True),
+    (r"node content, but found '<", "the file ends where a value is expected", False),
+    (r"node content, but found ('.')", "a value is missing before {0}", False),
+    (r"expected <block end>, but found ('[\]},]')", "{0} is not expected here", False),
+    (r"expected <block end>", "the indentation does not fit the lines above", False),
+    (r"scanning a quoted scalar; found unexpected end", "the quote that opens here is not closed", True),
+    (r"found undefined alias ('.*')", "no anchor is named {0}; quote a value that begins with *", False),
+    (r"scanning an (?:alias|anchor)", "a value that begins with * or & needs quotes", False),
+    (r"unknown escape character '(.)'", r"'\{0}' has no meaning between double quotes; use single quotes", False),
+    (r"found another document", "a line --- begins a second document; expected one", False),
+)
+"""What PyYAML says, what we say, and whether the place is where the broken thing opens."""

@@ -45,6 +45,21 @@ _EXPECTED = {
     "string_pattern_mismatch": "text that matches {pattern}",
 }
 
+_ELSEWHERE = {
+    "api_base": ("url",),
+    "api_keys": ("api_key", "keys", "auth.keys", "server.auth.keys"),
+    "base_url": ("url",),
+    "endpoint": ("url", "path"),
+    "keys": ("auth.keys", "server.auth.keys"),
+    "prefix": ("path",),
+    "protocol": ("dialect",),
+    "provider": ("dialect",),
+    "timeout": ("timeouts.total",),
+    "type": ("dialect",),
+    "upstream": ("backend",),
+}
+"""Keys of other software, and ours of the same meaning: the first one whose section there is at that place."""
+
 
 def translate(error: ValidationError, data: Any, origin: Origin, model: Any = Config) -> list[Problem]:
     """Return the problems of one pydantic error about `data`, which should have been a `model`."""
@@ -95,8 +110,10 @@ def _unknown_name(what: str, known: list[str], value: Any, given: str) -> str:
 
 
 def _unknown_key(path: Path, data: Any, model: Any) -> str:
-    known = known_keys(path[:-1], data, model)
-    return f"unknown key{nearest(str(path[-1]), known)} Known keys: {', '.join(known) or 'none'}"
+    known, word = known_keys(path[:-1], data, model), str(path[-1])
+    meant = next((key for key in _ELSEWHERE.get(word, ()) if key.partition(".")[0] in known), None)
+    hint = f'; did you mean "{meant}"?' if meant else nearest(word, known)
+    return f"unknown key{hint} Known keys: {', '.join(known) or 'none'}"
 
 
 def known_keys(path: Path, data: Any, model: Any = Config) -> list[str]:

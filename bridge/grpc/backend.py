@@ -47,6 +47,14 @@ from bridge.pipeline.tools import ToolSource
 log = logging.getLogger("bridge.grpc")
 
 _SENDABLE = re.compile(r"[ -~]*")
+_ADVICE = {
+    "UNAUTHENTICATED": "the api_key",
+    "PERMISSION_DENIED": "the api_key",
+    "UNAVAILABLE": "the url",
+    "UNIMPLEMENTED": "the url, and the dialect",
+    "NOT_FOUND": "the agent in its options, or the model",
+}
+"""What to check, by the status of a call."""
 
 
 class GrpcBackend:
@@ -223,16 +231,22 @@ class GrpcBackend:
     async def count(self, request: Request, info: CallInfo) -> int | None:
         return None
 
-    def failure_of(self, code: grpc.StatusCode, details: str | None) -> Failure:
-        """Return the failure that a status means."""
-        return self.secrets.hide(failure_of(self.dialect, code, details))
+    def failure_of(self, path: str, code: grpc.StatusCode, details: str | None) -> Failure:
+        """Return the failure that the status of a call means."""
+        return self.explained(failure_of(self.dialect, code, details), path)
+
+    def explained(self, failure: Failure, path: str) -> Failure:
+        """Return the failure without secrets. Its cause names the call, and what an operator should check."""
+        advice = _ADVICE.get(failure.backend_code or "", "")
+        call = f"gRPC {self._address}{path} {failure.cause}"
+        return self.secrets.explain(self.secrets.hide(failure), call, advice, self.name)
 
     async def ask(self, path: str, body: bytes, seconds: float, forwarded: Mapping[str, str]) -> bytes:
         """The answer to a single message, beside which `shown` and our own headers go. Raises `BackendError`."""
         try:
             return await call_unary(self.channel, self.dialect, path, body, seconds, self._metadata(forwarded))
         except BackendError as error:
-            raise BackendError.of(self.secrets.hide(error.failure)) from None
+            raise BackendError.of(self.explained(error.failure, path)) from None
 
     def broker(self, tools: ClientTools) -> ClientToolBroker:
         """Return the server of these client tools, registered at its address."""
@@ -318,8 +332,8 @@ class GrpcCall:
             events = [*events, *self._called(session, session.broker)]
         if events and type(events[-1]) in TERMINAL:
             self._over = self.wire_ended = True
-            if isinstance(events[-1], RunFailed):
-                self._backend.secrets.hide(events[-1].error)
+            if isinstance(events[-1], RunFailed) and not events[-1].error.cause:
+                self._told(events[-1].error, "answered with an error")
         return events
 
     def _called(self, session: Session, broker: ClientToolBroker) -> list[Event]:
@@ -332,10 +346,14 @@ class GrpcCall:
         self._session = None
         return self._machine.called(calls)
 
+    def _told(self, failure: Failure, outcome: str) -> Failure:
+        failure.cause = outcome
+        return self._backend.explained(failure, self._machine.path)
+
     def fail(self, failure: Failure) -> list[Event]:
         self._over = True
         self._key = None
-        return self._machine.close(failure)
+        return self._machine.close(self._told(failure, "fell silent" if self.received else "has not answered"))
 
     async def close(self) -> None:
         session, self._session = self._session, None

@@ -42,9 +42,11 @@ def server_credentials(settings: Channel) -> Any:
 
 
 def failure_of(dialect: Dialect, code: grpc.StatusCode, details: str | None) -> Failure:
-    """Return the failure that a status means."""
+    """Return the failure that a status means, with the status and its details as the cause for the log."""
     wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))
-    return dialect.decode_error(wire)
+    failure = dialect.decode_error(wire)
+    failure.cause = f"answered {code.name}: {' '.join((details or 'no details').split())}"
+    return failure
 
 
 Metadata = tuple[tuple[str, str], ...]

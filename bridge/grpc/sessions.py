@@ -89,7 +89,7 @@ class Session:
             # Not ours, so that the client can do nothing about it.
             text = f"The backend sent a message of {large[1]} bytes; the limit is {large[2]} (max_message)."
             return Failure(ErrorCode.BACKEND_PROTOCOL, text)
-        return self._backend.failure_of(*status)
+        return self._backend.failure_of(self.machine.path, *status)
 
     async def send(self, messages: list[bytes]) -> None:
         """Sends these; the first ones open the call. A call that is over already is noticed where it is read.

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -18,6 +18,8 @@ from bridge.pipeline.names import tool_names
 from bridge.pipeline.places import note_places, places_of
 from bridge.pipeline.stages import AUTOMATIC, StageContext, StageFactory, build
 from bridge.translation import AnswerDecoder, Reader, Stage, Translation, Writer
+
+T = TypeVar("T")
 
 
 class Translator:
@@ -87,14 +89,17 @@ class Translator:
         return None if self._translation is None else self._translation.failure
 
     @property
-    def client_request(self) -> Request | None:
-        """The client's request, as `request` decoded it; None before."""
-        return self._request
+    def client_request(self) -> Request:
+        """The client's request, as `request` decoded it. Raises `RuntimeError` before."""
+        return _made(self._request)
 
     @property
-    def sent(self) -> WireRequest | None:
-        """The request for the backend, once `request` made it: method, path below its base URL, headers, body."""
-        return self._sent
+    def sent(self) -> WireRequest:
+        """The request for the backend, which `request` made: method, path below its base URL, headers, body.
+
+        Raises `RuntimeError` before.
+        """
+        return _made(self._sent)
 
     # ------------------------------------------------------------------ before the answer
 
@@ -272,6 +277,12 @@ def failure_of(reason: BaseException | Failure, *, begun: bool) -> Failure:
         text = "The connection to the backend broke in the middle of its answer."
         return Failure(ErrorCode.TRUNCATED_STREAM, text)
     return Failure(ErrorCode.BACKEND_UNAVAILABLE, "The backend is not available: the connection failed.")
+
+
+def _made(value: T | None) -> T:
+    if value is None:
+        raise RuntimeError("there is no request yet: call request first")
+    return value
 
 
 def _options(model: type[Options], given: Mapping[str, Any], what: str) -> Options:

@@ -1,6 +1,9 @@
-"""The HTTP server: `make_app` gives an aiohttp application, `running` and `serve` run it."""
+"""The HTTP server: `make_app` gives an aiohttp application, `make_asgi_app` an ASGI one, `running` and `serve` run
+them.
+"""
 
 from bridge.server.app import make_app
+from bridge.server.asgi import ASGIApp, make_asgi_app
 from bridge.server.serve import running, serve
 
-__all__ = ["make_app", "running", "serve"]
+__all__ = ["ASGIApp", "make_app", "make_asgi_app", "running", "serve"]

@@ -158,7 +158,7 @@ class RouteHandler:
     async def _reported(self, scope: RequestScope) -> web.StreamResponse:
         """Return the response, whatever goes wrong before a stream began, and write the log line."""
         report, context = scope.report, scope.context
-        trace = self._trace(scope.http, report.run_id)
+        trace = self._trace(scope.http, report)
         try:
             response = await self._serve(scope)
             report.http = response.status
@@ -187,13 +187,23 @@ class RouteHandler:
             report.write()
             if trace is not None:
                 trace.lost(context.lost.details or dict.fromkeys(report.lost, ""))
-                trace.say("end", status=report.status, http=report.http, run_id=report.run_id, backend=report.back)
+                code = str(report.failure.code) if report.failure is not None else None
+                trace.say(
+                    "end",
+                    status=report.status,
+                    code=code,
+                    http=report.http,
+                    run_id=report.run_id,
+                    backend=report.back,
+                )
         return response
 
-    def _trace(self, http: web.Request, run_id: str) -> Trace | None:
+    def _trace(self, http: web.Request, report: Report) -> Trace | None:
         """Return the trace of this run if the client's page asked for one and reads it already."""
         token = http.headers.get(HEADER) if self.traces is not None else None
-        return self.traces.watch(token, http.get(USER, ""), run_id) if self.traces and token else None
+        if self.traces is None or not token:
+            return None
+        return self.traces.watch(token, http.get(USER, ""), report.run_id, report.front, lambda: report.sent)
 
 
 def internal_failure() -> Failure:

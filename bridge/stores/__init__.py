@@ -7,6 +7,8 @@ events, on SQLite or Redis: `open_runs(url)`, with the contract in `bridge.store
 
 from __future__ import annotations
 
+import re
+
 from bridge.errors import ConfigError
 from bridge.stores.attachments import Attachment, Attachments
 from bridge.stores.base import LEASE, Bounds, Conversation, ConversationStore, StoreConflict
@@ -89,18 +91,17 @@ def open_rates(url: str, per_minute: int) -> Rates:
 
 
 def open_attachments(url: str, *, secret: str | None = None) -> Attachments:
-    """The images at `file:///relative/folder`, `file:////absolute/folder` or `s3://bucket?endpoint=...`.
+    """The images at `file:///absolute/folder`, `file:relative/folder` or `s3://bucket?endpoint=...`.
 
     `secret` signs the URLs of a folder; without one it is made and kept there. Raises `ConfigError`, never repeating
     the URL.
     """
-    scheme, _, rest = url.partition("://")
-    if scheme == "file" and rest.startswith("/") and rest.strip("/"):
+    if found := re.fullmatch(r"file:(/|///+)?([^/].*)", url):
         from bridge.stores.folder import FolderAttachments
 
-        return FolderAttachments(rest[1:], secret=secret)
-    if scheme == "s3":
+        return FolderAttachments(("/" if found[1] else "") + found[2], secret=secret)
+    if url.startswith("s3://"):
         from bridge.stores.s3 import S3Attachments, parse
 
         return S3Attachments(*parse(url))
-    raise ConfigError("expected file:///... or s3://... for the attachment store")
+    raise ConfigError("expected file:///..., file:... or s3://... for the attachment store")

@@ -68,7 +68,6 @@ _SHUT = frozenset({401, 403, 407})
 """Statuses of a server that does not take our key."""
 _SENDABLE = re.compile(r"[\t -~]*")
 """Values of client headers that every backend takes."""
-_LONGEST_CAUSE = 500
 _EXCERPT = 200
 """Bytes of an answer that the log repeats."""
 ADVICE: Mapping[int, str] = {
@@ -366,9 +365,7 @@ class HttpBackend:
     def explained(self, failure: Failure, wire: WireRequest, outcome: str, advice: str = "") -> Failure:
         """Return the failure with the cause for the log: the call, its outcome, and what an operator should check."""
         address = self.address(wire.path).with_user(None).with_query(None)
-        advice = f" (check {advice} of backend {self.name!r})" if advice else ""
-        failure.cause = self.secrets.text(f"{wire.method} {address} {outcome}", _LONGEST_CAUSE) + advice
-        return failure
+        return self.secrets.explain(failure, f"{wire.method} {address} {outcome}", advice, self.name)
 
 
 def _excerpt(body: bytes) -> str:

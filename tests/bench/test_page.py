@@ -11,7 +11,7 @@ import budgets
 import pictures
 import pytest
 import report
-from results import RAW, SUBJECT, Measured, TargetInfo
+from results import PEERS, RAW, SUBJECT, Measured, TargetInfo
 
 from tests.bench.made import measured, row
 from tests.docs.helpers import ROOT, run
@@ -19,10 +19,23 @@ from tests.docs.helpers import ROOT, run
 DOCS = ROOT / "docs"
 KEPT = Measured.read(DOCS / "performance.json")
 WRITTEN = (DOCS / "performance.md").read_text(encoding="utf-8")
+BUDGETS = (DOCS / "performance-budgets.md").read_text(encoding="utf-8")
 
 
 def test_the_page_is_what_was_measured() -> None:
     assert report.page(KEPT) == WRITTEN, "`make performance` writes it anew"
+    assert report.budget_page(KEPT) == BUDGETS, "`make performance` writes it anew"
+
+
+def test_the_page_leads_with_what_others_cost() -> None:
+    """The picture beside other gateways is the first one, above every table; budgets are for maintainers."""
+    assert re.findall(r"!\[[^\]]*\]\(images/([\w-]+)\.svg\)", WRITTEN) == ["performance-others"]
+    assert WRITTEN.index("performance-others.svg") < WRITTEN.index("\n|")
+    assert "Budget" not in WRITTEN.replace("performance-budgets.md", "")
+    assert len(WRITTEN) < 15_000
+    missing = [name for name in PEERS if name not in KEPT.targets]
+    for name in missing:
+        assert name in WRITTEN.partition("Not measured in this run:")[2].partition("\n")[0]
 
 
 def test_the_pictures_are_what_was_measured() -> None:
@@ -49,7 +62,7 @@ def test_commands_measure_and_write() -> None:
 
 
 def test_every_budget_has_its_line() -> None:
-    section = WRITTEN.partition("## Budgets")[2].partition("## Beside other gateways")[0]
+    section = BUDGETS.partition("# Performance budgets")[2].partition("## All figures")[0]
     for verdict in budgets.every(KEPT):
         assert f"| {verdict.what} | {verdict.case} | " in section
     assert {b.what for b in budgets.PER_PAIR} <= {v.what for v in budgets.every(KEPT)}
@@ -69,20 +82,22 @@ def test_what_was_measured_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 def test_a_page_is_written_with_its_pictures(tmp_path: Path) -> None:
     report.write(measured(row(SUBJECT, [12.0, 12.5, 13.0]), row(RAW, [10.0, 10.0, 10.0])), tmp_path)
-    page = (tmp_path / "performance.md").read_text()
+    page = (tmp_path / "performance-budgets.md").read_text()
     assert "| event, paced, 32 streams | openai-chat -> openai-chat | 1.30 | 1.00 | 1.25 | 1.20-1.30 | met |" in page
-    assert "3 interleaved repeats" in page
+    assert "3 interleaved repeats" in (tmp_path / "performance.md").read_text()
     assert (tmp_path / "images" / "performance-paced.svg").exists()
 
 
 def test_a_missed_budget_stands_out() -> None:
-    page = report.page(measured(row(SUBJECT, [14.0]), row(RAW, [10.0])))
+    page = report.budget_page(measured(row(SUBJECT, [14.0]), row(RAW, [10.0])))
     assert "| openai-chat -> openai-chat | 1.30 | 1.00 | 1.40 | 1.40-1.40 | **missed** |" in page
     assert "1 missed" in page
 
 
 def test_a_pair_without_a_budget_gives_the_reason() -> None:
-    page = report.page(measured(row(SUBJECT, [90.0], "agent-runs", apart="it is stored first"), row(RAW, [10.0])))
+    page = report.budget_page(
+        measured(row(SUBJECT, [90.0], "agent-runs", apart="it is stored first"), row(RAW, [10.0]))
+    )
     assert "| agent-runs -> openai-chat | 1.30 | 1.00 | 9.00 | 9.00-9.00 | no budget |" in page
     assert "No budget for agent-runs -> openai-chat: it is stored first." in page
 
@@ -104,7 +119,8 @@ def test_other_gateways_stand_beside_the_bridge_for_the_pairs_that_they_have() -
         "| stream-paced-c32 | anthropic-messages -> openai-chat | 1.5 |  | 4 |",
     ]
     drawn = {d.file: d.svg for d in pictures.drawings(found)}["performance-others.svg"]
-    assert all(f"event, paced: {name}" in drawn for name in ("nemo-switchyard", "llm-rosetta"))
+    words = [text.text for text in ElementTree.fromstring(drawn).iterfind(".//{*}text")]
+    assert words.index("event of a paced stream") < words.index("nemo-switchyard") < words.index("llm-rosetta")
 
 
 def test_without_other_gateways_there_is_no_section_for_them() -> None:
@@ -126,17 +142,18 @@ def test_what_could_not_be_measured_is_told() -> None:
 
 def test_wrong_replies_are_told() -> None:
     found = measured(row(SUBJECT, [12.0]))
-    assert "## Wrong or missing replies" not in report.page(found)
+    assert "## Wrong or missing replies" not in report.budget_page(found)
     found.rows[0].wrong.update({"timeout": 2, "status 503": 1})
-    assert "- dialect-bridge, openai-chat -> openai-chat, stream-paced-c32: timeout x 2, status 503 x 1" in report.page(
-        found
+    assert (
+        "- dialect-bridge, openai-chat -> openai-chat, stream-paced-c32: timeout x 2, status 503 x 1"
+        in report.budget_page(found)
     )
 
 
 def test_a_target_is_compared_with_its_own_reference() -> None:
     found = measured(row("kept", [30.0]), row("not-kept", [20.0]), row(RAW, [10.0]))
     found.targets["kept"].reference = "not-kept"
-    page = report.page(found)
+    page = report.budget_page(found)
     assert "| kept | openai-chat -> openai-chat | 30 | 1.50 (of not-kept) | 1.50-1.50 |" in page
     assert "| not-kept | openai-chat -> openai-chat | 20 | 2.00 | 2.00-2.00 |" in page
 

@@ -1,34 +1,41 @@
-"""README.zh-CN.md, the newcomer's part of README.md in Chinese: `make pages` copies the code blocks anew.
+"""The pages in Chinese: `make pages` copies the code blocks of the English ones.
 
-Above each translated heading stands `<!-- = Heading of README.md -->`. The words are a translator's; the fenced blocks
-are README.md's, byte for byte.
+Above each heading stands `<a id="...">` with the anchor of the English heading, so that links lead to both. The words
+are a translator's; the fenced blocks are those of the English page, byte for byte.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from tests.docs.tables import README, ROOT
+from tests.docs.links import slug
+from tests.docs.tables import ROOT
 
-PAGE = ROOT / "README.zh-CN.md"
+ENGLISH = {
+    ROOT / "README.zh-CN.md": ROOT / "README.md",
+    **{ROOT / "docs" / "zh" / name: ROOT / "docs" / name for name in ("quickstart.md", "cookbook.md", "faq.md")},
+}
+"""Each translated page and its original."""
 
 _BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-_HEADING = re.compile(r"^#{2,3} (.+)\n", re.MULTILINE)
-_MARK = re.compile(r"^<!-- = (.+) -->\n", re.MULTILINE)
+HEADING = re.compile(r"^## (.+)\n", re.MULTILINE)
+_MARK = re.compile(r'^<a id="(.+)"></a>\n', re.MULTILINE)
 
 
-def page() -> str:
-    """The page with the code blocks of today. Raises `ValueError` where it has more or fewer than README.md."""
-    english = dict(sections(README.read_text(encoding="utf-8"), _HEADING))
-    told = []
-    for name, text in sections(PAGE.read_text(encoding="utf-8"), _MARK):
-        blocks = _BLOCK.findall(english[name]) if name in english else []
-        if len(blocks) != len(_BLOCK.findall(text)):
-            raise ValueError(f"{PAGE.name}, {name!r}: expected {len(blocks)} code blocks as in README.md")
+def page(path: Path) -> str:
+    """The page with the code blocks of today. Raises `ValueError` where a section has more or fewer."""
+    text = path.read_text(encoding="utf-8")
+    english = {slug(name): told for name, told in sections(ENGLISH[path].read_text(encoding="utf-8"), HEADING)}
+    parts = []
+    for name, told in sections(text, _MARK):
+        blocks = _BLOCK.findall(english.get(name, ""))
+        if len(blocks) != len(_BLOCK.findall(told)):
+            raise ValueError(f"{path.name}, {name!r}: expected {len(blocks)} code blocks as in {ENGLISH[path].name}")
         left = iter(blocks)
-        told.append((f"<!-- = {name} -->\n" if name else "") + _BLOCK.sub(lambda _, left=left: next(left), text))
-    return "".join(told)
+        parts.append((f'<a id="{name}"></a>\n' if name else "") + _BLOCK.sub(lambda _, left=left: next(left), told))
+    return "".join(parts)
 
 
 def sections(text: str, heading: re.Pattern[str]) -> Iterator[tuple[str, str]]:
@@ -38,6 +45,6 @@ def sections(text: str, heading: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     yield from zip(rest[::2], rest[1::2], strict=True)
 
 
-def covered() -> list[str]:
-    """The headings of README.md that are translated, in order."""
-    return _MARK.findall(PAGE.read_text(encoding="utf-8"))
+def covered(path: Path) -> list[str]:
+    """The anchors of the sections that are translated, in order."""
+    return _MARK.findall(path.read_text(encoding="utf-8"))

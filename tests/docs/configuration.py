@@ -29,16 +29,17 @@ PAGE = ROOT / "docs" / "configuration.md"
 HEAD = """\
 # Configuration
 
-One YAML file, checked whole before anything is served: an unknown key or a wrong value is an error that names file,
-line, key and what was expected. `make pages` prints this page from the schema that does the checking; `dialect-bridge
-schema` prints the same as a JSON Schema for editors, and `dialect-bridge check FILE` checks a file.
+One YAML file, validated before anything is served: an unknown key or a wrong value is an error that names file, line,
+key and what was expected. `make pages` generates this page from the schema. `dialect-bridge schema` prints it as a JSON
+Schema for editors, and `dialect-bridge check FILE` validates a file.
 
 - `${NAME}`, `${NAME:-default}` and `${file:/path}` are replaced in any string.
 - *duration*: a number of seconds, or `500ms`, `5s`, `10m`, `24h`, `90d`. *size*: a number of bytes, or `64KiB`,
   `10MiB`.
-- `off` may be written for what says so; YAML reads a bare `off` as false, and both are understood.
-- *required*: there is no default. An empty value (`auth:`) is the same as an absent key.
-- Paths in `stores` after three slashes are relative to the working directory, after four absolute.
+- Where `off` is a value, `false` is accepted too, since YAML reads a bare `off` as false.
+- *required*: there is no default. An empty value (`auth:`) equals an absent key.
+- Paths in `stores`: `sqlite:///x` and `file:x` are relative to the working directory, `sqlite:////x` and
+  `file:///x` absolute.
 - The keys below `options` belong to each dialect: see the [dialects](dialects/index.md).
 """
 

@@ -24,16 +24,15 @@ PAGE = ROOT / "docs" / "errors.md"
 HEAD = """\
 # Errors
 
-Whatever goes wrong has one code of a closed list. Logs and the library name the code; a client is told in the words of
-its own dialect, which stand below the list. `make pages` prints this page from `bridge/errors.py` and the dialects'
-encoders.
+Every failure has one of these codes. Logs and the library name the code; clients get the failure in the form of their
+own dialect, which follows the list. `make pages` generates this page from `bridge/errors.py` and the encoders.
 
-- A failure before the answer began is an HTTP response with the status of the table, in the dialect's own shape. Once
-  content is on its way the status is sent, and the failure is the last thing in the stream.
-- *may be repeated*: the same request may succeed later. `Retry-After` is there when somebody named a time. The bridge
-  itself repeats only what a backend's `retry` allows, and only until content was passed on.
-- A backend's own status is kept where clients act on it (its 422 for 400, say), so a response may have a truer status
-  than the table. The gRPC status is that of calls over gRPC.
+- A failure before the answer began is an HTTP response with the status of the table, in the dialect's own form. Once
+  content was sent, the failure is the last event of the stream.
+- *may be repeated*: the same request may succeed later. `Retry-After` is there if a time is known. The bridge itself
+  repeats only what a backend's `retry` allows, and only until content was passed on.
+- A backend's own status is kept where clients act on it (its 422 for 400, say), so a response may have a more precise
+  status than the table. The gRPC status is that of calls over gRPC.
 - Every response has an `X-Request-Id`; the log line of the request has the same id. Messages hold no key, no body and
   no stack trace.
 """

@@ -29,19 +29,19 @@ PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 HEAD = """\
 # Fidelity of pairs
 
-For each frontend and each backend that it may have: what arrives as it was, and what becomes of the rest. `make
+What arrives unchanged for each pair of frontend and backend, and what becomes of the rest. `make
 fidelity` prints this page from the cards of the dialects (`dialect-bridge dialects`), and the tests of every pair hold
 it: through each of the {pairs} pairs go each feature, generated answers and requests, and what was recorded of the
 backend's dialect ({recorded} answers in all), and come out as it says here. `pytest tests/pairs` ends with the count.
 
-- Only what the sending side can say is listed: a backend without reasoning loses none.
+- Only features that the sending side can express are listed: a backend without reasoning loses none.
 - *exact*: it arrives with the same meaning. Ids, message borders and the cutting of streams are a wire's own.
-- *as text*: its words arrive, its meaning does not. *dropped*: left out. Both are named in `X-Bridge-Lost`, in the log
-  line and on the error output of `translate`, as text of requests only where more than the form is lost. *refused*: the
-  request is answered by an error before the backend is called, the end of an answer is told as an error.
-- A feature that is carried in part stands here with what of it is not.
+- *as text*: its text arrives, its structure does not. *dropped*: left out. Both are named in `X-Bridge-Lost`, in the
+  log line and on the error output of `translate`, as text of requests only where more than the form is lost.
+  *refused*: the request is answered by an error before the backend is called, the end of an answer becomes an error.
+- A feature that is carried in part is listed with the part that is not.
 - `context` of a request becomes a system message where the backend has no field for it.
-- What an option changes is named with the reason. `extras` are fields that only one dialect knows: they reach a
+- The reason names options that change the result. `extras` are fields that only one dialect knows: they reach a
   backend of the same dialect.
 
 Features that are exact, of those that the sender can say (answers / requests):
@@ -119,15 +119,15 @@ def _manners(front: Dialect, back: Dialect) -> Iterator[str]:
     """What follows from how both sides talk, beside what they say."""
     whole = front.capabilities.history is HistoryMode.FULL
     if whole and back.capabilities.takes_news:
-        yield "The client sends the whole talk and the backend remembers it: the backend is sent what is new."
+        yield "The client sends the whole conversation and the backend stores it: the backend gets only new messages."
     elif whole and back.capabilities.wants_whole:
-        yield "The backend remembers the talk and is sent the whole of it: one talk is one thread of it."
+        yield "The backend stores the conversation and gets all of it each time, in one thread."
     elif not whole and back.capabilities.wants_whole:
-        yield "The client sends what is new and the backend wants all of it: the talk is kept here (`stores.history`)."
+        yield "The client sends new messages and the backend needs all: the bridge stores them (`stores.history`)."
     elif not whole and not back.capabilities.keeps_history:
-        yield "The client sends what is new and the backend forgets: the talk is kept here (`stores.history`)."
+        yield "The client sends new messages and the backend stores none: the bridge stores them (`stores.history`)."
     else:
-        yield "Both sides agree on who remembers the talk."
+        yield "Both sides agree on who stores the conversation."
     if front.capabilities.client_runs_calls and back.capabilities.runs_tools is not RunsTools.NEVER:
         yield "Calls of tools that the backend ran itself are withheld, since the client would run them again."
     if front.capabilities.inline_media_only and supported_answers(back) & {Feature.IMAGE, Feature.AUDIO, Feature.FILE}:

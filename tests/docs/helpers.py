@@ -1,4 +1,4 @@
-"""What tests of documents share: the blocks of README.md, and the real command in a process of its own."""
+"""What tests of documents share: the blocks of documents, and the real command in a process of its own."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tests.server.harness import free_port
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+QUICKSTART = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+LIBRARY = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 EXAMPLES = ROOT / "examples"
 CONFIGS = sorted((EXAMPLES / "configs").glob("*.yaml"))
 COMMAND = str(Path(sys.executable).with_name("dialect-bridge"))
@@ -45,16 +47,9 @@ def blocks_of(document: str) -> list[Block]:
     return [Block(m[2], m[3], document.count("\n", 0, m.start(2)) + 1, m[1] or "") for m in pattern.finditer(document)]
 
 
-BLOCKS = blocks_of(README)
-
-
-def blocks(language: str) -> list[Block]:
-    return [block for block in BLOCKS if block.language == language]
-
-
-def block(mark: str) -> Block:
+def block(document: str, mark: str) -> Block:
     """The block below `<!-- mark -->`."""
-    (found,) = [block for block in BLOCKS if block.mark == mark]
+    (found,) = [block for block in blocks_of(document) if block.mark == mark]
     return found
 
 

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from tests.docs import chinese, configuration, errors, promises
+from tests.docs import chinese, configuration, errors, links, promises, tables
 from tests.docs.tables import ROOT, spanned
 
-AIP = ROOT / "adapters" / "aip" / "README.md"
+AIP = ROOT / "docs" / "dialects" / "aip.md"
+_COPY = re.compile(r"^<!-- file: (\S+) -->\n(```\w+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
+
+def with_files(path: Path) -> str:
+    """The page with each block below `<!-- file: path -->` as the file is, without its line for YAML editors."""
+
+    def copy(match: re.Match[str]) -> str:
+        text = (ROOT / match[1]).read_text(encoding="utf-8")
+        text = re.sub(r"\A# yaml-language-server: .*\n", "", text)
+        return f"<!-- file: {match[1]} -->\n{match[2]}\n{text}```"
+
+    return _COPY.sub(copy, path.read_text(encoding="utf-8"))
+
+
+# In the order in which they are written: translated pages hold what is copied into the English ones.
 PAGES: dict[Path, Callable[[], str]] = {
     errors.PAGE: errors.page,
     configuration.PAGE: configuration.page,
+    tables.PAGE: tables.page,
     AIP: lambda: spanned(AIP.read_text(encoding="utf-8"), "options", configuration.options("aip")),
-    chinese.PAGE: chinese.page,
     promises.PAGE: promises.page,
+    links.INDEX_PAGE: links.index_page,
+    **{path: partial(with_files, path) for path in (ROOT / "docs" / f"{n}.md" for n in ("cookbook", "extending"))},
+    **{path: partial(chinese.page, path) for path in chinese.ENGLISH},
 }
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.docs.tables import ROOT
 
 PAGE = ROOT / "docs" / "promises.md"
-DOCUMENTS = ("THREAT_MODEL.md", "SECURITY.md", "docs/reliability.md")
+DOCUMENTS = ("docs/threat-model.md", "docs/security.md", "docs/reliability.md")
 _MARK = re.compile(r"<!-- (shown by|no promise): (.*?) -->")
 _COMMENT = re.compile(r"<!-- /?\w+ -->")
 

@@ -1,4 +1,4 @@
-"""The tables of README.md that are printed from the code: `python -m tests.docs.tables` writes them anew."""
+"""docs/capabilities.md, what each dialect carries: `make pages` prints its tables from the code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.codec import Capabilities, Feature, FeatureSupport, Support, registr
 from bridge.model import HistoryMode
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "capabilities.md"
 
 
 def dialects() -> list[str]:
@@ -28,11 +28,11 @@ def cards() -> str:
     every = {name: registry.get(name).capabilities for name in dialects()}
     return "\n\n".join(
         [
-            "What a client of the dialect is told of an answer:",
+            "## Answers\n\nWhat clients of the dialect receive:",
             _table({name: capabilities.answers for name, capabilities in every.items()}),
-            "What a backend of the dialect is told of a request:",
+            "## Requests\n\nWhat backends of the dialect receive:",
             _table({name: capabilities.requests for name, capabilities in every.items()}),
-            "And how they talk:",
+            "## Conversations and tools",
             _manners(every),
         ]
     )
@@ -62,9 +62,9 @@ def _manners(every: Mapping[str, Capabilities]) -> str:
             "|---" * (len(every) + 1) + "|",
             row(
                 "its clients send",
-                *("the whole talk" if c.history is HistoryMode.FULL else "what is new" for c in values),
+                *("the whole conversation" if c.history is HistoryMode.FULL else "new messages" for c in values),
             ),
-            row("its backends remember the talk", *(_memory(capabilities) for capabilities in values)),
+            row("its backends store the conversation", *(_memory(capabilities) for capabilities in values)),
             row("its clients run the tool calls they see", *("yes" if c.client_runs_calls else "no" for c in values)),
         ]
     )
@@ -73,10 +73,7 @@ def _manners(every: Mapping[str, Capabilities]) -> str:
 def _memory(capabilities: Capabilities) -> str:
     if not capabilities.keeps_history:
         return "no"
-    return "yes, and are sent all of it" if capabilities.wants_whole else "yes"
-
-
-TABLES = {"cards": cards}
+    return "yes, and get all of it" if capabilities.wants_whole else "yes"
 
 
 def spanned(text: str, name: str, table: str) -> str:
@@ -87,12 +84,6 @@ def spanned(text: str, name: str, table: str) -> str:
     return text
 
 
-def written(text: str) -> str:
-    """The text of README.md with all tables as they ought to be."""
-    for name, table in TABLES.items():
-        text = spanned(text, name, table())
-    return text
-
-
-if __name__ == "__main__":
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+def page() -> str:
+    """The whole page."""
+    return spanned(PAGE.read_text(encoding="utf-8"), "cards", cards())

@@ -18,7 +18,7 @@ from bridge.cli import _arguments, _parser
 from bridge.cli.chat import _Screen
 from bridge.codec import Feature, registry
 from bridge.model import ArgsDelta, PartEnded, PartKind, PartStarted, Text, TextDelta, ToolResulted
-from tests.docs.helpers import COMMAND, README, ROOT, Server, bridge, listeners, run, serve
+from tests.docs.helpers import COMMAND, ROOT, Server, bridge, listeners, run, serve
 from tests.server.harness import free_port
 
 CAPTURES = ROOT / "tests" / "captures"
@@ -85,8 +85,8 @@ def test_no_command_and_an_unknown_one_are_wrong_usage() -> None:
     assert "serve" in err
 
 
-def test_readme_lists_the_commands() -> None:
-    table = README[README.index("## Commands") :].partition("\n## ")[0]
+def test_the_page_lists_the_commands() -> None:
+    table = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").partition("\n## ")[0]
     assert tuple(re.findall(r"^\| `dialect-bridge (\w+)", table, re.MULTILINE)) == COMMANDS
     subparsers = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
     assert tuple(subparsers.choices) == COMMANDS

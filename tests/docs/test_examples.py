@@ -11,7 +11,7 @@ import pytest
 
 from bridge import decode, fold, pretty
 from bridge.codec import Operation, offers, registry
-from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, Server, bridge, run, server
+from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, Server, blocks_of, bridge, run, server
 from tests.server.harness import free_port
 
 AT_ONCE = [name for name in registry.names() if offers(registry.get(name).surface, Operation.RUN)]
@@ -85,35 +85,31 @@ def test_mounted_in_an_application_of_ones_own(tmp_path: Path) -> None:
         assert "Traceback" not in served.err
 
 
-def test_in_a_starlette_application(demo: Server, tmp_path: Path) -> None:
+def test_in_a_starlette_application(tmp_path: Path) -> None:
     port = free_port()
     command = (sys.executable, "-W", "error", "examples/starlette_app.py")
-    with server(tmp_path, *command, port=port, ready="/", PORT=str(port), BRIDGE_URL=demo.url) as served:
-        for scene, told in (("reasoning", "The answer is 42.\n"), ("text", "Plain text: caf")):
-            code, out, err = bridge("chat", served.url, scene, "--dialect", "agentscope")
-            assert code == 0, err
-            assert out.startswith(told)
-        # What the backend refuses, what the client says wrong, and what breaks late: each in the client's dialect.
-        code, _, err = bridge("chat", served.url, "limited", "--dialect", "agentscope")
-        assert (code, "rate_limited" in err) == (1, True), err
-        code, _, err = bridge("chat", served.url, "error late", "--dialect", "agentscope")
-        assert code == 1, err
-        wrong = run("curl", "-sS", "-d", "{}", "-H", "content-type: application/json", f"{served.url}/process")
-        assert json.loads(wrong.stdout)["detail"][0]["loc"][-1] == "input"
+    with server(tmp_path, *command, port=port, ready="/", PORT=str(port)) as served:
+        assert run("curl", "-sS", served.url).stdout == b"My own page.\n"
+        for path, dialect in (("v1", "openai-chat"), ("agentscope", "agentscope")):
+            code, out, err = bridge("chat", f"{served.url}/llm/{path}", "reasoning", "--dialect", dialect)
+            assert (code, out) == (0, "The answer is 42.\n"), err
         assert served.stop() in (0, -15)
         assert "Traceback" not in served.err
 
 
-def test_a_starlette_application_whose_backend_is_away(tmp_path: Path) -> None:
-    port, nobody = free_port(), free_port()
-    away = f"http://127.0.0.1:{nobody}"
-    command = (sys.executable, "-W", "error", "examples/starlette_app.py")
-    with server(tmp_path, *command, port=port, ready="/", PORT=str(port), BRIDGE_URL=away) as served:
-        code, _, err = bridge("chat", served.url, "hi", "--dialect", "agentscope")
-        assert code == 1
-        assert "not available" in err
-        assert str(nobody) not in err
-        assert "Traceback" not in served.err
+def test_programs_and_recipes_have_types(tmp_path: Path) -> None:
+    """The examples, and the Python of the pages: mypy, strict."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for block in blocks_of(page.read_text(encoding="utf-8")):
+            if block.language == "python" and not block.mark.startswith("file:") and "openai import" not in block.text:
+                (tmp_path / f"{page.stem.lower().replace('-', '_')}_{block.line}.py").write_text(block.text)
+    # The package `openai` has types of its own for every dict that a program would write.
+    programs = [path for path in EXAMPLES.glob("*.py") if "openai import" not in path.read_text(encoding="utf-8")]
+    files = sorted(map(str, [*programs, *tmp_path.glob("*.py")]))
+    options = ("--strict", "--no-incremental", "--config-file", str(ROOT / "pyproject.toml"))
+    assert len(files) > 14
+    done = run(sys.executable, "-m", "mypy", *options, *files, PYTHONPATH=str(ROOT), MYPYPATH=str(EXAMPLES))
+    assert done.returncode == 0, done.stdout.decode()
 
 
 def test_a_recording_on_the_command_line() -> None:

@@ -13,21 +13,14 @@ import pytest
 from bridge.cli import _arguments
 from bridge.config import load
 from bridge.engine.assembly import assemble
-from tests.docs.helpers import CONFIGS, EXAMPLES, README, ROOT, USUAL, Block, blocks_of, run
+from tests.docs.helpers import CONFIGS, EXAMPLES, ROOT, USUAL, Block, blocks_of, run
 from tests.docs.helpers import Server as Process
 from tests.docs.tables import dialects
 
 DOCS = ROOT / "docs"
-GUIDES = [DOCS / f"{name}.md" for name in ("quickstart", "concepts", "cookbook", "faq", "extending")]
+GUIDES = [DOCS / f"{name}.md" for name in ("quickstart", "concepts", "cookbook", "cli", "faq", "extending")]
 PAGES = [*GUIDES, *sorted((DOCS / "dialects").glob("*.md"))]
 SECRETS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
-
-
-def _whole(page: Path) -> str:
-    """A page with what it includes, but for the READMEs, which have tests of their own."""
-    include = r'^--8<--(?: "|\n)(examples/[\w./-]+)(?::2)?(?:"|\n--8<--)\n'
-    text = page.read_text(encoding="utf-8")
-    return re.sub(include, lambda m: (ROOT / m[1]).read_text(encoding="utf-8"), text, flags=re.MULTILINE)
 
 
 def _blocks(*languages: str) -> list[object]:
@@ -35,14 +28,14 @@ def _blocks(*languages: str) -> list[object]:
     return [
         pytest.param(block, id=f"{page.stem} {block.line}")
         for page in PAGES
-        for block in blocks_of(_whole(page))
+        for block in blocks_of(page.read_text(encoding="utf-8"))
         if block.language in languages
     ]
 
 
 def _lines() -> list[str]:
     """The lines of the shell blocks, each once."""
-    texts = [b.text for page in PAGES for b in blocks_of(_whole(page)) if b.language == "bash"]
+    texts = [b.text for page in PAGES for b in blocks_of(page.read_text(encoding="utf-8")) if b.language == "bash"]
     return list(dict.fromkeys(line for text in texts for line in text.splitlines()))
 
 
@@ -72,11 +65,21 @@ def _command(line: str) -> list[str]:
 @pytest.mark.parametrize("line", _lines())
 def test_a_command_names_what_there_is(line: str) -> None:
     program, *arguments = _command(line)
-    assert program in ("dialect-bridge", "python", "pip", "curl"), line
+    assert program in ("dialect-bridge", "python", "pip", "curl", "make", "echo"), line
     if program == "dialect-bridge":
         _arguments(arguments)
     for path in re.findall(r"(?:examples|tests)/[\w./-]+", line):
         assert (ROOT / path).exists(), path
+
+
+CLI = [b.text for b in blocks_of((DOCS / "cli.md").read_text(encoding="utf-8")) if b.language == "bash"]
+
+
+@pytest.mark.parametrize("line", [line for text in CLI for line in text.splitlines() if "-bridge serve" not in line])
+def test_a_command_of_its_page_runs(line: str) -> None:
+    done = run("bash", "-c", f"set -o pipefail; {line}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
 
 
 @pytest.mark.parametrize(
@@ -103,23 +106,16 @@ def test_what_curl_asks_of_queued_runs(runs: Process) -> None:
 
 def test_every_configuration_of_the_examples_is_shown_once() -> None:
     cookbook = (DOCS / "cookbook.md").read_text(encoding="utf-8")
-    included = [ROOT / name for name in re.findall(r'--8<-- "(examples/configs/[^":]+):2"', cookbook)]
-    shown = [
-        path for path in CONFIGS if f"```yaml\n{path.read_text(encoding='utf-8').partition(chr(10))[2]}```" in README
-    ]
-    assert sorted([*included, *shown]) == CONFIGS
+    shown = [ROOT / name for name in re.findall(r"<!-- file: (examples/configs/\S+) -->\n```yaml", cookbook)]
+    assert sorted(shown) == CONFIGS
 
 
 # ---------------------------------------------------------------------- pages
 
 
-def test_every_dialect_has_a_page_that_holds_its_readme() -> None:
+def test_every_dialect_has_a_page() -> None:
     index = (DOCS / "dialects" / "index.md").read_text(encoding="utf-8")
-    for name in dialects():
-        (page,) = re.findall(rf"^\| \[`{name}`\]\(([\w-]+\.md)\)", index, re.MULTILINE)
-        family = name.removesuffix("-java").replace("-", "_")
-        held = (DOCS / "dialects" / page).read_text(encoding="utf-8")
-        assert held.startswith(f'--8<-- "adapters/{family}/README.md"\n')
+    assert sorted(re.findall(r"^\| \[`([\w-]+)`\]", index, re.MULTILINE)) == sorted(dialects())
 
 
 def test_every_page_is_found_by_its_readers() -> None:

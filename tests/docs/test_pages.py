@@ -11,11 +11,12 @@ from bridge.codec import registry
 from bridge.config import json_schema
 from bridge.errors import RULES, ErrorCode
 from tests.docs import chinese, configuration, errors
-from tests.docs.helpers import README, ROOT, blocks_of, run
+from tests.docs.helpers import ROOT, run
+from tests.docs.links import slug
 from tests.docs.pages import PAGES
 from tests.docs.tables import dialects
 
-READMES = {name: ROOT / "adapters" / name.replace("-", "_").removesuffix("_java") / "README.md" for name in dialects()}
+OWN = {name: ROOT / "docs" / "dialects" / f"{name.removesuffix('-java')}.md" for name in dialects()}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -59,10 +60,10 @@ def test_every_key_of_the_schema_has_its_row() -> None:
             assert re.search(rf"^\| `(?:[\w.*]+\.)?{key}` \|", page, re.MULTILINE), f"{name}.{key}"
 
 
-def _told(readme: str) -> set[str]:
-    """The options in the tables of a README: those whose head names a column `option` or `key`."""
+def _told(page: str) -> set[str]:
+    """The options in the tables of a page: those whose head names a column `option` or `key`."""
     found: set[str] = set()
-    for table in re.findall(r"(?:^\|.*\n)+", readme, re.MULTILINE):
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
         rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in table.splitlines()]
         for column in ("option", "key"):
             if column in rows[0]:
@@ -71,20 +72,20 @@ def _told(readme: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", dialects())
-def test_a_dialects_readme_has_all_its_options_and_no_others(name: str) -> None:
+def test_a_dialects_page_has_all_its_options_and_no_others(name: str) -> None:
     dialect = registry.get(name)
     real = {*dialect.front_options.model_fields, *dialect.back_options.model_fields}
-    told = _told(READMES[name].read_text(encoding="utf-8"))
+    told = _told(OWN[name].read_text(encoding="utf-8"))
     # Both spellings of a dialect share one page.
-    family = [registry.get(other) for other in dialects() if READMES[other] == READMES[name]]
+    family = [registry.get(other) for other in dialects() if OWN[other] == OWN[name]]
     known = {field for one in family for field in (*one.front_options.model_fields, *one.back_options.model_fields)}
     assert real - told == set()
     assert told - known == set()
 
 
 @pytest.mark.parametrize("name", dialects())
-def test_a_dialects_readme_has_all_its_endpoints(name: str) -> None:
-    told = READMES[name].read_text(encoding="utf-8")
+def test_a_dialects_page_has_all_its_endpoints(name: str) -> None:
+    told = OWN[name].read_text(encoding="utf-8")
     for endpoint in registry.get(name).surface:
         path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", endpoint.path)
         # One that is the mount path itself has no name to look for; gRPC has methods, all of them POST.
@@ -92,29 +93,15 @@ def test_a_dialects_readme_has_all_its_endpoints(name: str) -> None:
         assert f"`{wanted}" in told, wanted
 
 
-# ---------------------------------------------------------------------- README.zh-CN.md
-
-CHINESE = chinese.PAGE.read_text(encoding="utf-8")
+# ---------------------------------------------------------------------- Chinese
 
 
-def test_the_chinese_page_knows_every_section() -> None:
-    """Each is translated, in the order of README.md, or named among what is English only."""
-    headings = re.findall(r"^(?:##|###) (.+)$", README, re.MULTILINE)
-    assert [name for name in headings if name in chinese.covered()] == chinese.covered()
-    linked = re.findall(r"\[([^\]]+)\]\(README\.md#([\w-]+)\)", CHINESE)
-    assert [anchor for _, anchor in linked] == [name.lower().replace(" ", "-") for name, _ in linked]
-    top = set(re.findall(r"^## (.+)$", README, re.MULTILINE))
-    assert {name for name in chinese.covered() if name in top} | {name for name, _ in linked} == top
-
-
-def test_its_code_is_that_of_the_readme() -> None:
-    """Beside `make pages`, which copies it: in the very order in which README.md shows it."""
-    ours = [block.text for block in blocks_of(CHINESE)]
-    assert len(ours) == 9
-    assert ours == [block.text for block in blocks_of(README) if block.text in ours]
-
-
-def test_what_it_names_exists() -> None:
-    for name in re.findall(r"\]\((?!README)([^)#]+)\)", CHINESE):
-        assert (ROOT / name).is_file(), name
-    assert set(dialects()) <= set(re.findall(r"`([\w-]+)`", CHINESE))
+@pytest.mark.parametrize("path", chinese.ENGLISH, ids=lambda path: path.name)
+def test_a_chinese_page_has_every_section(path: Path) -> None:
+    """In the order of the English one; `test_a_page_is_current` holds that its code is the same."""
+    english = chinese.ENGLISH[path].read_text(encoding="utf-8")
+    headings = [name for name, _ in chinese.sections(english, chinese.HEADING)][1:]
+    assert chinese.covered(path) == [slug(name) for name in headings]
+    # Whole tables, too: one row for each row.
+    rows = [len(re.findall(r"^\|", text, re.MULTILINE)) for text in (english, path.read_text(encoding="utf-8"))]
+    assert rows[0] == rows[1]

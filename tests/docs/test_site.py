@@ -12,10 +12,9 @@ import griffe
 import pytest
 
 from bridge import ErrorCode
-from tests.docs.helpers import ROOT, Block, blocks_of, run
+from tests.docs.helpers import ROOT, run
 
 DOCS = ROOT / "docs"
-GUIDE = (DOCS / "how-it-works.md").read_text(encoding="utf-8")
 PUBLIC = (
     "bridge",
     "bridge.server",
@@ -73,28 +72,6 @@ def test_every_method_of_a_public_class_says_what_it_does() -> None:
     assert silent == []
 
 
-# ---------------------------------------------------------------------- the guide
-
-
-def _line(block: Block) -> str:
-    return f"line {block.line}"
-
-
-@pytest.mark.parametrize("block", [b for b in blocks_of(GUIDE) if b.language == "python"], ids=_line)
-def test_a_block_of_the_guide_runs(block: Block, tmp_path: Path) -> None:
-    script = tmp_path / "block.py"
-    script.write_text(block.text, encoding="utf-8")
-    done = run(sys.executable, "-W", "error", str(script))
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_the_guide_shows_what_its_first_block_prints(tmp_path: Path) -> None:
-    first, shown = blocks_of(GUIDE)[:2]
-    script = tmp_path / "block.py"
-    script.write_text(first.text, encoding="utf-8")
-    assert run(sys.executable, str(script)).stdout.decode() == shown.text
-
-
 # ---------------------------------------------------------------------- the site
 
 
@@ -137,17 +114,18 @@ def test_the_site_holds_every_public_name(site: Path) -> None:
             assert {f"bridge.ErrorCode.{code.name}" for code in ErrorCode} <= built.ids
 
 
-def test_the_first_page_is_the_readme(site: Path) -> None:
-    shown = (site / "index.html").read_text(encoding="utf-8")
-    assert "A chat frontend that speaks one protocol gets its answers" in shown
-    assert "Two commands" in shown
+def test_links_beside_the_documentation_lead_to_the_repository(site: Path) -> None:
+    page = (site / "cookbook.html").read_text(encoding="utf-8")
+    assert 'href="https://github.com/dialect-bridge/dialect-bridge/blob/main/examples/configs"' in page
+    assert 'href="zh/cookbook.html"' in page
 
 
-def test_the_pictures_of_the_readme_are_there(site: Path) -> None:
-    pictures = [name for name in _Resources(site / "index.html").fetched if name.endswith(".png")]
-    assert len(pictures) >= 2
-    for name in pictures:
-        assert 0 < (site / name).stat().st_size < 200_000
+def test_pictures_are_there(site: Path) -> None:
+    for page in ("index.html", "web-ui.html"):
+        pictures = [name for name in _Resources(site / page).fetched if name.endswith(".png")]
+        assert pictures
+        for name in pictures:
+            assert 0 < (site / name).stat().st_size < 200_000
 
 
 def test_no_other_host_is_asked_for_anything(site: Path) -> None:

@@ -99,6 +99,7 @@ class Tab:
     async def choose(self, path: str) -> None:
         """The route that is mounted there."""
         await self.page.locator(".card", has=self.page.get_by_text(f"{path} →")).locator("input").check(force=True)
+        self._turns = await self.page.locator(".answer").count()  # another route begins a new chat
 
     async def say(self, text: str) -> Locator:
         """Types it and presses Enter; the answer, which may be going on."""
@@ -121,10 +122,11 @@ class Tab:
         await self.page.evaluate(_DRAWN)
 
     async def column(self, name: str) -> str:
-        """What stands in the column front, events or back, once the last of it is drawn."""
+        """What stands in the column front, events or back, opened or not, once the last of it is drawn."""
         await self.drawn()
         place = ("front", "events", "back").index(name)
-        return await self.page.locator(".column").nth(place).inner_text()
+        told = "(list) => [...list.children].map((item) => item.textContent).join('\\n')"
+        return str(await self.page.locator(".column ol").nth(place).evaluate(told))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

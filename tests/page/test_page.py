@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import shlex
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page
@@ -18,6 +21,7 @@ from tests.server.harness import serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
+ROOT = Path(__file__).parents[2]
 THOUGHT = "The user wants to see me think."
 
 
@@ -54,8 +58,9 @@ async def test_a_talk_in_every_dialect(tab: Tab, name: str) -> None:
     names = name in ("openai-chat", "openai-responses", "anthropic-messages")
     assert await tab.page.get_by_label("Model").is_visible() is names
     assert "ArgsDelta" in await tab.column("events")
-    assert "inside the bridge" in await tab.column("back")
+    assert "POST " in await tab.column("back"), "the demo answers over a wire"
     answer = await tab.ask("error late", "failed")
+    assert await tab.page.locator("#lost").inner_text() != "Nothing was lost."
     assert "Half an ans" in await answer.inner_text()
     assert "in the middle, as you asked." in await answer.locator(".error").inner_text()
 
@@ -137,7 +142,7 @@ async def test_a_long_answer_is_followed_to_its_end_unless_somebody_reads_furthe
 
 
 async def test_a_picture_is_shown_when_it_comes_along_and_only_named_when_it_is_elsewhere(tab: Tab) -> None:
-    await tab.choose("/agentscope")
+    await tab.choose("/agentscope-java")
     answer = await tab.ask("image")
     assert await answer.locator("img").count() == 1
     assert await answer.locator("img").evaluate("(img) => img.decode().then(() => img.naturalWidth)") == 8
@@ -156,7 +161,7 @@ async def test_three_columns_fill_while_the_run_goes_on(tab: Tab) -> None:
     assert "chat.completion.chunk" in front
     assert "ReasoningDelta" in events
     assert "POST /process" in back
-    assert '"object":"content"' in back
+    assert '"object": "content"' in back
     times = await tab.page.locator(".column time").all_inner_texts()
     assert all(time.startswith("+") and time.endswith(("ms", "s")) for time in times)
     assert len(times) > 12
@@ -166,6 +171,46 @@ async def test_three_columns_fill_while_the_run_goes_on(tab: Tab) -> None:
     assert "first token" in label
     assert "Tools 2" in label  # the call, and its arguments
     assert await tab.page.locator("#picture .piece.call").count() == 1
+
+
+async def test_each_frame_is_a_line_that_opens(tab: Tab) -> None:
+    await tab.choose("/v1")
+    await tab.ask("weather?")
+    front = tab.page.locator(".column").first
+    lines = front.locator("summary")
+    line = lines.nth(3)
+    box = await line.bounding_box()
+    assert box is not None
+    assert box["height"] < 32
+    assert "chunk" in await line.inner_text()
+    assert await front.locator("pre").nth(3).is_hidden()
+    await line.click()
+    opened = front.locator("pre").nth(3)
+    assert await opened.is_visible()
+    assert await opened.locator(".name").first.inner_text() == '"id"'
+    assert await opened.evaluate("(pre) => getComputedStyle(pre).wordBreak + getComputedStyle(pre).overflowWrap") == (
+        "normalnormal"
+    )
+    assert json.loads(await opened.inner_text())["object"] == "chat.completion.chunk"
+
+
+async def test_what_belongs_together_lights_up(tab: Tab) -> None:
+    """Pointing at an event shows what it came from, and what it became."""
+    await tab.choose("/v1")
+    await tab.ask("weather?")
+    columns = tab.page.locator(".column")
+    event = columns.nth(1).locator("li", has_text="TextDelta").nth(1)
+    await event.hover()
+    said = (await event.text_content() or "").split("'")[-2]
+    lit = [await columns.nth(n).locator("li.lit").all_text_contents() for n in range(3)]
+    assert all(lit), lit
+    for n in (0, 2):
+        assert any(said in line for line in lit[n]), lit[n]
+        assert len(lit[n]) < await columns.nth(n).locator("li").count()
+    await tab.page.locator("#say").hover()
+    assert await tab.page.locator("li.lit").count() == 0
+    await columns.nth(2).locator("summary").nth(2).focus()
+    assert await columns.nth(1).locator("li.lit").count() > 0, "the keyboard is enough for it"
 
 
 async def test_a_run_can_be_shared(tab: Tab) -> None:
@@ -204,8 +249,13 @@ async def test_losses_are_named(tab: Tab) -> None:
     lost = await tab.page.locator("#lost").inner_text()
     assert "tool_result" in lost
     assert "tools run by the backend are not shown as calls" in lost
+    await tab.choose("/ag-ui")
+    await tab.ask("limited", "failed")
+    assert await tab.page.locator("#lost").inner_text() != "Nothing was lost.", "of an answer that failed"
+    await tab.choose("/agentscope")
     await tab.ask("text")
-    assert await tab.page.locator("#lost").inner_text() == "Nothing was lost."
+    assert await tab.page.locator("#status").inner_text() == "Done"
+    tab.problems.clear()
 
 
 async def test_a_backend_that_is_not_there(tab: Tab) -> None:
@@ -217,6 +267,13 @@ async def test_a_backend_that_is_not_there(tab: Tab) -> None:
     answer = await tab.ask("hi", "failed")
     assert "UPSTREAM_UNAVAILABLE: The backend is not available" in await answer.locator(".error").inner_text()
     assert "backend_unavailable" in await tab.column("back")
+    link = answer.locator(".error a")
+    assert await link.inner_text() == "backend_unavailable"
+    address = await link.get_attribute("href") or ""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    place, _, name = address.rpartition("/")
+    assert place == project["urls"]["Documentation"].removesuffix("/index.md") + "/errors"
+    assert (ROOT / "docs" / "errors" / name).is_file()
 
 
 async def test_a_refused_request(tab: Tab) -> None:
@@ -361,6 +418,73 @@ async def test_how_it_looks(browser: Browser, base: str, size: str, scheme: str,
     await context.close()
 
 
+OVERLAPS = """() => {
+  const boxes = [...document.querySelectorAll("header > *, .head > *, .row > *, #hints > *, .card, .column h3")]
+    .filter((node) => node.offsetParent && node.tagName !== "DATALIST" && !node.closest("dialog"))
+    .map((node) => [node, node.getBoundingClientRect()]).filter(([, box]) => box.width && box.height);
+  const within = (a, b, low, high) => a[low] < b[high] - 1 && b[low] < a[high] - 1;
+  const clash = ([a, one], [b, other]) => a.parentElement === b.parentElement &&
+    within(one, other, "left", "right") && within(one, other, "top", "bottom");
+  const found = boxes.flatMap((one, n) => boxes.slice(n + 1).filter((other) => clash(one, other))
+    .map(([node]) => `${one[0].outerHTML.slice(0, 60)} / ${node.outerHTML.slice(0, 60)}`));
+  const small = [...document.querySelectorAll(".model input")].filter((node) => node.offsetParent)
+    .filter((node) => node.getBoundingClientRect().width < 60).map((node) => node.outerHTML);
+  return [...found, ...small];
+}"""
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+async def test_nothing_overlaps_at_any_width(browser: Browser, base: str, lang: str) -> None:
+    context = await browser.new_context()
+    tab = Tab(await context.new_page(), base)
+    await tab.open(f"?lang={lang}")
+    await tab.choose("/openai-chat")
+    await tab.say("slow")
+    await tab.page.locator(".answer .text").wait_for()
+    for width in (320, 390, 600, 768, 1024, 1200, 1201, 1280, 1440, 1920, 2560):
+        await tab.page.set_viewport_size({"width": width, "height": 900})
+        await tab.drawn()
+        assert await tab.page.evaluate("document.documentElement.scrollWidth") <= width, width
+        assert await tab.page.evaluate(OVERLAPS) == [], width
+    await tab.page.keyboard.press("Escape")
+    await context.close()
+
+
+async def test_on_a_phone_the_button_goes_to_the_run(browser: Browser, base: str) -> None:
+    context = await browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    tab = Tab(await context.new_page(), base)
+    await tab.open()
+    await tab.choose("/openai-chat")
+    answer = await tab.ask("text")
+    assert (await tab.page.locator("#run").bounding_box() or {"y": 0})["y"] > 500
+    await answer.get_by_role("button", name="Show this run").click()
+    assert abs((await tab.page.locator("#run").bounding_box() or {"y": 999})["y"]) < 200
+    await context.close()
+
+
+AXE = ROOT / "tests" / "interop" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing(browser: Browser, base: str, scheme: str) -> None:
+    """WCAG 2.2 AA, by axe-core."""
+    if not AXE.exists() and not os.environ.get("CI"):
+        pytest.skip("NPM IS NOT INSTALLED: the page was not tried with axe-core")
+    context = await browser.new_context(color_scheme=scheme, viewport={"width": 1440, "height": 900})  # type: ignore[arg-type]
+    tab = Tab(await context.new_page(), base)
+    await tab.open()
+    await tab.choose("/v1")
+    await tab.ask("weather?")
+    await tab.page.locator(".column summary").nth(2).click()
+    await tab.choose("/down")
+    await tab.ask("hi", "failed")
+    await tab.page.evaluate(AXE.read_text(encoding="utf-8"))
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+    found = await tab.page.evaluate("(tags) => axe.run({runOnly: tags}).then((said) => said.violations)", tags)
+    assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found] == []
+    await context.close()
+
+
 # ---------------------------------------------------------------------- keys
 
 
@@ -382,6 +506,10 @@ async def test_a_key_is_asked_for_and_used(browser: Browser) -> None:
         await field.fill("key-of-the-page")
         await field.press("Enter")
         await page.locator("#routes input:checked").wait_for(state="attached")
+        await page.locator(".answer[data-state=done]").wait_for()
+        for name in ("front", "events", "back"):
+            assert len((await tab.column(name)).split("\n")) > 3, "a run plays by itself, and all columns show it"
+        await tab.anew()
         answer = await tab.ask("text")
         assert "Plain text" in await answer.inner_text()
         assert "TextDelta" in await tab.column("events")

@@ -345,7 +345,7 @@ def test_dates_as_yaml_reads_them(path: Path) -> None:
         ("- {name: web, key_sha256: s3cret}", ":1: [0].key_sha256: expected a SHA-256 digest: 64 hexadecimal digits"),
         ("- {name: web, key_sha256: 1234567}", ":1: [0].key_sha256: expected text, got a number; put it in quotes"),
         ("- s3cret", ":1: [0]: expected a mapping, got text"),
-        ("- {name: [", ":1: not valid YAML: expected the node content, but found '<stream end>'"),
+        ("- {name: [", ":1: not valid YAML: the file ends where a value is expected"),
         (line("a", "1") + line("b", "1"), ":2: [1]: the same key as [0]; its user could not be told"),
         (line("a", "inline"), ":1: [0]: the same key as server.auth.keys[0]; its user could not be told"),
         (line("page", "1"), ":1: [0].name: page is the user of server.page_key"),

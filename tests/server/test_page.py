@@ -12,6 +12,7 @@ import aiohttp
 import orjson
 import pytest
 
+from bridge import decode, fold
 from bridge.cli.explain import Explanation
 from bridge.codec import registry
 from bridge.config import parse
@@ -347,7 +348,7 @@ async def test_what_was_lost_is_told_with_its_details() -> None:
         await post(f"{base}/v1/chat/completions", body, x_bridge_trace=t)
         await told.until("end")
     lost = {name: detail for each in told.all if each["kind"] == "lost" for name, detail in each["lost"].items()}
-    assert lost == {"tool_result": "tools run by the backend are not shown as calls"}
+    assert lost["tool_result"] == "tools run by the backend are not shown as calls"
 
 
 async def test_every_try_is_told() -> None:
@@ -449,6 +450,23 @@ async def test_a_watched_run_of_a_passthrough_route_keeps_every_byte() -> None:
             await told.until("end")
     assert reply.body == piece + end
     assert "".join(each["text"] for each in told.all if each["kind"] == "frame").encode() == piece + end
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/ag-ui"])
+async def test_the_demo_answers_over_a_wire_of_another_dialect(path: str) -> None:
+    """Only for the page: there is a backend's wire to see."""
+    body = CHAT if path != "/ag-ui" else {
+        "threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "hi"}], "tools": [],
+        "context": [], "state": {}, "forwardedProps": {},
+    }  # fmt: skip
+    async with serving(demo()) as base, watching(base, t := made()) as told:
+        assert b" hi" in (await post(f"{base}{path}", body, x_bridge_trace=t)).body
+        await told.until("end")
+    posted = told.all[2]
+    assert posted["dialect"] not in (None, "openai-chat" if "chat" in path else "ag-ui")
+    assert posted["head"].startswith("POST /")
+    frames = told.texts("frame")
+    assert fold(decode(frames.encode(), posted["dialect"])).text.startswith("You said: hi")
 
 
 async def test_a_refused_request_is_told_too() -> None:

@@ -371,10 +371,18 @@ async def test_a_relative_folder_is_below_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    store = open_attachments("file:///data/attachments")
+    store = open_attachments("file:data/attachments")
     monkeypatch.chdir("/")
     await store.put("alice", "t1", Upload())
     assert len(files(tmp_path / "data" / "attachments" / "alice")) == 1
+
+
+@pytest.mark.parametrize("url", ["file://{}/a", "file:///{}/a"])
+async def test_three_slashes_begin_an_absolute_path(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As everywhere; a fourth one changes nothing."""
+    monkeypatch.chdir("/")
+    await open_attachments(url.format(tmp_path)).put("alice", "t1", Upload())
+    assert len(files(tmp_path / "a" / "alice")) == 1
 
 
 # ---------------------------------------------------------------------- S3
@@ -409,7 +417,7 @@ async def test_a_bucket_that_is_not_there_and_a_server_that_is_not(s3_url: str) 
 @pytest.mark.parametrize(
     "url",
     ["s3://", "s3://A", "s3://pictures/prefix", "s3://pictures?secret=" + SECRET, "file://", "file:///", "file://host/x",
-     "file:data", "ftp://x/" + SECRET],
+     "file:", "ftp://x/" + SECRET],
 )  # fmt: skip
 def test_urls_that_name_no_store(url: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -32,6 +32,11 @@ ADVICE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"model": "$MODEL"}, {},
         "backends.it.model: $MODEL is taken as it stands; an environment variable is written ${MODEL}",
     ),
+    "durable, and nobody can resume": (
+        {}, {"durable": True},
+        "routes[0].durable: clients of openai-chat cannot resume a stream; each run is stored, and goes on when its "
+        "client leaves, for nobody",
+    ),
     "url of an endpoint": (
         {"url": "http://llm.example/v1/chat/completions"}, {},
         "backends.it.url: expected the base URL; the dialect adds /chat/completions itself",
@@ -50,6 +55,12 @@ def test_what_is_almost_surely_wrong(name: str) -> None:
     chat = {"dialect": "openai-chat", "url": "http://llm.example/v1", "model": "m"}
     routes = [{"dialect": "openai-chat", "path": "/v1", "backend": "it", **route}]
     assert warnings(parse({"backends": {"it": {**chat, **backend}}, "routes": routes})) == [said]
+
+
+@pytest.mark.parametrize("dialect", ["ag-ui", "ag-kit", "agentscope", "agentscope-java", "agent-runs"])
+def test_clients_that_name_their_runs_may_resume_them(dialect: str) -> None:
+    routes = [{"dialect": dialect, "path": "/x", "backend": "it", "durable": True}]
+    assert warnings(parse({"backends": {"it": {"dialect": "demo"}}, "routes": routes})) == []
 
 
 def test_a_plain_configuration_gets_no_advice() -> None:

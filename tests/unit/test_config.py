@@ -387,6 +387,20 @@ DURATION = "expected a duration such as 500ms, 5s, 10m, 24h, 90d or a number of 
 
 
 @pytest.mark.parametrize(
+    ("more", "meant"),
+    [
+        ({"api_keys": []}, 'api_keys: unknown key; did you mean "server.auth.keys"?'),
+        ({"server": {"api_keys": []}}, 'server.api_keys: unknown key; did you mean "auth.keys"?'),
+        ({"server": {"auth": {"api_keys": []}}}, 'server.auth.api_keys: unknown key; did you mean "keys"?'),
+    ],
+)
+def test_where_keys_of_callers_belong(more: dict[str, Any], meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse({"backends": {"it": {"dialect": "demo"}}, "routes": [], **more})
+    assert meant in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("server", "lines"),
     [
         ("5", ["server: expected a mapping, got 5"]),
@@ -493,6 +507,10 @@ def test_mistakes_in_server(tmp_path: Path, server: str, lines: list[str]) -> No
             'backends.it.dialect: unknown dialect "toy-chta"; did you mean "toy-chat"? '
             "Known dialects: demo, python, toy-agent, toy-chat, toy-messages"]),
         ("{dialect: demo, ulr: x}", [f'backends.it.ulr: unknown key; did you mean "url"? Known keys: {BACKEND_KEYS}']),
+        ("{dialect: demo, base_url: x}", [
+            f'backends.it.base_url: unknown key; did you mean "url"? Known keys: {BACKEND_KEYS}']),
+        ("{dialect: demo, api_keys: x}", [
+            f'backends.it.api_keys: unknown key; did you mean "api_key"? Known keys: {BACKEND_KEYS}']),
         ("{dialect: demo, zzz: x}", [f"backends.it.zzz: unknown key. Known keys: {BACKEND_KEYS}"]),
         ("{dialect: demo, url: 'http://h'}", ["backends.it.url: dialect demo runs inside the bridge and takes no url"]),
         ("{dialect: toy-chat}", ["backends.it.url: missing; every dialect but demo and python needs one"]),
@@ -559,6 +577,8 @@ def test_mistakes_in_a_backend(tmp_path: Path, backend: str, lines: list[str]) -
             f'routes[1].dialect: unknown dialect "demo". Known dialects: {DIALECTS}']),
         ("{dialect: toy-agent, path: /a, pth: /a, backend: demo}", [
             f'routes[1].pth: unknown key; did you mean "path"? Known keys: {KEYS}']),
+        ("{dialect: toy-agent, path: /a, prefix: /a, backend: demo}", [
+            f'routes[1].prefix: unknown key; did you mean "path"? Known keys: {KEYS}']),
         ("{dialect: toy-agent, backend: demo}", ["routes[1].path: missing; this key is required"]),
         ("{dialect: toy-agent, path: a, backend: demo}", [
             'routes[1].path: expected a path that begins with "/", got "a"']),

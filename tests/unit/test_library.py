@@ -168,12 +168,12 @@ def test_what_is_no_answer_is_a_failed_run() -> None:
 
 def test_the_request_for_the_backend_is_whole() -> None:
     translator = Translator("openai-chat", "agentscope", model="gpt-x")
-    assert (translator.client_request, translator.sent) == (None, None)
+    for name in ("client_request", "sent"):
+        with pytest.raises(RuntimeError, match="there is no request yet: call request"):
+            getattr(translator, name)
     body = translator.request(SCOPE_REQUEST, client="agentscope")
     assert orjson.loads(body)["model"] == "gpt-x"
-    assert translator.sent is not None
     assert (translator.sent.method, translator.sent.path, translator.sent.body) == ("POST", "/chat/completions", body)
-    assert translator.client_request is not None
     assert (translator.client_request.stream, translator.client_request.thread_id) == (True, "s1")
 
 

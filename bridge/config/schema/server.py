@@ -317,7 +317,7 @@ class Server(Section):
     page_key: OptionalSecret = Field(
         default=None,
         description="the key that opens the page, and from it all routes, as the user `page`; "
-        "absent = whoever may call may use it",
+        "absent = every caller may use it",
     )
     metrics: Annotated[Metrics | None, OrOff] = Field(
         default_factory=Metrics, description="metrics; off = none", json_schema_extra=or_off_word

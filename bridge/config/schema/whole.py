@@ -47,7 +47,7 @@ class Stores(Section):
         default="sqlite:///data/bridge.db", description="events, queue, cancels, leases: sqlite or redis", repr=False
     )
     attachments: AttachmentsUrl = Field(
-        default="file:///data/attachments", description="uploaded files, and media of answers: file or s3", repr=False
+        default="file:data/attachments", description="uploaded files, and media of answers: file or s3", repr=False
     )
     lease: Annotated[Duration, AfterValidator(_a_second)] = Field(
         default=10.0,

@@ -23,6 +23,8 @@ from bridge.server.wire import OWN_PAGE, STREAM_HEADERS, error_of
 
 PATH = "/"
 BELOW = "/_page"
+_ERRORS = "https://github.com/dialect-bridge/dialect-bridge/blob/main/docs/errors/"
+"""The pages about error codes, to which the page links."""
 _KEEPALIVE = 15.0
 _TYPES = {
     "css": "text/css; charset=utf-8",
@@ -114,6 +116,7 @@ class Page:
         return _json(
             {
                 "version": __version__,
+                "errors": _ERRORS,
                 "keyed": not server.is_open or self._key is not None,
                 "routes": [_described(route) for route in routes],
                 "backends": {b.name: self._spoken(b) for route in routes for b in route.backends},

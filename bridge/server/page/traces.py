@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 
+from bridge.config.kinds import DEMO
 from bridge.engine import Bridge
 from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.framing import sse
+from bridge.pipeline import Backend
+from bridge.server.page.loopback import wire_beside
 from bridge.server.page.watched import Watched
 
 HEADER = "x-bridge-trace"
@@ -35,6 +38,10 @@ class Trace:
         self.owner = owner
         self.runs: list[str] = []
         self.over = False
+        self.reads = 0
+        """The reads of the backend so far, by which the page knows which frames became which events."""
+        self.sent: Callable[[], int] = int
+        """Returns the bytes of the answer that were written to the client so far."""
         self._out: list[bytes] = []
         self._size = 0
         self._lost: dict[str, str] = {}
@@ -112,11 +119,21 @@ class Traces:
         for trace in self._open.values():
             trace.end()
 
-    def watch(self, token: str, owner: str, run_id: str) -> Trace | None:
-        """The trace that this run of this owner shall be told to, if there is one: from now on it is watched."""
+    def watch(self, token: str, owner: str, run_id: str, front: str, sent: Callable[[], int]) -> Trace | None:
+        """Return the trace of this run of this owner if there is one; from now on the run is watched.
+
+        The demo then answers over the wire of a dialect other than `front`, so that there is a wire to see.
+        """
         trace = self._open.get(token)
         if trace is None or trace.owner != owner:
             return None
         trace.begin(run_id)
-        self._bridge.around[run_id] = lambda backend: Watched(backend, trace)
+        trace.sent = sent
+
+        def watched(backend: Backend) -> Watched:
+            section = self._bridge.config.backends.get(backend.name)
+            demo = section is not None and section.dialect == DEMO
+            return Watched(backend, trace, wire_beside(front) if demo else None)
+
+        self._bridge.around[run_id] = watched
         return trace

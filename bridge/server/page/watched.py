@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.codec import Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
-from bridge.errors import BackendError, Failure
+from bridge.errors import BackendError, BridgeError, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, pretty
 from bridge.model.pretty import pretty_request
 from bridge.pipeline import Backend
 from bridge.pipeline.backend import Call, CallInfo
+from bridge.server.page.loopback import LoopbackCall
 
 if TYPE_CHECKING:
     from bridge.server.page.traces import Trace
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 class Watched:
     """A backend whose calls are traced."""
 
-    def __init__(self, backend: Backend, trace: Trace) -> None:
+    def __init__(self, backend: Backend, trace: Trace, wire: Dialect | None = None) -> None:
+        """`wire`: the dialect over which its runs go, for a backend inside the process."""
         self._backend = backend
+        self._wire = wire
         self._trace = trace
         self.name = backend.name
         self.capabilities = backend.capabilities
@@ -32,12 +35,20 @@ class Watched:
         self.breaker = backend.breaker
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> WatchedCall:
-        return WatchedCall(self._backend.call(request, info, lost), self, request, lost, self._trace)
+        return WatchedCall(self._call(request, info, lost), self, request, lost, self._trace)
+
+    def _call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
+        if self._wire is not None:
+            try:
+                return LoopbackCall(self._backend, self._wire, request, info, lost)
+            except BridgeError:
+                self._wire = None  # This request does not fit on it.
+        return self._backend.call(request, info, lost)
 
     @property
     def dialect(self) -> str | None:
         """The dialect; None inside this process."""
-        dialect = getattr(self._backend, "dialect", None)
+        dialect = self._wire or getattr(self._backend, "dialect", None)
         return dialect.name if isinstance(dialect, Dialect) else None
 
     def model_for(self, requested: str | None) -> str | None:
@@ -123,11 +134,14 @@ class WatchedCall:
 
     async def read(self) -> list[Event]:
         call = self._call
+        self._trace.reads += 1
+        sent = self._trace.sent()  # the events of earlier reads have been written: up to here
         events = await call.read()
+        self._trace.say("read", read=self._trace.reads, sent=sent)
         for frame in call.frames:
-            self._trace.say("frame", text=_text(sse.join([frame])))
+            self._trace.say("frame", text=_text(sse.join([frame])), read=self._trace.reads)
         if call.whole is not None:
-            self._trace.say("whole", text=_text(call.whole.body))
+            self._trace.say("whole", text=_text(call.whole.body), read=self._trace.reads)
         self._heard(events)
         return events
 
@@ -142,7 +156,7 @@ class WatchedCall:
 
     def _heard(self, events: Sequence[Event]) -> None:
         if events:
-            self._trace.say("events", text=pretty(events))
+            self._trace.say("events", text=pretty(events), read=self._trace.reads)
         self._trace.lost(self._lost.details)
 
 

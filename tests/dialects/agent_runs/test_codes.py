@@ -23,7 +23,7 @@ from . import test_runs as runs
 from .helpers import BASE, CHUNK, END, Client, config, events_in, llm, run_input, served, types_in
 from .test_errors import image, problem
 
-README = Path(__file__).parents[3] / "adapters" / "agent_runs" / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "dialects" / "agent-runs.md"
 
 
 async def breaks_off(exchange: Exchange) -> None:
@@ -253,5 +253,5 @@ def test_each_code_is_provoked(code: str) -> None:
 
 
 def test_no_code_is_left_out() -> None:
-    told = README.read_text().partition("## Errors")[2]
+    told = PAGE.read_text().partition("## Errors")[2]
     assert set(re.findall(r"`([A-Z_]{6,})`", told)) == set(PROVOKED)

@@ -86,7 +86,11 @@ export class Turn {
     this.note(t("broken"), "");
   }
 
-  end() {
+  // `errors`: where the pages about error codes are.
+  end(errors) {
+    const { code } = this.run;
+    const about = code && el("a", { href: `${errors}${code}.md`, target: "_blank", rel: "noreferrer" }, code);
+    if (about) this._body.querySelector(".error")?.append(" ", about);
     this.node.dataset.state = this.run.state;
     if (!this._body.childNodes.length && this.run.state === "done")
       this._body.append(el("p", { class: "faint" }, t("nothing")));

@@ -2,7 +2,7 @@
 import { atEnd, el, milliseconds } from "./dom.js";
 import { t } from "./words.js";
 
-const LONGEST = 1200; // characters shown of one entry
+const LONGEST = 20000; // characters shown of one entry
 const MOST = 500; // entries shown of one column
 const NAMES = ["front", "events", "back"];
 
@@ -15,12 +15,27 @@ export class Columns {
       const list = (this._lists[name] = el("ol", { tabIndex: 0, "aria-label": t(name) }));
       root.append(el("section", { class: "column", "aria-label": t(name) }, el("h3", {}, t(name), " ", title), list));
     }
+    for (const kind of ["pointerover", "focusin"]) root.addEventListener(kind, ({ target }) => this._light(target));
+    root.addEventListener("pointerleave", () => this._light(null));
+  }
+
+  // What an entry came from, and what became of it: all that belongs to the same read of the backend.
+  _light(target) {
+    const found = this._entries?.get(target?.closest?.("li"));
+    const read = found && this._run.readOf(found);
+    for (const [item, one] of this._entries ?? []) {
+      const lit = read !== undefined && this._run.readOf(one) === read;
+      if (item.classList.contains("lit") === lit) continue;
+      item.classList.toggle("lit", lit);
+      if (lit && !item.parentElement.contains(target)) inView(item);
+    }
   }
 
   show(run) {
     if (this._run !== run) {
       this._run = run;
       this._shown = { front: 0, events: 0, back: 0 };
+      this._entries = new Map();
       for (const name of NAMES) this._lists[name].replaceChildren();
       this._why = null;
     }
@@ -36,7 +51,11 @@ export class Columns {
     const list = this._lists[name];
     const end = atEnd(list);
     const from = this._shown[name];
-    list.append(...entries.slice(from, MOST).map(entry));
+    for (const one of entries.slice(from, MOST)) {
+      const item = entry(one);
+      this._entries.set(item, one);
+      list.append(item);
+    }
     if (entries.length > MOST) {
       if (from <= MOST) list.append(el("li", { class: "more" }));
       list.lastChild.textContent = `${entries.length - MOST} ${t("more")}`;
@@ -60,17 +79,75 @@ export class Columns {
   }
 }
 
-// To be looked at: ids that say nothing are short, what is very long is cut. A capture has all of it.
-function shorter(text) {
-  const told = text.slice(0, LONGEST).replace(/[0-9a-f]{24,}/g, (id) => `${id.slice(0, 4)}…${id.slice(-4)}`);
-  return text.length > LONGEST ? `${told}… (${text.length})` : told;
+// Scrolls the list of an entry, and nothing else, so that the entry is seen.
+function inView(item) {
+  const [list, box] = [item.parentElement.getBoundingClientRect(), item.getBoundingClientRect()];
+  if (box.top < list.top) item.parentElement.scrollTop -= list.top - box.top;
+  if (box.bottom > list.bottom) item.parentElement.scrollTop += box.bottom - list.bottom;
 }
 
-function entry({ t: at, text, head }) {
+// ---------------------------------------------------------------------- one entry
+
+// A line with the time, the kind and the text; opened, all of it.
+function entry({ t: at, text, head, line }) {
   const time = el("time", {}, `+${milliseconds(at)}`);
-  const body = shorter(text.trimEnd());
-  return el("li", {}, time, head ? el("b", {}, head) : null, body ? el("pre", {}, body) : null);
+  const told = line ? ofEvent(text) : ofFrame(text, head);
+  const summary = [time, el("b", {}, told.kind), told.text ? el("span", {}, told.text) : null];
+  if (!told.body) return el("li", { class: "plain" }, el("p", {}, ...summary));
+  return el("li", {}, el("details", {}, el("summary", {}, ...summary), el("pre", {}, ...told.body)));
 }
+
+// As `pretty` writes it: a name behind spaces, then its facts.
+function ofEvent(text) {
+  const [, depth, kind, facts] = /^(\s*)(\S*) ?(.*)$/.exec(text);
+  const short = facts.replace(/'[^' ]*[0-9a-f]{24,}[^' ]*' ?/g, ""); // ids, which are there when it is opened
+  return { kind: "\u2007".repeat(depth.length / 2) + kind, text: short, body: facts === short ? null : [cut(facts)] };
+}
+
+function ofFrame(text, head) {
+  const data = head ? text : text.replace(/^data: ?/gm, "").replace(/^(event|id|retry|):.*\n/gm, "").trim();
+  const named = /^event: ?(.*)$/m.exec(text)?.[1];
+  let value;
+  try {
+    value = JSON.parse(data);
+  } catch {
+    return { kind: head || named || data.trim().slice(0, 80), text: "", body: data && head ? [cut(data)] : null };
+  }
+  const kind = head || value?.type || named || value?.object?.split?.(".").pop() || "{ }";
+  return { kind, text: head ? "" : wordsIn(SAYS, value) || wordsIn(IS, value), body: coloured(JSON.stringify(value, null, 2)) };
+}
+
+const SAYS = /^(delta|text|content|reasoning_content|reasoning|arguments|partial_json|thinking|message|name)$/;
+const IS = /^(status|finish_reason|stop_reason)$/;
+
+// The first words that a frame says, on one line.
+function wordsIn(keys, value, key = "") {
+  if (typeof value === "string") return keys.test(key) && value ? JSON.stringify(value.slice(0, 200)) : "";
+  if (value === null || typeof value !== "object") return "";
+  for (const [name, below] of Object.entries(value)) {
+    const found = wordsIn(keys, below, Array.isArray(value) ? key : name);
+    if (found) return found;
+  }
+  return "";
+}
+
+const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\btrue\b|\bfalse\b|\bnull\b/g;
+
+// JSON as nodes: keys, strings and other values differ.
+function coloured(json) {
+  const nodes = [];
+  const text = cut(json);
+  let end = 0;
+  for (const found of text.matchAll(TOKEN)) {
+    nodes.push(text.slice(end, found.index));
+    const kind = found[2] !== undefined ? "name" : found[1] !== undefined ? "string" : "value";
+    nodes.push(el("span", { class: kind }, found[1] ?? found[0]), found[2] ?? "");
+    end = found.index + found[0].length;
+  }
+  return [...nodes, text.slice(end)];
+}
+
+const cut = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST)}… (${text.length})` : text);
 
 // ---------------------------------------------------------------------- what can be copied
 

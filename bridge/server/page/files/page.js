@@ -8,6 +8,7 @@ import { key, own, token } from "./server.js";
 import { lang, putWords, t } from "./words.js";
 
 const TICK = 100; // milliseconds between two pictures of a run that is silent
+const FIRST = "reasoning"; // the scene that plays by itself
 const SCENES = ["help", "reasoning", "tool", "server tool", "image", "slow", "error late"];
 
 const page = {
@@ -43,7 +44,11 @@ async function load() {
   // Where a keyboard would cover half of the page it comes when it is asked for.
   if (matchMedia("(pointer: fine)").matches) $("say").focus();
   health();
+  // The demo costs nothing: whoever comes for the first time sees a run at once.
+  if (first && speaksToDemo(first) && !page.latest) say(FIRST);
 }
+
+const speaksToDemo = (route) => route.backends.some((name) => page.state.backends[name] === "demo");
 
 function problem(text) {
   $("problem").textContent = text;
@@ -112,8 +117,7 @@ function choose(route) {
     () => problem(t("unreachable")),
   );
   $("models").replaceChildren(...route.models.map((name) => el("option", { value: name })));
-  const demo = route.backends.some((name) => page.state.backends[name] === "demo");
-  $("hints").replaceChildren(...(demo ? SCENES : []).map(hint));
+  $("hints").replaceChildren(...(speaksToDemo(route) ? SCENES : []).map(hint));
 }
 
 const hint = (scene) => el("button", { type: "button", class: "hint", onclick: () => say(scene) }, scene);
@@ -140,13 +144,13 @@ async function say(text) {
   const said = el("div", { class: "body" }, el("p", { class: "text" }, text));
   log.append(el("article", { class: "turn you", "aria-label": t("you") }, said));
   const turn = new Turn(log, run);
-  turn.node.append(el("button", { type: "button", class: "quiet show", onclick: () => show(run) }, t("showRun")));
+  turn.node.append(el("button", { type: "button", class: "quiet show", onclick: () => goTo(run) }, t("showRun")));
   page.latest = run;
   page.follows = true;
   busy(run);
   show(run);
   await run.go(turn);
-  turn.end();
+  turn.end(page.state.errors);
   // Only what was said goes on: a call that nobody answered would make the talk one that models refuse.
   if (turn.said) messages.push({ id: token(), role: "assistant", text: turn.said });
   busy(null);
@@ -166,6 +170,12 @@ function busy(run) {
 function show(run) {
   page.run = run;
   changed(run);
+}
+
+// On a screen that has no room for it beside the talk, the run is further down.
+function goTo(run) {
+  show(run);
+  $("run").scrollIntoView({ block: "start" });
 }
 
 // Whatever comes within one frame of the screen is drawn at once.
@@ -194,7 +204,7 @@ function render() {
   ];
   $("facts").textContent = facts.filter(Boolean).join(" · ");
   const lost = [...run.lost].map(([name, detail]) => el("li", {}, el("b", {}, name), detail ? ` ${detail}` : ""));
-  const told = run.open ? null : el("span", { class: "faint" }, t("lostNothing"));
+  const told = run.state === "done" ? el("span", { class: "faint" }, t("lostNothing")) : null;
   $("lost").replaceChildren(...(lost.length ? [el("span", {}, t("lost")), el("ul", {}, ...lost)] : told ? [told] : []));
   $("status").textContent = t(run.state);
   $("status").className = run.state;

@@ -11,6 +11,7 @@ export class Run {
     Object.assign(this, { route, backends, talk, changed });
     this.columns = { front: [], events: [], back: [] };
     this.marks = []; // what the reader of the answer saw, for the picture: {t, kind}
+    this.reads = []; // of the backend, each with the bytes that the client had before: {read, sent}
     this.lost = new Map();
     this.state = "waiting";
     this.usage = null;
@@ -121,8 +122,8 @@ export class Run {
     for await (const batch of frames(response)) {
       const t = this.now;
       for (const frame of batch) {
+        this.columns.front.push({ t, text: frame.text, head: "", from: this.bytes });
         this.bytes += bytes.encode(frame.text).length;
-        this.columns.front.push({ t, text: frame.text, head: "" });
         if (frame.data === null) continue;
         try {
           read(frame);
@@ -177,9 +178,12 @@ export class Run {
         return;
       case "frame":
       case "whole":
-        return back.push({ t, text: facts.text, head: "", whole: kind === "whole" });
+        return back.push({ t, text: facts.text, head: "", whole: kind === "whole", read: facts.read });
+      case "read":
+        return this.reads.push(facts);
       case "events":
-        return events.push({ t, text: facts.text, head: "" });
+        for (const line of facts.text.split("\n")) events.push({ t, text: line, head: "", read: facts.read, line: true });
+        return;
       case "failed":
         return back.push({ t, text: facts.message, head: facts.code });
       case "lost":
@@ -191,8 +195,15 @@ export class Run {
         return;
       case "end":
         this._ends += 1;
+        this.code = facts.code; // ours, of a run that failed; the frontend's wire has its own words
         this._heard?.();
     }
+  }
+
+  // The read of the backend from which an entry came: of a frame for the client, the last one before its bytes.
+  readOf(entry) {
+    if (entry.from === undefined) return entry.read;
+    return this.reads.findLast(({ sent }) => sent <= entry.from)?.read;
   }
 
   _lose(lost) {

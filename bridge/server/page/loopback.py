@@ -1,0 +1,97 @@
+"""A run of the demo over a wire, for the page: what the demo says is encoded in another dialect and decoded again."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from bridge.codec import (
+    Context,
+    Dialect,
+    FrameLike,
+    Losses,
+    Operation,
+    Support,
+    WireRequest,
+    WireResponse,
+    offers,
+    registry,
+)
+from bridge.codec.dialect import Framing
+from bridge.errors import Failure
+from bridge.framing import sse
+from bridge.model import Event, Request
+from bridge.model.events import TERMINAL
+from bridge.pipeline import Backend
+from bridge.pipeline.backend import Call, CallInfo
+from bridge.translation import AnswerDecoder
+
+
+@cache
+def wire_beside(front: str) -> Dialect | None:
+    """Return the dialect other than `front` in which an answer over server-sent events keeps the most features."""
+    others = [registry.get(name) for name in registry.over_http() if name != front]
+    fit = [d for d in others if d.framing is Framing.SSE and offers(d.surface, Operation.RUN)]
+    return max(fit, key=_exact, default=None)
+
+
+def _exact(dialect: Dialect) -> int:
+    return sum(entry.support is Support.EXACT for entry in dialect.capabilities.answers.values())
+
+
+class LoopbackCall:
+    """A call of a backend inside the process whose request and answer go over the wire of a dialect.
+
+    Raises `Unsupported` for a request that the dialect cannot carry.
+    """
+
+    def __init__(self, backend: Backend, dialect: Dialect, request: Request, info: CallInfo, lost: Losses) -> None:
+        model = backend.model_for(request.model)
+        self.context = Context(
+            info.run_id, info.thread_id, info.created_at, dialect.back_options(), model, request, lost
+        )
+        self.sent: WireRequest | None = dialect.encode_request(request, self.context)
+        there = Context(info.run_id, info.thread_id, info.created_at, dialect.front_options(), model, lost=lost)
+        there.request = dialect.decode_request(self.sent, there)
+        self._call: Call = backend.call(there.request, info, Losses())
+        self._encoder = dialect.encoder(there)
+        self._decoder = AnswerDecoder(dialect, self.context, {"content-type": "text/event-stream"})
+        self.whole: WireResponse | None = None
+
+    @property
+    def frames(self) -> list[FrameLike]:
+        return self._decoder.frames
+
+    @frames.setter
+    def frames(self, frames: list[FrameLike]) -> None:
+        self._decoder.frames = frames
+
+    @property
+    def wire_ended(self) -> bool:
+        return self._decoder.wire_ended
+
+    @property
+    def received(self) -> int:
+        return self._call.received
+
+    async def open(self) -> None:
+        await self._call.open()
+
+    async def read(self) -> list[Event]:
+        return self._over(await self._call.read())
+
+    def fail(self, failure: Failure) -> list[Event]:
+        return self._decoder.close(failure)
+
+    async def close(self) -> None:
+        await self._call.close()
+
+    def _over(self, events: list[Event]) -> list[Event]:
+        frames = [*self._encoder.encode(events)]
+        if events and type(events[-1]) in TERMINAL:
+            frames += self._encoder.close()
+        decoded = self._decoder.receive(sse.join(frames))
+        if events and type(events[-1]) in TERMINAL and not self._decoder.ended:
+            shown = self._decoder.frames
+            decoded += self._decoder.close()
+            self._decoder.frames = shown
+        return decoded

@@ -1,0 +1,65 @@
+"""Links of the documents: where they lead in a checkout, and on a package index."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from tests.docs.tables import ROOT
+
+INDEX_PAGE = ROOT / "deploy" / "release" / "README.md"
+"""README.md as package indexes show it: its links are absolute, since an index has none of the files."""
+
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+
+
+def documents() -> list[Path]:
+    """What people read: the documents at the top of the repository and below docs/."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def targets(text: str) -> list[str]:
+    """The targets of a document's links and pictures, those of code left out."""
+    return [match[3] for match in _LINK.finditer(re.sub(r"`[^`\n]*`", "", _FENCE.sub("", text)))]
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as code hosts make it."""
+    return re.sub(r"[^\w\- ]", "", re.sub(_LINK, r"\2", heading).lower()).strip().replace(" ", "-")
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """The anchors of a document: its headings and its `<a id>`."""
+    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return frozenset([*map(slug, headings), *re.findall(r'<a id="([^"]+)">', text)])
+
+
+def broken(path: Path, text: str) -> list[str]:
+    """The links of a document that lead nowhere in this repository. The reference of names is made by `make docs`."""
+    found = []
+    for target in targets(text):
+        name, _, anchor = target.partition("#")
+        if re.match(r"\w+:", name):
+            continue
+        file = (path.parent / name).resolve() if name else path
+        made = file.parent == ROOT / "docs" / "reference" and anchor.startswith("bridge.")
+        if not file.exists() or (anchor and not made and anchor not in anchors(file)):
+            found.append(target)
+    return found
+
+
+def index_page() -> str:
+    """README.md with absolute links, to the repository that pyproject.toml names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    source = project["urls"]["Source"]
+
+    def absolute(match: re.Match[str]) -> str:
+        kind = "raw" if match[1] else "blob"
+        return f"{match[1]}[{match[2]}]({source}/{kind}/v{project['version']}/{match[3]})"
+
+    return _LINK.sub(absolute, (ROOT / "README.md").read_text(encoding="utf-8"))
