@@ -94,6 +94,9 @@ class Writer:
 
     def _rest(self, message: Message, content: Content, text: str) -> None:
         sent = "".join(content.pieces)
+        content.pieces[:] = [sent]
+        if 2 * len(text) < len(sent):
+            return  # not even if halves of surrogate pairs become one
         if not text.startswith(sent):
             sent = mend(sent)
         if text.startswith(sent):

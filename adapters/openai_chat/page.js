@@ -25,6 +25,9 @@ export const reader =
       turn.reasoning(`reasoning ${index}`, delta.reasoning_content ?? delta.reasoning);
       turn.text(`text ${index}`, delta.content);
       turn.text(`refusal ${index}`, delta.refusal);
+      turn.text(`audio ${index}`, delta.audio?.transcript);
+      if (delta.audio?.id && delta.audio.data) turn.note("audio", `${delta.audio.data.length} characters of base64`);
+      for (const image of delta.images ?? []) turn.media("image", image.image_url?.url);
       for (const call of delta.tool_calls ?? []) {
         const id = `call ${index} ${call.index}`;
         if (call.function?.name) turn.call(id, call.function.name);

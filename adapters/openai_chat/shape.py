@@ -73,5 +73,5 @@ def details_of(number: int, text: str, signature: str | None, redacted: str | No
 
 
 def wants_details(extras: Extras | None, options: FrontOptions) -> bool:
-    """Return whether reasoning is told in `reasoning_details`; those of a chat backend pass as they come."""
+    """Return whether reasoning is written as `reasoning_details`. Those of a chat backend pass unchanged."""
     return options.reasoning_field == "reasoning_details" and "id" not in own(extras)
