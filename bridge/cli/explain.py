@@ -86,9 +86,9 @@ class Explanation:
 
     def _request(self, data: bytes) -> Iterator[Row]:
         made = self._tried(lambda: self._translator.request(data, client=self._source))
-        sent, requested = self._translator.sent, self._translator.client_request
-        line = f"{sent.method} {sent.path}\n" if sent is not None else ""
-        yield _wire(data), pretty_request(requested) if requested is not None else "", line + made
+        understood = _if_made(lambda: pretty_request(self._translator.client_request))
+        line = _if_made(lambda: f"{self._translator.sent.method} {self._translator.sent.path}\n")
+        yield _wire(data), understood, line + made
 
     def _response(self, data: bytes) -> Iterator[Row]:
         reading = self._reading()
@@ -108,6 +108,14 @@ class Explanation:
 
     def _reading(self) -> AnswerDecoder:
         return AnswerDecoder(self._source, Context(_RUN, None, 0.0, self._source.back_options()))
+
+
+def _if_made(shown: Callable[[], str]) -> str:
+    """What a translator shows of a request; nothing of one that it refused before."""
+    try:
+        return shown()
+    except RuntimeError:
+        return ""
 
 
 _FRAME = re.compile(rb".+?(?:(?:\r\n|\r|\n){2}|\Z)", re.DOTALL)
