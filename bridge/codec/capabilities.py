@@ -176,8 +176,8 @@ class Capabilities:
     that they see. `usage_on_failure`: its failure frame, or one before it, can carry usage. `names_interrupts`: an
     answer to an interrupt names the interrupt. `tool_names` is the pattern that a whole tool name must match at its
     backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `media_types`: the
-    media type is written, not only guessed. A finish reason that it refuses becomes an error with the code of that
-    finish.
+    media type is written, not only guessed. `exact_arguments`: the arguments of a call arrive as the model wrote them,
+    and not only the same JSON value. A finish reason that it refuses becomes an error with the code of that finish.
     """
 
     answers: Mapping[Feature, FeatureSupport]
@@ -192,6 +192,7 @@ class Capabilities:
     tool_names: str | None = None
     inline_media_only: bool = False
     media_types: bool = True
+    exact_arguments: bool = True
     runs_tools: RunsTools = RunsTools.NEVER
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Set
 from math import isfinite
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from bridge.codec.jsontext import kind_of, need_json, read_body
 from bridge.codec.wire import WireRequest
@@ -16,7 +16,10 @@ from bridge.errors import RequestError
 
 
 class Node:
-    """A JSON object at a place in the body; readers raise `RequestError` with that place as `param`."""
+    """A JSON object at a place in the body; readers raise `RequestError` with that place as `param`.
+
+    The objects in it are nodes of the same class, so that a subclass may read names in another spelling.
+    """
 
     __slots__ = ("path", "value")
 
@@ -25,7 +28,7 @@ class Node:
         self.path = path
 
     @classmethod
-    def of(cls, value: Any, path: str) -> Node:
+    def of(cls, value: Any, path: str) -> Self:
         """The object at `path`. Raises `RequestError` when something else stands there."""
         if not isinstance(value, dict):
             wrong(path, "an object", value)
@@ -89,15 +92,15 @@ class Node:
             raise RequestError(f"{self.at(name)}: expected a number {limits}, got {int(value)}.", param=self.at(name))
         return int(value)
 
-    def object(self, name: str) -> Node | None:
+    def object(self, name: str) -> Self | None:
         value = self.value.get(name)
-        return None if value is None else Node.of(value, self.at(name))
+        return None if value is None else self.of(value, self.at(name))
 
-    def need_object(self, name: str) -> Node:
+    def need_object(self, name: str) -> Self:
         value = self.value.get(name)
         if not isinstance(value, dict):
             wrong(self.at(name), "an object", value, missing=name not in self.value)
-        return Node(value, self.at(name))
+        return self.of(value, self.at(name))
 
     def array(self, name: str) -> list[Any] | None:
         value = self.value.get(name)
@@ -111,13 +114,13 @@ class Node:
             wrong(self.at(name), "a list", value, missing=name not in self.value)
         return value
 
-    def objects(self, name: str) -> Iterator[Node]:
+    def objects(self, name: str) -> Iterator[Self]:
         """The objects of a list, each with its own path; nothing when the list is absent."""
         values = self.array(name)
         if values:
             path = self.at(name)
             for index, value in enumerate(values):
-                yield Node.of(value, f"{path}[{index}]")
+                yield self.of(value, f"{path}[{index}]")
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
         return None if self.value.get(name) is None else self.need_one_of(name, allowed)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
+from bridge.codec.jsontext import arguments_of, input_of
 from bridge.model.events import Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
 from bridge.model.fold import Answer
 from bridge.model.parts import (
@@ -182,8 +183,10 @@ def _support(part: Part, capabilities: Capabilities) -> Support:
 def _without(item: Item, capabilities: Capabilities) -> Item:
     if item[0] == "reasoning" and capabilities.answer(Feature.REASONING_SIGNATURE) is not Support.EXACT:
         return (item[0], item[1], None)
-    if item[0] == "tool_call" and capabilities.answer(Feature.TOOL_ORIGIN) is not Support.EXACT:
-        return (*item[:4], "function")
+    if item[0] == "tool_call":
+        arguments = item[3] if capabilities.exact_arguments else arguments_of(input_of(item[3]))
+        exact = capabilities.answer(Feature.TOOL_ORIGIN) is Support.EXACT
+        return (*item[:3], arguments, item[4] if exact else "function")
     return item
 
 

@@ -59,9 +59,10 @@ class Endpoint:
     without one; an endpoint that shares its path with no other gets all. `shared`: dialects with this endpoint answer
     it alike, so that their routes may have the same path, and the answer covers all of them. `public`: no identity is
     needed, since something else in the request grants access (a signed URL). `query_token` names the route option that,
-    when true, lets this endpoint take a key from the query parameter `access_token`. `durable`: the endpoint needs the
-    run store and exists on durable routes only. `query` and `success`, the status of an accepted request, describe the
-    endpoint; no code depends on them.
+    when true, lets this endpoint take a key from the query parameter `access_token`; `query_key` is the query parameter
+    in which clients of the protocol may always send one. `durable`: the endpoint needs the run store and exists on
+    durable routes only. `query` and `success`, the status of an accepted request, describe the endpoint; no code
+    depends on them.
     """
 
     method: str
@@ -71,6 +72,7 @@ class Endpoint:
     shared: bool = False
     public: bool = False
     query_token: str | None = None
+    query_key: str = ""
     durable: bool = False
     query: tuple[QueryParameter, ...] = ()
     success: int = 200

@@ -28,7 +28,7 @@ from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
 from bridge.server.handler import RouteHandler
 from bridge.server.heads import HeadWatch
-from bridge.server.identity import Identity, visit_of
+from bridge.server.identity import QUERY_TOKEN, Identity, visit_of
 from bridge.server.keyfile import KeyFile
 from bridge.server.limits import Limits
 from bridge.server.operations import RouteOperations
@@ -228,7 +228,9 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 
 def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
     """Wrap a handler: check the caller, and answer refusals in the dialect's own shape."""
-    in_query = endpoint.query_token is not None and bool(getattr(route.options, endpoint.query_token, False))
+    query_key = endpoint.query_key
+    if endpoint.query_token is not None and getattr(route.options, endpoint.query_token, False):
+        query_key = QUERY_TOKEN
     # Most servers leave one or both of these out; asking costs a part in a hundred of a request.
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
@@ -246,7 +248,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
             if state.draining and is_refused_late:
                 text = "The server is stopping; another one, or the next one, will take this request."
                 raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-            visit = visit_of(http, in_query)
+            visit = visit_of(http, query_key)
             user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
             http[USER] = user
             if is_counted:

@@ -122,6 +122,8 @@ def _operation(route: Route, endpoint: Endpoint, name: str, *, keyed: bool) -> J
     parameters += [_query(parameter) for parameter in endpoint.query]
     if endpoint.query_token is not None and getattr(route.options, endpoint.query_token, False):
         parameters.append({"name": QUERY_TOKEN, "in": "query", "required": False, "schema": {"type": "string"}})
+    if endpoint.query_key:
+        parameters.append({"name": endpoint.query_key, "in": "query", "required": False, "schema": {"type": "string"}})
     if parameters:
         out["parameters"] = parameters
     if operation in _BODIES | _FILES:
