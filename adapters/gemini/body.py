@@ -70,10 +70,11 @@ def _body(request: Request, context: Context) -> dict[str, Any]:
     system, contents = ContentWriter(context, options, skips).write(request.messages)
     config = {
         **_sampling(request, context),
-        **_format(request, context, options),
-        **_thinking(request, context, options, is_later),
+        **(
+            notes.get("generationConfig")
+            or {**_format(request, context, options), **_thinking(request, context, options, is_later)}
+        ),
         **rest,
-        **notes.get("generationConfig", {}),
     }
     tools = _tools(request, context, options)
     tool_config = {**extras.pop("toolConfig", {}), **(_calling(request, notes) if tools else {})}

@@ -108,6 +108,7 @@ class ContentReader:
         if read is not None:
             self._add(read, node.path)
         else:
+            self._end_text()
             self._aside.append([len(self._messages[-1].parts), node.value])
             self.asides += not node.value.keys() <= {"text", SIGNATURE}
 
