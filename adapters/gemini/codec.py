@@ -29,6 +29,8 @@ from bridge.model import Event, Request
 
 _KEY_HEADER, _QUERY_KEY = "x-goog-api-key", "key"
 _RUN = "/{version:v1(?:alpha|beta1?)?}/{model:.+}:"
+_ONE = "/{id:(?!.*:[a-z]+[A-Z]).+}"
+"""A model, not a method of one: those that are not served are unknown, whatever HTTP method asks for them."""
 _ALT = QueryParameter("alt", "sse for server-sent events; without it, one JSON array", choices=("sse", "json"))
 
 
@@ -36,7 +38,7 @@ def _listing(version: str, header: str | None = None) -> tuple[Endpoint, ...]:
     """The endpoints of the models. Clients of OpenAI and Anthropic ask at the same address without that header."""
     return tuple(
         Endpoint("GET", f"/{version}/models{rest}", Operation.MODELS, header=header, query_key=_QUERY_KEY)
-        for rest in ("", "/{id:.+}")
+        for rest in ("", _ONE)
     )
 
 
