@@ -186,19 +186,22 @@ class GeminiDecoder(JsonDecoder):
     # -------------------------------------------------------------- the end
 
     def flush(self) -> None:
-        """Why the answer ended; what else was said of its candidates goes with it."""
+        """Why the answer ended, which comes first: a part that ends without it was cut off."""
+        self._finish()
         for index in list(self._flowing):
             self._end(index)
         if self._usage is not None:
             self.builder.usage(self._usage)
+
+    def _finish(self) -> None:
+        """The reasons, if all candidates have one; what else was said of the candidates goes with them."""
         extras: dict[str, Any] = {"candidates": self._rest} if self._rest else {}
         if self._blocked is not None and not self._words:
             self.builder.finish(FinishReason.CONTENT_FILTER, noted({**extras, "promptFeedback": self._blocked}))
-            return
-        for index, word in self._words.items():
-            self._begin(index)
-            self.builder.end_reason(index, reason_of(word))
-        if self._words and self._begun <= self._words.keys():
+        elif self._words and self._begun <= self._words.keys():
+            for index, word in self._words.items():
+                self._begin(index)
+                self.builder.end_reason(index, reason_of(word))
             extras["finishReasons"] = {str(index): word for index, word in self._words.items()}
             first = self._words.get(0) or next(iter(self._words.values()))
             self.builder.finish(reason_of(first), noted(extras))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from bridge.codec import Context, Feature, FrameLike
-from bridge.codec.cut_calls import CutCalls
+from bridge.codec.cut_calls import CUT, CutCalls
 from bridge.codec.jsontext import dumps, input_of
 from bridge.codec.sequencer import Sequencer
 from bridge.dialects.gemini.errors import CANCELED, error_object
@@ -54,6 +54,7 @@ class GeminiEncoder:
         self._context = context
         self._options = front(context)
         self._cut_calls = CutCalls()
+        self._cut = False
         choices: dict[str, int] = {}
         self._choices = choices
         self._sequencer = Sequencer(None, _FREE, lane=lambda event: _lane(choices, event))
@@ -74,7 +75,9 @@ class GeminiEncoder:
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         out = self._out = []
-        self._sequencer.dispatch(self._cut_calls.feed(events), self, _HANDLERS)
+        ready = self._cut_calls.feed(events)
+        self._cut = self._cut or any(map(_is_cut, ready))
+        self._sequencer.dispatch(ready, self, _HANDLERS)
         return out
 
     def close(self) -> list[FrameLike]:
@@ -156,8 +159,8 @@ class GeminiEncoder:
             self._texts.discard(part.choice)
 
     def _call(self, part: _Part, status: MessageStatus, signature: str | None) -> None:
-        """A whole call. Clients run what they get, so that one which was cut off is none."""
-        if status is not MessageStatus.COMPLETED:
+        """A whole call. Clients run what an answer holds that ends well, so that one which a limit cut off is none."""
+        if status is MessageStatus.INCOMPLETE and self._cut:
             self._context.lost.add(Feature.TOOL_CALL, "cut off in the middle of its arguments")
             return
         started = part.started
@@ -236,6 +239,13 @@ class GeminiEncoder:
             for choice, reason in sorted(self._reasons.items())
         ]
         self._write(candidates, more)
+
+
+def _is_cut(event: Event) -> bool:
+    """Return whether the answer ends here at a limit."""
+    return (isinstance(event, (ev.MessageEnded, ev.RunFinished)) and event.reason in CUT) or (
+        isinstance(event, ev.MessageEnded) and event.status is MessageStatus.INCOMPLETE
+    )
 
 
 def _asks(config: Any) -> bool:
