@@ -92,8 +92,8 @@ class Gemini(CountingDialect, ModelsDialect):
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
         value = {"contents": [{"role": "user", "parts": [{"text": text}]}]}
         method, query = ("streamGenerateContent", {"alt": "sse"}) if stream else ("generateContent", {})
-        headers = {"content-type": "application/json"}
-        return WireRequest("POST", f"/v1beta/models/default:{method}", headers, query, body=dumps(value))
+        headers, params = {"content-type": "application/json"}, {"model": "default"}
+        return WireRequest("POST", f"/v1beta/models/default:{method}", headers, query, params, dumps(value))
 
     # ------------------------------------------------------------- as the back
 

@@ -127,7 +127,10 @@ class Dialect:
         raise Unsupported(f"{self.name} has no health endpoint.")
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
-        """A request that says `text`: what `serve` prints and the documentation sends."""
+        """A request that says `text`: what `serve` prints and the documentation sends.
+
+        `params` name the model where the path holds it.
+        """
         raise Unsupported(f"{self.name} cannot be called.")
 
     # ------------------------------------------------------------- as the back

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlencode
 
 
 @dataclass(slots=True)
@@ -42,6 +42,11 @@ class WireRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+
+    @property
+    def target(self) -> str:
+        """The path with the query."""
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ def setup(name: str, url: str, **route: Any) -> dict[str, Any]:
 def asking(front: Dialect, stream: bool = True) -> WireRequest:
     asked = Request([Message("user", [Text("hi")], id="m1")], model="m", thread_id="t1", run_id="r1", stream=stream)
     wire = front.encode_request(asked, Context("run", "t1", 0.0, front.back_options(), "m", asked))
-    wire.path = "/it" + front.surface[0].path
+    wire.path = "/it" + front.example_request("hi", stream).target
     return wire
 
 
