@@ -28,17 +28,17 @@ from bridge.errors import Failure
 from bridge.model import Event, Request
 
 _KEY_HEADER, _QUERY_KEY = "x-goog-api-key", "key"
-_RUN = "/{version:v1(?:alpha|beta1?)?}/{model:.+}:"
+_RUN = "/{model:.+}:"
+"""`{model}` is whatever stands before the method: `v1beta/models/NAME`, or `models/NAME` on a route at `/v1beta`."""
 _ONE = "/{id:(?!.*:[a-z]+[A-Z]).+}"
 """A model, not a method of one: those that are not served are unknown, whatever HTTP method asks for them."""
 _ALT = QueryParameter("alt", "sse for server-sent events; without it, one JSON array", choices=("sse", "json"))
 
 
-def _listing(version: str, header: str | None = None) -> tuple[Endpoint, ...]:
+def _listing(path: str, header: str | None = None) -> tuple[Endpoint, ...]:
     """The endpoints of the models. Clients of OpenAI and Anthropic ask at the same address without that header."""
     return tuple(
-        Endpoint("GET", f"/{version}/models{rest}", Operation.MODELS, header=header, query_key=_QUERY_KEY)
-        for rest in ("", _ONE)
+        Endpoint("GET", path + rest, Operation.MODELS, header=header, query_key=_QUERY_KEY) for rest in ("", _ONE)
     )
 
 
@@ -55,10 +55,9 @@ class Gemini(CountingDialect, ModelsDialect):
         Endpoint("POST", _RUN + "generateContent", Operation.RUN, query_key=_QUERY_KEY),
         Endpoint("POST", _RUN + "streamGenerateContent", Operation.RUN, query_key=_QUERY_KEY, query=(_ALT,)),
         Endpoint("POST", _RUN + "countTokens", Operation.COUNT, query_key=_QUERY_KEY),
-        *_listing("v1", _KEY_HEADER),
-        *_listing("v1beta"),
-        *_listing("v1alpha"),
-        *_listing("v1beta1"),
+        *_listing("/models", _KEY_HEADER),
+        *_listing("/v1/models", _KEY_HEADER),
+        *_listing("/{version:v1(?:alpha|beta1?)}/models"),
     )
     front_options = FrontOptions
     back_options = BackOptions

@@ -69,6 +69,15 @@ async def test_every_address(mount: str) -> None:
             assert (missing.status, missing.json["error"]["status"]) == (404, "NOT_FOUND")
 
 
+@pytest.mark.parametrize("mount", ["/v1beta", "/v1", "/gemini/v1"])
+async def test_a_route_at_a_version(mount: str) -> None:
+    routes = [{**ROUTE, "path": mount}, {"dialect": "openai-chat", "path": mount, "backend": "demo"}]
+    async with serving({**DEMO, "routes": routes}) as base:
+        assert text_in((await post(f"{base}{mount}/models/demo:generateContent", user())).json)
+        listed = await ask("GET", f"{base}{mount}/models", b"", {"x-goog-api-key": "any"})
+        assert listed.json["models"][0]["name"] == "models/demo"
+
+
 async def test_both_forms_of_a_stream() -> None:
     async with serving({**DEMO, "routes": [ROUTE]}) as base:
         events = await post(f"{base}{STREAM}?alt=sse", user())
