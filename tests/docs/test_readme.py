@@ -129,6 +129,7 @@ def test_the_curl_lines_of_the_recipes_work(
         "OPENAI_BASE_URL": f"{demo.url}/v1",
         "AGENTSCOPE_URL": f"{demo.url}/agentscope",
         "ANTHROPIC_BASE_URL": messages.url,
+        "GEMINI_BASE_URL": f"{demo.url}/gemini",
         "AGENT_URL": f"{runs.url}/api/v1/agent",
         "AG_KIT_URL": f"{demo.url}/ag-kit",
         "POSTGRES_URL": "sqlite:///data/bridge.db",
