@@ -33,6 +33,7 @@ _FIELDS = frozenset({"text"})
 _LATE = frozenset({"OTHER", "LANGUAGE"})
 """Finish reasons that are failures only where nothing was said before them."""
 _CANDIDATE = frozenset({"content", "finishReason", "index"})
+_TEXT = ("candidates", 0, "content", "parts", 0, "text")
 
 
 class GeminiDecoder(JsonDecoder):
@@ -78,6 +79,15 @@ class GeminiDecoder(JsonDecoder):
         feedback = event.get("promptFeedback")
         if isinstance(feedback, dict) and feedback.get("blockReason"):
             self._blocked = feedback
+        self._learn(event)
+
+    def _learn(self, event: dict[str, Any]) -> None:
+        """A chunk with one text, which the next ones often differ in alone."""
+        match event:
+            case {"candidates": [{"content": {"parts": [{"text": str(text)} as part]}} as candidate]} if text:
+                flowing = self._flowing.get(_index(candidate))
+                if flowing is not None and SIGNATURE not in part:
+                    self.repeat.learn(event, _TEXT, self.builder.part(flowing[0]))
 
     def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
         self._put = self.builder.unpaired
@@ -85,8 +95,7 @@ class GeminiDecoder(JsonDecoder):
         self._put = self.builder.delta
 
     def _candidate(self, candidate: dict[str, Any]) -> None:
-        said = candidate.get("index")
-        index = said if is_count(said) else 0
+        index = _index(candidate)
         content = candidate.get("content")
         parts = content.get("parts") if isinstance(content, dict) else None
         for part in parts if isinstance(parts, list) else ():
@@ -205,3 +214,9 @@ class GeminiDecoder(JsonDecoder):
             extras["finishReasons"] = {str(index): word for index, word in self._words.items()}
             first = self._words.get(0) or next(iter(self._words.values()))
             self.builder.finish(reason_of(first), noted(extras))
+
+
+def _index(candidate: dict[str, Any]) -> int:
+    """Which candidate it is; a server with one need not say so."""
+    said = candidate.get("index")
+    return said if is_count(said) else 0

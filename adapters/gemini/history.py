@@ -182,7 +182,7 @@ class ContentWriter:
                 "or leave it out.",
                 param=path,
             )
-        return {**media_part(media), **own(media.extras)}
+        return {**media_part(media, guessed=True), **own(media.extras)}
 
 
 def _object(text: str) -> Wire:

@@ -155,15 +155,21 @@ def medium(kind: str, value: dict[str, Any]) -> Media | None:
             return None
         public = address.startswith(("http://", "https://")) and not _UPLOADED.match(address)
         source = Url(address) if public else FileRef(address)
-    media_kind = _KINDS.get(mime.partition("/")[0], MediaKind.FILE)
-    return Media(media_kind, source, mime or None, text_of(value.get("displayName")) or None)
+    known = "" if mime.endswith("/*") else mime
+    return Media(_kind_of(mime), source, known or None, text_of(value.get("displayName")) or None)
 
 
-def media_part(media: Media) -> dict[str, Any]:
-    """The part of a medium. Its media type is mandatory, and tells what kind of medium it is."""
-    mime = mime_of(media) or ""
-    if _KINDS.get(mime.partition("/")[0], MediaKind.FILE) is not media.kind:
-        mime = _DEFAULTS[media.kind]
+def _kind_of(mime: str) -> MediaKind:
+    return _KINDS.get(mime.partition("/")[0], MediaKind.FILE)
+
+
+def media_part(media: Media, *, guessed: bool = False) -> dict[str, Any]:
+    """The part of a medium. Its media type is mandatory, and tells what kind of medium it is; one that nobody knows is
+    told as `image/*` and the like, or `guessed` for servers that need a real one.
+    """
+    mime = (mime_of(media) if guessed else media.mime) or ""
+    if _kind_of(mime) is not media.kind:
+        mime = _DEFAULTS[media.kind] if guessed or media.kind is MediaKind.FILE else f"{media.kind}/*"
     named = {"displayName": media.filename} if media.filename else {}
     match media.source:
         case Inline(base64=data):

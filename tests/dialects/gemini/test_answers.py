@@ -173,8 +173,8 @@ def test_media_and_what_is_told_as_text() -> None:
     events = built(*said)
     events.insert(-1, Interrupted("i1", None, "Really?"))
     assert parts(chunks(events)) == [
-        {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
-        {"fileData": {"mimeType": "video/mp4", "fileUri": "https://example.org/a.mp4", "displayName": "a.mp4"}},
+        {"inlineData": {"mimeType": "image/*", "data": "iVBORw0KGgo="}},
+        {"fileData": {"mimeType": "video/*", "fileUri": "https://example.org/a.mp4", "displayName": "a.mp4"}},
         {"text": "no"},
         {"text": "Really?"},
         {"text": ""},
