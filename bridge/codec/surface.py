@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+PIECE = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
+"""A named piece of a path, perhaps with a pattern that it must match."""
+
+
+def shown_path(path: str) -> str:
+    """Return a path of the surface for people: `{name}` for each piece, whatever it must match."""
+    return PIECE.sub(r"{\1}", path)
 
 
 class Operation(StrEnum):
