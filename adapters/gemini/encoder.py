@@ -1,6 +1,6 @@
 """Events -> chunks, each with the new parts of one candidate.
 
-Clients that keep the talk forget a turn in which one chunk has no part, so that every chunk has one: the last holds an
+Clients that keep the conversation forget a turn in which one chunk has no part, so that each has one: the last holds an
 empty text beside the finish reason and the usage, and an empty text keeps a silent line warm. Per token only the text
 is dumped; the bytes around it are made when the part begins.
 """
