@@ -51,6 +51,7 @@ class Gemini(CountingDialect, ModelsDialect):
     key_variable = "GEMINI_API_KEY"
     capabilities = CAPABILITIES
     requires_model = True
+    event_ids = False
     surface = (
         Endpoint("POST", _RUN + "generateContent", Operation.RUN, query_key=_QUERY_KEY),
         Endpoint("POST", _RUN + "streamGenerateContent", Operation.RUN, query_key=_QUERY_KEY, query=(_ALT,)),

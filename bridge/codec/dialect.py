@@ -78,6 +78,8 @@ class Dialect:
     framing: ClassVar[Framing] = Framing.SSE
     streams_json_lines: ClassVar[bool] = False
     """True if its servers may stream one JSON object a line instead of server-sent events."""
+    event_ids: ClassVar[bool] = True
+    """False if clients of its streams take no ids of events, so that they cannot resume a durable run."""
     content_type: ClassVar[str] = "application/json"
     """The media type of its requests and of its answers in one piece."""
     requires_model: ClassVar[bool] = False

@@ -91,6 +91,14 @@ async def test_both_forms_of_a_stream() -> None:
         assert text_in(whole) == "".join(map(text_in, lines))
 
 
+async def test_events_of_a_durable_run_have_no_ids_for_googles_sdks_do_not_read_them() -> None:
+    async with serving({**DEMO, "routes": [{**ROUTE, "durable": True}]}) as base:
+        reply = await post(f"{base}{STREAM}?alt=sse", user())
+        assert {line[:6] for line in reply.body.split(b"\n") if line} == {b"data: "}
+        (whole,) = (await post(base + STREAM, user())).json
+        assert text_in(whole)
+
+
 async def test_keys_in_the_header_and_in_the_query(capsys: pytest.CaptureFixture[str], caplog: Any) -> None:
     config = {**DEMO, "routes": [ROUTE], "server": {"auth": AUTH}}
     with caplog.at_level("DEBUG"):
