@@ -59,7 +59,7 @@ def _runs(parts: list[Wire]) -> list[Wire]:
     for part in parts:
         if part == {"text": ""}:
             continue
-        goes_on = "text" in part and SIGNATURE not in part
+        goes_on = isinstance(part.get("text"), str) and SIGNATURE not in part
         if goes_on and pieces and out[-1].get("thought") == part.get("thought"):
             pieces.append(part["text"])
             continue

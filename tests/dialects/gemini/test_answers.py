@@ -103,6 +103,12 @@ def test_thoughts_text_and_unknown_parts() -> None:
     assert chunks(events)[-1]["candidates"][0]["finishReason"] == "NEW_WORD"
 
 
+def test_a_text_that_is_none_travels_as_it_came() -> None:
+    events = decode_chunks(chunk({"text": "a"}, {"text": ["b"]}, {"text": "c"}, finish="STOP"))
+    (candidate,) = json.loads(dialect.assemble(events, front()).body)["candidates"]
+    assert candidate["content"]["parts"] == [{"text": "a"}, {"text": ["b"]}, {"text": "c"}]
+
+
 def test_an_error_in_the_stream() -> None:
     error = {"error": {"code": 429, "message": "slow down", "status": "RESOURCE_EXHAUSTED"}}
     answer = fold(decode_chunks(chunk({"text": "x"}), error))

@@ -87,6 +87,13 @@ def test_the_address_of_a_backend(model: str, path: str) -> None:
     assert sent(request(stream=False), vertex).path.startswith("/v1/projects/p/locations/l/publishers/google/")
 
 
+def test_a_translator_is_told_the_address() -> None:
+    translator = Translator("openai-chat", "gemini")
+    body = json.dumps(user()).encode()
+    out = json.loads(translator.request(body, client="gemini", path="/v1beta/models/g%3A1:generateContent?alt=sse"))
+    assert (out["model"], out.get("stream", False)) == ("g:1", False)
+
+
 # ---------------------------------------------------------------------- spelling
 
 
