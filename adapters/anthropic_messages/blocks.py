@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.codec.check import Node, wrong
-from bridge.dialects.anthropic_messages.wire import CITATIONS, DIRECT, arguments_of, call_id_of, given, noted
+from bridge.codec.jsontext import arguments_of
+from bridge.dialects.anthropic_messages.wire import CITATIONS, DIRECT, call_id_of, given, noted
 from bridge.model import (
     Data,
     FileRef,

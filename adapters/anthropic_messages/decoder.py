@@ -15,14 +15,13 @@ from typing import Any
 from bridge.codec import Context
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.jsontext import repaired
+from bridge.codec.jsontext import arguments_of, repaired
 from bridge.dialects.anthropic_messages.errors import error_in, failure_of
 from bridge.dialects.anthropic_messages.wire import (
     CITATIONS,
     NAME,
     UNREAD,
     UsageReader,
-    arguments_of,
     given,
     noted,
     reason_of,

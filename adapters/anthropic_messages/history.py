@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec import Context, Feature
+from bridge.codec.jsontext import input_of
 from bridge.codec.media import request_feature
 from bridge.dialects.anthropic_messages.blocks import ASIDES, BLOCK, INSIDE
 from bridge.dialects.anthropic_messages.options import BackOptions
-from bridge.dialects.anthropic_messages.wire import UNREAD, input_of, own, wire_id
+from bridge.dialects.anthropic_messages.wire import UNREAD, own, wire_id
 from bridge.errors import Unsupported, shortened
 from bridge.model import (
     Data,

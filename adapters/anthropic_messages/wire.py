@@ -8,8 +8,8 @@ from typing import Any
 
 from bridge.codec.caching import CACHE, marked, seconds_of, written_of
 from bridge.codec.counts import is_count
-from bridge.codec.jsontext import dumps, loads
-from bridge.model import Extras, FinishReason, UsageReported, json_text
+from bridge.codec.jsontext import dumps
+from bridge.model import Extras, FinishReason, UsageReported
 
 NAME = "anthropic-messages"
 VERSION = "2023-06-01"
@@ -108,30 +108,6 @@ def call_id_of(wire: str) -> str:
     except ValueError:
         return wire
     return call_id if wire_id(call_id) == wire else wire
-
-
-_INVALID = "INVALID_JSON"
-
-
-def input_of(arguments: str) -> dict[str, Any]:
-    """The `input` object for an arguments string. What is no JSON object goes under a key of its own, unchanged.
-
-    The key is the one that Anthropic's page on fine-grained tool streaming names for this case.
-    """
-    if not arguments.strip():
-        return {}
-    try:
-        value = loads(arguments)
-    except ValueError:
-        return {_INVALID: arguments}
-    return value if isinstance(value, dict) else {_INVALID: arguments}
-
-
-def arguments_of(value: Any) -> str:
-    """The arguments string for an `input`; `input_of` undoes it."""
-    if isinstance(value, dict) and value.keys() == {_INVALID} and isinstance(value[_INVALID], str):
-        return str(value[_INVALID])
-    return json_text(value)
 
 
 # ------------------------------------------------------------------ usage

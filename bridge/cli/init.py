@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bridge.cli.demo import DEMO, mount_of
 from bridge.codec import Dialect, ModelsDialect, Operation, registry
+from bridge.codec.surface import shown_path
 from bridge.config import load
 from bridge.errors import ConfigError
 
@@ -104,7 +105,7 @@ def _text(wanted: _Wanted) -> str:
         path = mount_of(dialect := _dialect(front))
         endpoint = next(e for e in dialect.surface if e.operation in (Operation.RUN, Operation.START))
         lines += [
-            f"  - dialect: {front}            # {endpoint.method} {path}{endpoint.path}",
+            f"  - dialect: {front}            # {endpoint.method} {path}{shown_path(endpoint.path)}",
             f"    path: {path}",
             f"    backend: {name}",
         ]

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from bridge.cli import logs
 from bridge.cli.demo import configuration
@@ -174,17 +175,19 @@ def _curl(base: str, route: Route, keyed: bool) -> str | None:
         wire: WireRequest = route.dialect.example_request("Hello")
     except Unsupported:
         return None
-    endpoint = next((e for e in route.dialect.surface if e.operation in (Operation.RUN, Operation.START)), None)
-    if endpoint is None:
+    if not any(endpoint.operation in (Operation.RUN, Operation.START) for endpoint in route.dialect.surface):
         return None
     mount = "" if route.path == "/" else route.path
-    pieces = ["curl", "-N", f"{base}{mount}{endpoint.path}"]
+    model, target = route.some_model or "YOUR_MODEL", wire.target
+    if (named := wire.params.get("model")) is not None:
+        target = target.replace(named, quote(model, safe=""), 1)
+    pieces = ["curl", "-N", f"{base}{mount}{target}"]
     headers = {**wire.headers, **({"authorization": "Bearer YOUR_KEY"} if keyed else {})}
     for name, value in headers.items():
         pieces += ["-H", f"{name}: {value}"]
     body = wire.body.decode()
     sent = json.loads(body)
-    if "model" in sent or route.models is not None:
-        body = json.dumps({**sent, "model": route.some_model or "YOUR_MODEL"}, ensure_ascii=False)
+    if "model" in sent or (route.models is not None and not wire.params):
+        body = json.dumps({**sent, "model": model}, ensure_ascii=False)
     pieces += ["-d", body]
     return shlex.join(pieces)

@@ -41,7 +41,16 @@ from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, QueryParameter, Surface, offers, served
 from bridge.codec.tasks import TaskDialect, TaskRequest, TaskState, TaskStatus
 from bridge.codec.tools import OfferedTool, ToolHostDialect
-from bridge.codec.wire import KEEPALIVE, Frame, FrameLike, WireRequest, WireResponse, json_request, json_response
+from bridge.codec.wire import (
+    KEEPALIVE,
+    Frame,
+    FrameLike,
+    WireRequest,
+    WireResponse,
+    json_request,
+    json_response,
+    wire_request,
+)
 
 __all__ = [
     "ANSWER_FEATURES",
@@ -112,4 +121,5 @@ __all__ = [
     "project",
     "require",
     "served",
+    "wire_request",
 ]

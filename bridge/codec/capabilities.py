@@ -179,8 +179,8 @@ class Capabilities:
     between the texts of two messages of one answer, where an answer has one text. `audio_last`: of the sounds of an
     answer the first stands after all else, and others become text. `media_types`: the media type is written, not only
     guessed. `call_ids`: tool calls and results are written with the id of the call; without, decoders number calls and
-    find the call of a result by its place. `argument_text`: the arguments of a call are written as the model spelled
-    them; without, as a JSON value. `caches_marks`: requests can mark what their backends cache. `vendor` names who
+    find the call of a result by its place. `exact_arguments`: the arguments of a call arrive as the model wrote them,
+    and not only the same JSON value. `caches_marks`: requests can mark what their backends cache. `vendor` names who
     makes and checks the signatures and encrypted forms of reasoning on this wire; empty = it carries those of any.
     `wants_signatures`: its clients take reasoning without one for broken. A finish reason that it refuses becomes an
     error with the code of that finish.
@@ -201,7 +201,7 @@ class Capabilities:
     separator: str = ""
     media_types: bool = True
     call_ids: bool = True
-    argument_text: bool = True
+    exact_arguments: bool = True
     runs_tools: RunsTools = RunsTools.NEVER
     caches_marks: bool = False
     vendor: str = ""

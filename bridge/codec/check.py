@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Set
 from math import isfinite
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from bridge.codec.jsontext import kind_of, need_json, read_body
 from bridge.codec.wire import WireRequest
@@ -18,7 +18,8 @@ from bridge.errors import RequestError
 class Node:
     """A JSON object at a place in the body. Its readers raise `RequestError` with that place as `param`.
 
-    A field that is null counts as absent.
+    A field that is null counts as absent. The objects in it are nodes of the same class, so that a subclass may read
+    names in another spelling.
     """
 
     __slots__ = ("path", "value")
@@ -28,7 +29,7 @@ class Node:
         self.path = path
 
     @classmethod
-    def of(cls, value: Any, path: str) -> Node:
+    def of(cls, value: Any, path: str) -> Self:
         """The object at `path`. Raises `RequestError` when something else stands there."""
         if not isinstance(value, dict):
             wrong(path, "an object", value)
@@ -96,17 +97,17 @@ class Node:
             raise RequestError(f"{self.at(name)}: expected a number {limits}, got {int(value)}.", param=self.at(name))
         return int(value)
 
-    def object(self, name: str) -> Node | None:
+    def object(self, name: str) -> Self | None:
         """An object, or None."""
         value = self.value.get(name)
-        return None if value is None else Node.of(value, self.at(name))
+        return None if value is None else self.of(value, self.at(name))
 
-    def need_object(self, name: str) -> Node:
+    def need_object(self, name: str) -> Self:
         """An object that must be there."""
         value = self.value.get(name)
         if not isinstance(value, dict):
             wrong(self.at(name), "an object", value, missing=name not in self.value)
-        return Node(value, self.at(name))
+        return self.of(value, self.at(name))
 
     def array(self, name: str) -> list[Any] | None:
         """A list, or None."""
@@ -122,13 +123,13 @@ class Node:
             wrong(self.at(name), "a list", value, missing=name not in self.value)
         return value
 
-    def objects(self, name: str) -> Iterator[Node]:
+    def objects(self, name: str) -> Iterator[Self]:
         """The objects of a list, each with its own path; nothing when the list is absent."""
         values = self.array(name)
         if values:
             path = self.at(name)
             for index, value in enumerate(values):
-                yield Node.of(value, f"{path}[{index}]")
+                yield self.of(value, f"{path}[{index}]")
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
         """One of these strings, or None."""

@@ -86,6 +86,8 @@ class Dialect:
     """How the frames of its streams become bytes."""
     streams_json_lines: ClassVar[bool] = False
     """True if its servers may stream one JSON object a line although the framing is server-sent events."""
+    event_ids: ClassVar[bool] = True
+    """False if clients of its streams take no ids of events, so that they cannot resume a durable run."""
     content_type: ClassVar[str] = "application/json"
     """The media type of its requests and of its answers in one piece."""
     requires_model: ClassVar[bool] = False
@@ -139,7 +141,10 @@ class Dialect:
         raise Unsupported(f"{self.name} has no health endpoint.")
 
     def example_request(self, text: str, stream: bool = True) -> WireRequest:
-        """A request that says `text`: what `serve` prints and the documentation sends."""
+        """A request that says `text`: what `serve` prints and the documentation sends.
+
+        `params` name the model where the path holds it.
+        """
         raise Unsupported(f"{self.name} cannot be called.")
 
     # ------------------------------------------------------------- as the back

@@ -16,6 +16,7 @@ import orjson
 from bridge.codec.wire import WireRequest
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model.surrogates import mend
+from bridge.model.text import json_text
 
 loads = orjson.loads
 """The fast path. Raises `ValueError` (orjson.JSONDecodeError) for everything it refuses."""
@@ -190,3 +191,26 @@ def kind_of(value: Any) -> str:
         case dict():
             return "an object"
     return type(value).__name__
+
+
+_INVALID = "INVALID_JSON"
+
+
+def input_of(arguments: str) -> dict[str, Any]:
+    """Return the object for an arguments string, for wires that hold one. What is no JSON object goes under a key of
+    its own, unchanged; the key is the one that Anthropic's page on fine-grained tool streaming names for this case.
+    """
+    if not arguments.strip():
+        return {}
+    try:
+        value = loads(arguments)
+    except ValueError:
+        return {_INVALID: arguments}
+    return value if isinstance(value, dict) else {_INVALID: arguments}
+
+
+def arguments_of(value: Any) -> str:
+    """Return the arguments string for such an object; `input_of` undoes it."""
+    if isinstance(value, dict) and value.keys() == {_INVALID} and isinstance(value[_INVALID], str):
+        return str(value[_INVALID])
+    return json_text(value)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
-from bridge.codec.jsontext import loads
+from bridge.codec.jsontext import arguments_of, input_of
 from bridge.model.events import Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
 from bridge.model.fold import Answer
 from bridge.model.parts import (
@@ -30,7 +30,7 @@ from bridge.model.parts import (
     mime_of,
     url_of,
 )
-from bridge.model.text import as_markdown, interrupt_text, json_text, result_text
+from bridge.model.text import as_markdown, interrupt_text, result_text
 
 _MEDIA: dict[MediaKind, Feature] = {
     MediaKind.IMAGE: Feature.IMAGE,
@@ -200,19 +200,10 @@ def _without(item: Item, capabilities: Capabilities) -> Item:
     if item[0] == "reasoning" and capabilities.answer(Feature.REASONING_SIGNATURE) is not Support.EXACT:
         return (item[0], item[1], None)
     if item[0] == "tool_call":
-        tag, call_id, name, arguments, origin = item
-        origin = origin if capabilities.answer(Feature.TOOL_ORIGIN) is Support.EXACT else "function"
-        return tag, call_id, name, arguments if capabilities.argument_text else _respelled(arguments), origin
+        arguments = item[3] if capabilities.exact_arguments else arguments_of(input_of(item[3]))
+        exact = capabilities.answer(Feature.TOOL_ORIGIN) is Support.EXACT
+        return (*item[:3], arguments, item[4] if exact else "function")
     return item
-
-
-def _respelled(arguments: str) -> str:
-    """The same JSON object in compact form; what is none stays as it is."""
-    try:
-        value = loads(arguments)
-    except ValueError:
-        return arguments
-    return json_text(value) if isinstance(value, dict) else arguments
 
 
 _ENDS: dict[str, Feature] = {

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+PIECE = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
+"""A named piece of a path, perhaps with a pattern that it must match."""
+
+
+def shown_path(path: str) -> str:
+    """Return a path of the surface for people: `{name}` for each piece, whatever it must match."""
+    return PIECE.sub(r"{\1}", path)
 
 
 class Operation(StrEnum):
@@ -62,10 +71,10 @@ class Endpoint:
     without one; an endpoint that shares its path with no other gets all. `shared`: dialects with this endpoint answer
     it alike, so that their routes may have the same path, and the answer covers all of them. `public`: no identity is
     needed, since something else in the request grants access (a signed URL). `query_token` names the route option that,
-    when true, lets this endpoint take a key from the query parameter `access_token`. `durable`: the endpoint needs the
-    run store and exists on durable routes only; `live`: only on routes that are neither durable nor pass requests
-    through unread. `query` and `success`, the status of an accepted request, describe the endpoint; no code depends on
-    them.
+    when true, lets this endpoint take a key from the query parameter `access_token`; `query_key` is the query parameter
+    in which clients of the protocol may always send one. `durable`: the endpoint needs the run store and exists on
+    durable routes only; `live`: only on routes that are neither durable nor pass requests through unread. `query` and
+    `success`, the status of an accepted request, describe the endpoint; no code depends on them.
     """
 
     method: str
@@ -75,6 +84,7 @@ class Endpoint:
     shared: bool = False
     public: bool = False
     query_token: str | None = None
+    query_key: str = ""
     durable: bool = False
     live: bool = False
     query: tuple[QueryParameter, ...] = ()

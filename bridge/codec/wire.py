@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlencode
 
 
 @dataclass(slots=True)
@@ -42,6 +43,11 @@ class WireRequest:
     params: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
 
+    @property
+    def target(self) -> str:
+        """The path with the query."""
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+
 
 @dataclass(slots=True)
 class WireResponse:
@@ -76,6 +82,12 @@ def payloads_in(body: bytes) -> list[FrameLike]:
             names = [line[6:].strip() for line in lines if line.startswith(b"event:")]
             frames.append(Frame(b"\n".join(data), names[-1].decode("utf-8", "replace") if names else None))
     return frames
+
+
+def wire_request(headers: Mapping[str, str], body: bytes, path: str = "") -> WireRequest:
+    """A request as it came over HTTP: `path` may be percent-encoded and hold a query."""
+    path, _, query = path.partition("?")
+    return WireRequest("POST", unquote(path), headers, dict(parse_qsl(query)), body=body)
 
 
 def json_request(path: str, body: bytes, headers: dict[str, str] | None = None) -> WireRequest:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireResponse
+from bridge.codec import Context, Dialect, Losses, Options, WireRequest, WireResponse, wire_request
 from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, ConfigError, ErrorCode, Failure, RequestError, with_status
 from bridge.model import Event, Request, RunFailed, RunStarted
@@ -104,17 +104,23 @@ class Translator:
     # ------------------------------------------------------------------ before the answer
 
     def request(
-        self, data: bytes, *, client: str | Dialect | None = None, headers: Mapping[str, str] | None = None
+        self,
+        data: bytes,
+        *,
+        client: str | Dialect | None = None,
+        headers: Mapping[str, str] | None = None,
+        path: str = "",
     ) -> bytes:
         """The client's request body in the backend's dialect.
 
         `client` is the dialect that the client speaks; without it the bytes decide, `target` first. `headers` are the
-        client's own, for dialects that say something in them. Raises `RequestError` when the body is a request of
-        neither, `Unsupported` for what the backend cannot be told, `RuntimeError` when this run has begun already.
+        client's own, and `path` is the one that it called, with the query, for dialects that say something there.
+        Raises `RequestError` when the body is a request of neither, `Unsupported` for what the backend cannot be told,
+        `RuntimeError` when this run has begun already.
         """
         if self._sides is not None:
             raise RuntimeError("one translator serves one run, and this one has begun: make a new one")
-        wire = WireRequest(headers=_lower(headers), body=_bytes(data))
+        wire = wire_request(_lower(headers), _bytes(data), path)
         self._request = self._choose(wire, resolve(client) if client is not None else None)
         context = self._settled().back
         assert context.request is not None

@@ -136,12 +136,12 @@ class Subscription:
                     pass
 
     def _new(self, number: int, frames: Sequence[FrameLike]) -> list[Frame]:
-        """Return the frames of an entry that the reader does not have, with their ids."""
+        """Return the frames of an entry that the reader does not have, with their ids where its dialect has such."""
         out = []
         for index, frame in enumerate(frames):
             cursor = Cursor(number, index)
             if cursor > self._cursor:
-                out.append(_with_id(frame, str(cursor)))
+                out.append(_with_id(frame, str(cursor) if self._dialect.event_ids else None))
         if out:
             self._cursor = Cursor(number, len(frames) - 1)
         return out
@@ -162,7 +162,7 @@ class Subscription:
                 yield self._cursor, frames
 
 
-def _with_id(frame: FrameLike, cursor: str) -> Frame:
+def _with_id(frame: FrameLike, cursor: str | None) -> Frame:
     if isinstance(frame, bytes):
         return Frame(frame, None, cursor)
     return frame if frame.comment is not None else Frame(frame.data, frame.event, cursor)

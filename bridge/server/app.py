@@ -28,7 +28,7 @@ from bridge.server.bodies import BODIES
 from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
 from bridge.server.handler import RouteHandler
 from bridge.server.heads import HeadWatch
-from bridge.server.identity import Identity, visit_of
+from bridge.server.identity import QUERY_TOKEN, Identity, visit_of
 from bridge.server.keyfile import KeyFile
 from bridge.server.limits import Limits
 from bridge.server.operations import RouteOperations
@@ -230,7 +230,9 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 
 def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
     """Wrap a handler: check the caller, and answer refusals in the dialect's own shape."""
-    in_query = endpoint.query_token is not None and bool(getattr(route.options, endpoint.query_token, False))
+    query_key = endpoint.query_key
+    if endpoint.query_token is not None and getattr(route.options, endpoint.query_token, False):
+        query_key = QUERY_TOKEN
     # Most servers leave one or both of these out; asking costs a part in a hundred of a request.
     is_asked = not (endpoint.public or state.identity.is_open)
     is_counted = state.limits.has_rates and not endpoint.public
@@ -239,7 +241,7 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
     is_refused_late = not endpoint.public and endpoint.operation not in (Operation.STOP, Operation.CANCEL)
 
     async def admit(http: web.Request) -> None:
-        visit = visit_of(http, in_query)
+        visit = visit_of(http, query_key)
         http[USER] = user = await state.identity.user(visit, route.path, scope=scope) if is_asked else ""
         # Of a connection each request counts, not the connection itself.
         if is_counted and (endpoint.operation is not Operation.SOCKET or ADMIT in http):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 QUERY_TOKEN = "access_token"
 """The query parameter that may carry a key where an endpoint and its route let it: EventSource sends no headers."""
-_KEY_HEADERS = ("x-api-key", "api-key")  # Anthropic's spelling, and Azure's of OpenAI's
+_KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")  # Anthropic's spelling, Azure's of OpenAI's, and Google's
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Visit:
         return next(filter(None, named), self.query_token)
 
 
-def visit_of(http: web.Request, query_token: bool = False) -> Visit:
-    """`query_token`: a key in the query counts, too."""
-    return Visit(http.headers, http.remote, http.query.get(QUERY_TOKEN, "").strip() if query_token else "")
+def visit_of(http: web.Request, query_key: str = "") -> Visit:
+    """`query_key`: the query parameter in which a key counts, too."""
+    return Visit(http.headers, http.remote, http.query.get(query_key, "").strip() if query_key else "")
 
 
 class Proxy:

@@ -6,19 +6,18 @@ loosely, since each dialect's contract is the page of its protocol and not this.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import orjson
 
 from bridge.codec import Endpoint, Operation, QueryParameter, QueuedRunsDialect
+from bridge.codec.surface import PIECE, shown_path
 from bridge.engine import Bridge, Route
 from bridge.errors import ErrorCode, Failure, Unsupported
 from bridge.server.identity import QUERY_TOKEN
 
 Json = dict[str, Any]
 
-_PIECE = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 _WORDS: dict[Operation, str] = {
     Operation.RUN: "Run the model or agent; streamed when the body asks for it",
     Operation.START: "Queue a run",
@@ -72,7 +71,7 @@ def describe(bridge: Bridge, version: str) -> Json:
         for endpoint in route.surface:
             if endpoint.operation is Operation.SOCKET:
                 continue  # OpenAPI has no words for it
-            path = _PIECE.sub(r"{\1}", route.path.rstrip("/") + endpoint.path) or "/"
+            path = shown_path(route.path.rstrip("/") + endpoint.path) or "/"
             method = endpoint.method.lower()
             known = speaking.get((method, path))
             # Of dialects that share a path, the first without a header of its own speaks for it.
@@ -117,7 +116,7 @@ def _operation(route: Route, endpoint: Endpoint, name: str, *, keyed: bool) -> J
     }
     parameters = [
         {"name": piece, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for piece in _PIECE.findall(endpoint.path)
+        for piece in PIECE.findall(endpoint.path)
     ]
     if endpoint.header is not None:
         parameters.append({"name": endpoint.header, "in": "header", "required": True, "schema": {"type": "string"}})
@@ -126,6 +125,8 @@ def _operation(route: Route, endpoint: Endpoint, name: str, *, keyed: bool) -> J
     parameters += [_query(parameter) for parameter in endpoint.query]
     if endpoint.query_token is not None and getattr(route.options, endpoint.query_token, False):
         parameters.append({"name": QUERY_TOKEN, "in": "query", "required": False, "schema": {"type": "string"}})
+    if endpoint.query_key:
+        parameters.append({"name": endpoint.query_key, "in": "query", "required": False, "schema": {"type": "string"}})
     if parameters:
         out["parameters"] = parameters
     if operation in _BODIES | _FILES:

@@ -175,7 +175,7 @@ class FakeBackend:
         if self._queue is not None:
             reply, ended = self._queue.reply(seen.method, seen.path, seen.headers, seen.body, ended=ended)
         else:
-            reply = self._speaking().reply(seen.body, seen.headers, ended=ended)
+            reply = self._speaking().reply(seen.body, seen.headers, path=seen.path, ended=ended)
         headers = {k.replace("-", "_"): v for k, v in reply.headers.items()}
         await exchange.head(reply.status, headers.pop("content_type", None), **headers)
         for piece in reply.pieces:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge import framing
-from bridge.codec import Context, Dialect, WireRequest, WireResponse
+from bridge.codec import Context, Dialect, WireResponse, wire_request
 from bridge.codec.registry import resolve
 from bridge.errors import BridgeError, Failure
 from bridge.model import Event, Part, Request
@@ -75,14 +75,18 @@ class ScriptedBackend(Script):
         super().__init__(*items)
         self.dialect = resolve(dialect)
 
-    def reply(self, body: bytes, headers: Mapping[str, str] | None = None, *, ended: bool = True) -> Reply:
+    def reply(
+        self, body: bytes, headers: Mapping[str, str] | None = None, *, path: str = "", ended: bool = True
+    ) -> Reply:
         """The answer to a request with this body; `headers` are the request's, with lower-case names.
+
+        `path` is the request's, with the query, for dialects that say something there.
 
         Without `ended` it stops after its last item, as if the backend had fallen over there.
         """
         options, default = self.dialect.front_options(), "scripted"
         context = Context(f"run{len(self.requests) + 1}", None, 1_700_000_000.0, options, default)
-        wire = WireRequest(headers=headers or {"content-type": self.dialect.content_type}, body=body)
+        wire = wire_request(headers or {"content-type": self.dialect.content_type}, body, path)
         try:
             request = self.dialect.decode_request(wire, context)
         except BridgeError as error:

@@ -61,7 +61,7 @@ _LAST_WORDS = 1.0
 _STOP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
 """Seconds between two checks of the answers that are being read."""
-_VERSION = re.compile(r"/v\d+(?=/)")
+_VERSION = re.compile(r"(/v\d+)(?:(?:alpha|beta)\d*)?(?=/|$)")
 _NOT_THERE = frozenset({404, 405, 501})
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
 _SHUT = frozenset({401, 403, 407})
@@ -242,15 +242,16 @@ class HttpBackend:
     def address(self, path: str) -> URL:
         """Base URL and the dialect's path, with the base's query; a base that ends in the path is taken as it is.
 
-        A version with which the path begins is not written twice: people give such bases with it and without.
+        A version with which the path begins is not written twice: people give such bases with it and without, and a
+        base that ends in `/v1` means that version where the path says `/v1beta`.
         """
         known = self._addresses.get(path)
         if known is None:
             base = self.url.path.rstrip("/")
             version = _VERSION.match(path)
-            if version and base.endswith(version[0]):
-                base = base.removesuffix(version[0])
-            whole = self.url.path if not path or base.endswith(path) else base + path
+            own = _VERSION.fullmatch(base[base.rfind("/") :]) if version and base else None
+            rest = path[version.end() :] if version and own and own[1] == version[1] else path
+            whole = self.url.path if not path or base.endswith(path) else base + rest
             known = self.url.with_path(whole, encoded=True).with_query(self.url.query)
             if len(self._addresses) < _FEW:
                 self._addresses[path] = known

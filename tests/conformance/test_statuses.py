@@ -13,6 +13,7 @@ DIALECTS = (
     "agentscope",
     "aip",
     "anthropic-messages",
+    "gemini",
     "openai-chat",
     "openai-responses",
 )

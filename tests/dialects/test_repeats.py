@@ -20,6 +20,7 @@ _ITEM = '{"type":"response.output_item.%s","output_index":%d,"item":{"type":"%s"
 _CONTENT = '{"%s":<n>,"object":"content","type":"text","index":%d,"delta":true,"%s":"%s","text":<text>}'
 _MESSAGE = '{"object":"message","status":"%s","id":"%s","type":"%s","role":"assistant"}'
 _BLOCK = '{"type":"content_block_start","index":%d,"content_block":{"type":"%s","id":"t","name":"f"}}'
+_PARTS = '{"candidates":[{"content":{"parts":[%s],"role":"model"}%s}],"modelVersion":"m"}'
 _DELTA = '{"type":"content_block_delta","index":%d,"delta":{"type":"%s_delta","%s":<text>}}'
 
 WIRES: dict[str, tuple[list[str], list[str], list[str]]] = {
@@ -62,6 +63,20 @@ WIRES: dict[str, tuple[list[str], list[str], list[str]]] = {
         ],
         ['{"type":"content_block_stop","index":0}', '{"type":"ping"}', _BLOCK % (0, "thinking"), _BLOCK % (0, "text"),
          '{"type":"content_block_stop","index":1}', "7", '{"type":"message_stop"}'],
+    ),
+    "gemini": (
+        ['{"candidates":[{"content":{"parts":[{"text":"a"}],"role":"model"},"index":0}],"modelVersion":"m"}'],
+        [
+            _PARTS % ('{"text":<text>}', ',"index":0'),
+            _PARTS % ('{"text":<text>,"thought":true}', ',"index":0'),
+            _PARTS % ('{"text":<text>}', '},{"content":{"parts":[{"text":"z"}]},"index":1'),
+            _PARTS % ('{"text":<text>,"thoughtSignature":"c2ln"}', ""),
+            _PARTS % ('{"text":<text>}', ',"finishReason":"STOP"'),
+            _PARTS % ('{"text":<text>},{"text":"b"}', ',"index":1'),
+            _PARTS % ('{"functionCall":{"name":"f","args":{"text":<text>}}}', ""),
+        ],
+        [_PARTS % ('{"text":""}', ""), _PARTS % ('{"text":"","thoughtSignature":"c2ln"}', ""), "{}",
+         '{"usageMetadata":{"promptTokenCount":7}}', _PARTS % ('{"functionCall":{"name":"f"}}', "")],
     ),
     "ag-ui": (
         ['{"type":"RUN_STARTED","threadId":"t","runId":"r"}', '{"type":"TEXT_MESSAGE_START","messageId":"a"}'],
@@ -159,6 +174,7 @@ LEARNED: dict[str, tuple[int, ...]] = {
     "openai-chat": (0, 1, 2),
     "openai-responses": (0, 1, 3, 4, 5, 6),
     "anthropic-messages": (0, 1, 2),
+    "gemini": (0, 1, 4),
     "ag-ui": (0, 1, 2, 3),
     "agentscope": (0, 1, 3, 4),
     "agentscope-java": (0, 1, 3, 4),

@@ -360,7 +360,7 @@ def test_two_workers_answer_and_stop_together(tmp_path: Path) -> None:
             assert _hello(served.url).endswith(b"data: [DONE]\n\n")
         assert served.stop() == 0
         assert listeners(served.port) == 0
-        assert served.out.count("curl -N") == 6, "the routes are announced once"
+        assert served.out.count("curl -N") == 7, "the routes are announced once"
         assert served.err.count(" INFO run ") == 8
         assert served.err.count(" INFO stopping; ") == 2
         assert "Traceback" not in served.err

@@ -237,6 +237,21 @@ async def test_anthropic_clients_over_any_model_and_claude_for_chat_clients() ->
             assert counted.json["estimated"] is True
 
 
+async def test_gemini_clients_over_any_model_and_gemini_for_chat_clients() -> None:
+    said = {"candidates": [{"content": {"parts": [{"text": "Hello"}]}, "finishReason": "STOP"}]}
+    asked = {"contents": [{"parts": [{"text": "Hi"}]}]}
+    async with fake_backend() as model, fake_backend() as google:
+        variables = {"OPENAI_BASE_URL": f"{model.url}/v1", "GEMINI_BASE_URL": google.url, "OPENAI_MODEL": "m"}
+        async with _recipe("gemini", **variables) as url:
+            model.streams(CHAT)
+            reply = await post(f"{url}/gemini/v1beta/models/gemini-x:generateContent", asked)
+            assert reply.json["candidates"][0]["content"]["parts"] == [{"text": "Hello"}]
+            assert model.seen[0].json["model"] == "m"
+            google.answers(200, orjson.dumps(said))
+            assert _said(await post(f"{url}/v1/chat/completions", _conversation("Hi", "gemini-x"))) == "Hello"
+            assert google.seen[0].path == "/v1beta/models/gemini-x:generateContent"
+
+
 async def test_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     async with _recipe("stage") as url:

@@ -35,7 +35,7 @@ def asking(front: Dialect, text: str = "hi", thread: str = "t1", run: str = "r1"
     asked.stream = stream
     asked.extras = {"ag-ui": {"forwardedProps": {"runtime_mode": "chat"}}}
     wire = front.encode_request(asked, Context(run, thread, 0.0, front.back_options(), "m", asked))
-    wire.path = front.surface[0].path
+    wire.path = front.example_request(text, stream).target
     return wire
 
 

@@ -120,7 +120,7 @@ def _indexed(path: Path) -> list[bytes]:
 def _request(rnd: random.Random, front: str, back: str) -> Case:
     """A changed request to what runs; the backend says what it was recorded to say."""
     data = _changed(rnd.choice(requests(front)), rnd)
-    path = registry.get(front).surface[0].path
+    path = registry.get(front).example_request("hi").target
     return Case("", front, back, _sent(rnd, "POST", path, data), _played(rnd.choice(_recorded(back))))
 
 
@@ -144,7 +144,7 @@ def _endpoint(rnd: random.Random, front: str, back: str) -> Case:
 
 def _http(rnd: random.Random, front: str, back: str) -> Case:
     """Bytes that are no request, or one that says wrong things of itself."""
-    whole = _sent(rnd, "POST", registry.get(front).surface[0].path, rnd.choice(requests(front)))
+    whole = _sent(rnd, "POST", registry.get(front).example_request("hi").target, rnd.choice(requests(front)))
     head, _, data = whole.partition(b"\r\n\r\n")
     match rnd.randint(0, 5):
         case 0:

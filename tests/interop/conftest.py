@@ -55,6 +55,22 @@ def langchain() -> list[str]:
     return [str(python), str(Path(__file__).parent / "langchain" / "session.py")]
 
 
+@pytest.fixture(scope="session")
+def genai() -> list[str]:
+    """The same with Google's Python SDK, which has a virtual environment of its own."""
+    python = Path(sys.prefix) / "genai" / "bin" / "python"
+    assert python.exists(), "google-genai is not installed: make interop"
+    return [str(python), str(Path(__file__).parent / "genai" / "session.py")]
+
+
+@pytest.fixture(scope="session")
+def genai_js() -> list[str]:
+    """The same with Google's JavaScript SDK."""
+    folder = Path(__file__).parent / "genai-js"
+    node_client(folder, "Google's JavaScript SDK")
+    return ["node", str(folder / "session.mjs")]
+
+
 @pytest.fixture(params=VERSIONS, ids=[f"client {v}" for v in VERSIONS.values()])
 def frontend(driver: Driver, request: pytest.FixtureRequest) -> MakeFrontend:
     """Makes conversations with an address, one after another with each version of the client."""

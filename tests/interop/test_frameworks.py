@@ -63,11 +63,11 @@ async def conversation(
         async with serving(config) as base:
             # LangChain's class for this wire, as its SDK, adds `/v1` by itself.
             base += "" if wire == "anthropic" and "langchain" in command[0] else "/v1"
-            seen = await _said_by([*command, wire, base, *more])
+            seen = await said_by([*command, wire, base, *more])
         return seen, agent.heard
 
 
-async def _said_by(command: list[str]) -> Any:
+async def said_by(command: list[str]) -> Any:
     piped = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command, stdout=piped, stderr=piped, env=environment(LANGSMITH_TRACING="false")

@@ -96,7 +96,7 @@ def config_of(front: str, **backend: Any) -> list[str]:
 def test_a_route_without_a_model_anywhere_is_warned_of(front: str) -> None:
     if registry.get(front).over_grpc or front == "agent-runs":
         return
-    named = front in ("openai-chat", "openai-responses", "anthropic-messages")
+    named = registry.get(front).requires_model
     assert [w.partition(":")[0] for w in config_of(front)] == ([] if named else ["routes[0]"])
     assert config_of(front, model="m") == []
 

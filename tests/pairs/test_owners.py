@@ -41,7 +41,7 @@ async def says(base: str, front: Dialect, user: str, text: str) -> Reply:
     wire = front.encode_request(asked, context)
     headers = {**wire.headers, "x-session-id": TALK, "x-api-key": f"key-of-{user}"}
     url = f"{base}/{front.name}"
-    reply = await ask(wire.method, url + front.surface[0].path, wire.body, headers)
+    reply = await ask(wire.method, url + front.example_request(text).target, wire.body, headers)
     if reply.status != 202:
         return reply
     named = reply.json

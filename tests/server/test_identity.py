@@ -482,8 +482,7 @@ async def test_every_dialect_says_how_to_come_in(name: str) -> None:
     dialect = registry.get(name)
     config = {**setup({"keys": [{"name": "web", "key": "k1"}]}, name), "stores": {"history": "sqlite:///:memory:"}}
     async with serving(config) as base:
-        endpoint = dialect.surface[0]
-        answer = await ask(endpoint.method, f"{base}/toy{endpoint.path}")
+        answer = await ask("POST", f"{base}/toy{dialect.example_request('Hi').target}")
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert answer.headers["content-type"].partition(";")[0] in ("application/json", "application/problem+json")
     assert b"API key is needed" in answer.body

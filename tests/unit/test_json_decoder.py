@@ -11,7 +11,7 @@ from bridge.codec.jsontext import MAX_DEPTH
 from bridge.errors import ErrorCode
 from bridge.model import Event, PartKind, RunFailed, RunFinished, TextDelta, fold, verify
 
-JSON_DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "agentscope", "ag-ui", "ag-kit")
+JSON_DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "gemini", "agentscope", "ag-ui", "ag-kit")
 NAMES_ERRORS = ("openai-chat", "openai-responses", "anthropic-messages")
 _DEEP = b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1)
 TOO_DEEP = "An event of the backend is nested too deep."

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from bridge.codec.surface import shown_path
 from bridge.config.kinds import (
     AttachmentsUrl,
     HistoryUrl,
@@ -88,7 +89,7 @@ class Config(Section):
         for route in self.routes:
             ways = ", ".join(f"{name} ({self.backends[name].dialect})" for name in route.backends)
             for path, endpoint in route.endpoints():
-                rows.append((endpoint.method, path, route.dialect, ways))
+                rows.append((endpoint.method, shown_path(path), route.dialect, ways))
             if route.path is None:
                 rows.append(("gRPC", f"{route.listen} {route.agent_id}", route.dialect, ways))
         first_width, name = (max((len(row[n]) for row in rows), default=0) for n in (1, 2))

@@ -109,7 +109,7 @@ class Ollama(ObjectDialect, ModelsDialect):
         usage_on_failure=False,
         media_types=False,
         call_ids=False,
-        argument_text=False,
+        exact_arguments=False,
     )
 
     # ------------------------------------------------------------- as the front

@@ -37,8 +37,7 @@ def routes(url: str, folder: Path, **options: Any) -> dict[str, Any]:
 
 
 def endpoint(name: str) -> str:
-    surface = registry.get(name).surface
-    return f"/{name}{next(e.path for e in surface if e.operation is Operation.RUN)}"
+    return f"/{name}{registry.get(name).example_request('hello').target}"
 
 
 # ---------------------------------------------------------------------- two bridges in a row

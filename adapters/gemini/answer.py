@@ -1,0 +1,100 @@
+"""Whole answers: events -> one response, and one response, or an array of chunks -> events.
+
+A response in one piece is what a client makes of the stream, so that both come from the same encoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.codec import Context, Feature, WireResponse, json_response
+from bridge.codec.jsontext import dumps, loads, read_json
+from bridge.dialects.gemini.decoder import GeminiDecoder
+from bridge.dialects.gemini.encoder import GeminiEncoder
+from bridge.dialects.gemini.errors import CANCELED, decode_error, encode_error, error_in, failure_of
+from bridge.dialects.gemini.wire import NOTES, SIGNATURE, own
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, FinishReason, RunFailed, RunFinished
+
+Wire = dict[str, Any]
+
+# ------------------------------------------------------------------ towards clients
+
+
+def assemble(events: Sequence[Event], context: Context) -> WireResponse:
+    """The response that a whole stream amounts to; a run that failed or was canceled is its error response."""
+    last = events[-1] if events else None
+    if isinstance(last, RunFailed):
+        return encode_error(last.error)
+    if isinstance(last, RunFinished) and last.reason is FinishReason.CANCELED:
+        context.lost.add(Feature.FINISH_CANCELED, "told as an error")
+        return encode_error(CANCELED)
+    frames = GeminiEncoder(context).encode(events)
+    response = _joined([loads(frame) for frame in frames if isinstance(frame, bytes)])
+    is_array = context.request is not None and own(context.request.extras).get(NOTES, {}).get("array")
+    return json_response(dumps([response] if is_array else response))
+
+
+def _joined(chunks: list[Wire]) -> Wire:
+    """The chunks as one: fields of later ones count, parts come one after another, texts that go on are one."""
+    response: Wire = {}
+    candidates: dict[int, Wire] = {}
+    parts: dict[int, list[Wire]] = {}
+    for chunk in chunks:
+        for candidate in chunk.pop("candidates", ()):
+            index = candidate["index"]
+            parts.setdefault(index, []).extend(candidate["content"]["parts"])
+            candidates.setdefault(index, {}).update(candidate)
+        response.update(chunk)
+    for index, candidate in candidates.items():
+        candidate["content"] = {"parts": _runs(parts[index]), "role": "model"}
+    return {**({"candidates": [candidates[index] for index in sorted(candidates)]} if candidates else {}), **response}
+
+
+def _runs(parts: list[Wire]) -> list[Wire]:
+    """Parts with texts joined. An empty text that carries nothing stands only where there is no other part."""
+    out: list[Wire] = []
+    pieces: list[str] = []
+    for part in parts:
+        if part == {"text": ""}:
+            continue
+        goes_on = isinstance(part.get("text"), str) and SIGNATURE not in part
+        if goes_on and pieces and out[-1].get("thought") == part.get("thought"):
+            pieces.append(part["text"])
+            continue
+        _end(out, pieces)
+        out.append(part)
+        pieces = [part["text"]] if goes_on else []
+    _end(out, pieces)
+    return out or [{"text": ""}]
+
+
+def _end(out: list[Wire], pieces: list[str]) -> None:
+    """Joins the pieces once: adding each to the text before it would take time by the square."""
+    if pieces:
+        out[-1]["text"] = "".join(pieces)
+
+
+# ------------------------------------------------------------------ from backends
+
+
+def parse_response(wire: WireResponse, context: Context) -> list[Event]:
+    """The run that a response with a body in one piece tells of; what is no response is a run that failed."""
+    if wire.status >= 400:
+        return _failed(decode_error(wire), context)
+    value = read_json(wire.body)
+    chunks = value if isinstance(value, list) else [value]
+    if any(isinstance(chunk, dict) and ("candidates" in chunk or "promptFeedback" in chunk) for chunk in chunks):
+        return GeminiDecoder(context).chunks(chunks)
+    error = error_in(value)
+    if error is not None:
+        return _failed(failure_of(error), context)
+    text = "The backend's answer is neither a response nor an error."
+    return _failed(Failure(ErrorCode.BACKEND_PROTOCOL, text), context)
+
+
+def _failed(failure: Failure, context: Context) -> list[Event]:
+    builder = context.builder()
+    builder.fail(failure)
+    return builder.take()

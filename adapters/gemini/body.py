@@ -1,0 +1,193 @@
+"""`Request` -> the body and the address for a backend."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+from bridge.codec import Context, Feature, WireRequest
+from bridge.codec.jsontext import dumps
+from bridge.codec.tools import FUNCTION, supported
+from bridge.dialects.gemini.history import ContentWriter
+from bridge.dialects.gemini.options import BackOptions, back
+from bridge.dialects.gemini.schema import Reducer
+from bridge.dialects.gemini.wire import ASIDES, MODEL_PREFIX, NAME, NOTES, own
+from bridge.model import Request, Sampling, Tool, ToolMode
+
+_HELD = (
+    Feature.CONTEXT, Feature.STATE, Feature.RESUME, Feature.USER_ID, Feature.THREAD_ID, Feature.METADATA,
+)  # fmt: skip
+_RESOURCES = (MODEL_PREFIX, "tunedModels/", "publishers/", "projects/", "endpoints/")
+_LATER = re.compile(r"gemini-(?:[3-9]|[1-9]\d)(?!\d)")
+"""Models that take a thinking level, and check thought signatures."""
+_HOTTEST = 2.0
+_LEVELS = {
+    "none": "MINIMAL", "minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH",
+    "max": "XHIGH",
+}  # fmt: skip
+_BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
+_MODES = {ToolMode.AUTO: "AUTO", ToolMode.NONE: "NONE", ToolMode.REQUIRED: "ANY"}
+
+
+def encode_request(request: Request, context: Context) -> WireRequest:
+    """Return the request. Raises `Unsupported` for a file that the server cannot know."""
+    body = _body(request, context)
+    method, query = ("streamGenerateContent", {"alt": "sse"}) if request.stream else ("generateContent", {})
+    accept = "text/event-stream" if request.stream else "application/json"
+    return WireRequest(
+        "POST", _address(request, context, method), _headers(accept), query, body=dumps(body)
+    )  # fmt: skip
+
+
+def count_request(request: Request, context: Context) -> WireRequest:
+    """The question how many tokens this request holds. Raises `Unsupported`."""
+    body = {"model": _resource(request, context), **_body(request, context)}
+    path = _address(request, context, "countTokens")
+    return WireRequest("POST", path, _headers("application/json"), body=dumps({"generateContentRequest": body}))
+
+
+def _headers(accept: str) -> dict[str, str]:
+    return {"content-type": "application/json", "accept": accept}
+
+
+def _resource(request: Request, context: Context) -> str:
+    model = context.model or request.model or ""
+    return model if model.startswith(_RESOURCES) else MODEL_PREFIX + model
+
+
+def _address(request: Request, context: Context, method: str) -> str:
+    return f"/{back(context).prefix.strip('/')}/{quote(_resource(request, context), safe='/')}:{method}"
+
+
+def _body(request: Request, context: Context) -> dict[str, Any]:
+    """The fields that the request says something about, and what a client of this dialect said beside them."""
+    options, extras = back(context), dict(request.extra(NAME))
+    notes, rest = extras.pop(NOTES, {}), extras.pop("generationConfig", {})
+    extras.pop(ASIDES, None)
+    is_later = bool(_LATER.search(context.model or request.model or ""))
+    skips = options.signatures == "always" or (options.signatures == "auto" and is_later)
+    system, contents = ContentWriter(context, options, skips).write(request.messages)
+    config = {
+        **_sampling(request, context),
+        **(
+            notes.get("generationConfig")
+            or {**_format(request, context, options), **_thinking(request, context, options, is_later)}
+        ),
+        **rest,
+    }
+    tools = _tools(request, context, options)
+    tool_config = {**extras.pop("toolConfig", {}), **(_calling(request, notes) if tools else {})}
+    _record_losses(request, context)
+    fields = {
+        "systemInstruction": {"parts": system} if system else None,
+        "contents": contents,
+        "tools": tools,
+        "toolConfig": tool_config,
+        "generationConfig": config,
+    }
+    return {**{name: value for name, value in fields.items() if value}, **extras}
+
+
+# ------------------------------------------------------------------ generationConfig
+
+
+def _sampling(request: Request, context: Context) -> dict[str, Any]:
+    sampling: Sampling = request.sampling
+    temperature = sampling.temperature
+    if temperature is not None and temperature > _HOTTEST and NAME not in (request.extras or {}):
+        context.lost.add(Feature.SAMPLING, "temperatures above 2 are sent as 2")
+        temperature = _HOTTEST
+    values = {
+        "temperature": temperature,
+        "topP": sampling.top_p,
+        "maxOutputTokens": sampling.max_tokens,
+        "stopSequences": sampling.stop,
+        "seed": sampling.seed,
+        "candidateCount": sampling.n,
+        "presencePenalty": sampling.presence_penalty,
+        "frequencyPenalty": sampling.frequency_penalty,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _format(request: Request, context: Context, options: BackOptions) -> dict[str, Any]:
+    wanted = request.response_format
+    if wanted is None or wanted.kind == "text":
+        return {}
+    out: dict[str, Any] = {"responseMimeType": "application/json"}
+    if wanted.schema is not None and options.schemas == "json":
+        out["responseJsonSchema"] = wanted.schema
+    elif wanted.schema is not None:
+        out["responseSchema"] = _reduced(wanted.schema, context, Feature.RESPONSE_FORMAT)
+    return out
+
+
+def _thinking(request: Request, context: Context, options: BackOptions, is_later: bool) -> dict[str, Any]:
+    effort, config = request.reasoning_effort, dict[str, Any]()
+    how = ("level" if is_later else "budget") if options.effort == "auto" else options.effort
+    table: dict[str, Any] = _LEVELS if how == "level" else _BUDGETS if how == "budget" else {}
+    if effort in table:
+        config["thinkingLevel" if how == "level" else "thinkingBudget"] = table[effort]
+        if effort == "none" and how == "level":
+            context.lost.add(Feature.REASONING_EFFORT, "none, sent as MINIMAL")
+    elif effort is not None:
+        context.lost.add(Feature.REASONING_EFFORT, effort)
+    asks = options.thoughts == "always" or (options.thoughts == "effort" and effort not in (None, "none") and config)
+    if asks:
+        config["includeThoughts"] = True
+    return {"thinkingConfig": config} if config else {}
+
+
+def _record_losses(request: Request, context: Context) -> None:
+    for feature in _HELD:
+        if getattr(request, feature):
+            context.lost.add(feature)
+    if request.parallel_tool_calls is False:
+        context.lost.add(Feature.PARALLEL_TOOL_CALLS)
+    if request.has_fields_of_others(NAME):
+        context.lost.add(Feature.EXTRAS, "fields of other dialects")
+
+
+# ------------------------------------------------------------------ tools
+
+
+def _tools(request: Request, context: Context, options: BackOptions) -> list[dict[str, Any]]:
+    """All functions in one tool, and each of Google's own as it came."""
+    tools = supported(request, NAME, context.lost)
+    functions = [_function(tool, context, options) for tool in tools if tool.kind == FUNCTION]
+    hosted = [own(tool.extras) for tool in tools if tool.kind != FUNCTION]
+    return [*([{"functionDeclarations": functions}] if functions else []), *hosted]
+
+
+def _function(tool: Tool, context: Context, options: BackOptions) -> dict[str, Any]:
+    wire: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        wire["description"] = tool.description
+    said = own(tool.extras)
+    if tool.parameters is not None and "parameters" not in said:
+        if options.schemas == "json":
+            wire["parametersJsonSchema"] = tool.parameters
+        elif tool.parameters.get("properties"):
+            wire["parameters"] = {"type": "OBJECT", **_reduced(tool.parameters, context, Feature.TOOLS)}
+    return {**wire, **said}
+
+
+def _reduced(schema: dict[str, Any], context: Context, feature: Feature) -> dict[str, Any]:
+    reducer = Reducer(schema)
+    written = reducer.reduced()
+    if reducer.dropped:
+        context.lost.add(feature, f"of schemas: {', '.join(sorted(reducer.dropped))[:200]}")
+    return written
+
+
+def _calling(request: Request, notes: dict[str, Any]) -> dict[str, Any]:
+    """The choice of tools. Names go with ANY and VALIDATED only."""
+    choice = request.tool_choice
+    if choice is None:
+        return {}
+    mode = _MODES[choice.mode]
+    if mode == "AUTO" and (choice.names or notes.get("mode")):
+        mode = "VALIDATED"
+    names = {"allowedFunctionNames": choice.names} if choice.names and mode != "NONE" else {}
+    return {"functionCallingConfig": {"mode": mode, **names}}

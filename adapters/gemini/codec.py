@@ -1,0 +1,128 @@
+"""The dialect `gemini`: Google's Gemini API, served to its clients and called as a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.codec import (
+    Context,
+    CountingDialect,
+    Decoder,
+    Encoder,
+    Endpoint,
+    ModelInfo,
+    ModelsDialect,
+    Operation,
+    QueryParameter,
+    WireRequest,
+    WireResponse,
+)
+from bridge.codec.jsontext import dumps
+from bridge.dialects.gemini import answer, body, errors, models, request
+from bridge.dialects.gemini.capabilities import CAPABILITIES
+from bridge.dialects.gemini.decoder import GeminiDecoder
+from bridge.dialects.gemini.encoder import GeminiEncoder
+from bridge.dialects.gemini.options import BackOptions, FrontOptions
+from bridge.dialects.gemini.wire import NAME
+from bridge.errors import Failure
+from bridge.model import Event, Request
+
+_KEY_HEADER, _QUERY_KEY = "x-goog-api-key", "key"
+_RUN = "/{model:.+}:"
+"""`{model}` is whatever stands before the method: `v1beta/models/NAME`, or `models/NAME` on a route at `/v1beta`."""
+_ONE = "/{id:(?!.*:[a-z]+[A-Z]).+}"
+"""A model, not a method of one: those that are not served are unknown, whatever HTTP method asks for them."""
+_ALT = QueryParameter("alt", "sse for server-sent events; without it, one JSON array", choices=("sse", "json"))
+
+
+def _listing(path: str, header: str | None = None) -> tuple[Endpoint, ...]:
+    """The endpoints of the models. Clients of OpenAI and Anthropic ask at the same address without that header."""
+    return tuple(
+        Endpoint("GET", path + rest, Operation.MODELS, header=header, query_key=_QUERY_KEY) for rest in ("", _ONE)
+    )
+
+
+class Gemini(CountingDialect, ModelsDialect):
+    """Both sides of the Gemini API."""
+
+    name = NAME
+    provider = "gcp.gemini"
+    url = "https://generativelanguage.googleapis.com/v1beta"
+    key_variable = "GEMINI_API_KEY"
+    capabilities = CAPABILITIES
+    requires_model = True
+    event_ids = False
+    surface = (
+        Endpoint("POST", _RUN + "generateContent", Operation.RUN, query_key=_QUERY_KEY),
+        Endpoint("POST", _RUN + "streamGenerateContent", Operation.RUN, query_key=_QUERY_KEY, query=(_ALT,)),
+        Endpoint("POST", _RUN + "countTokens", Operation.COUNT, query_key=_QUERY_KEY),
+        *_listing("/models", _KEY_HEADER),
+        *_listing("/v1/models", _KEY_HEADER),
+        *_listing("/{version:v1(?:alpha|beta1?)}/models"),
+    )
+    front_options = FrontOptions
+    back_options = BackOptions
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, context)
+
+    def encoder(self, context: Context) -> Encoder:
+        return GeminiEncoder(context)
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        return answer.assemble(events, context)
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return errors.encode_error(failure)
+
+    def encode_models(self, infos: Sequence[ModelInfo]) -> WireResponse:
+        return models.encode_models(infos)
+
+    def encode_model(self, model: ModelInfo) -> WireResponse:
+        return models.encode_model(model)
+
+    def decode_count_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, context, counting=True)
+
+    def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
+        return models.encode_count(tokens)
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        value = {"contents": [{"role": "user", "parts": [{"text": text}]}]}
+        method, query = ("streamGenerateContent", {"alt": "sse"}) if stream else ("generateContent", {})
+        headers, params = {"content-type": "application/json"}, {"model": "default"}
+        return WireRequest("POST", f"/v1beta/models/default:{method}", headers, query, params, dumps(value))
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, wanted: Request, context: Context) -> WireRequest:
+        return body.encode_request(wanted, context)
+
+    def decoder(self, context: Context) -> Decoder:
+        return GeminiDecoder(context)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        return answer.parse_response(wire, context)
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return errors.decode_error(wire)
+
+    def auth_headers(self, api_key: str) -> dict[str, str]:
+        return {_KEY_HEADER: api_key}
+
+    def count_request(self, wanted: Request, context: Context) -> WireRequest:
+        return body.count_request(wanted, context)
+
+    def decode_count(self, wire: WireResponse) -> int:
+        return models.decode_count(wire)
+
+    def models_request(self) -> WireRequest:
+        return WireRequest("GET", "/v1beta/models", {"accept": "application/json"}, {"pageSize": "1000"})
+
+    def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
+        return models.decode_models(wire)
+
+
+dialect = Gemini()

@@ -1,0 +1,222 @@
+"""Chunks of a backend -> events. Accepts what servers of this kind send and never raises on wire data.
+
+A chunk holds what is new of each candidate. There is no end mark: the finish reason of a candidate is the sign that
+the answer is whole, and usage and grounding may follow it, so that the terminal event waits for the end of the input.
+Parts that only Gemini understands (code that it ran, a signature by itself) travel as `Raw`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec import Context
+from bridge.codec.counts import is_count
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import arguments_of, repaired
+from bridge.dialects.gemini.errors import error_in, failure_of
+from bridge.dialects.gemini.wire import (
+    BROKEN,
+    MADE,
+    NAME,
+    SIGNATURE,
+    given,
+    medium,
+    noted,
+    read_usage,
+    reason_of,
+    text_of,
+)
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, FinishReason, PartKind, Raw, ToolCall, UsageReported
+
+_FIELDS = frozenset({"text"})
+_LATE = frozenset({"OTHER", "LANGUAGE"})
+"""Finish reasons that are failures only where nothing was said before them."""
+_CANDIDATE = frozenset({"content", "finishReason", "index"})
+_TEXT = ("candidates", 0, "content", "parts", 0, "text")
+
+
+class GeminiDecoder(JsonDecoder):
+    """One per run."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._context = context
+        self._put = self.builder.delta
+        # Of each candidate the part that flows, with its kind.
+        self._flowing: dict[int, tuple[str, PartKind]] = {}
+        self._parts = 0
+        self._begun: set[int] = set()
+        self._spoke = False
+        self._words: dict[int, str] = {}
+        self._blocked: dict[str, Any] | None = None
+        self._rest: dict[str, dict[str, Any]] = {}
+        self._usage: UsageReported | None = None
+
+    def chunks(self, values: list[Any]) -> list[Event]:
+        """The events of an answer in one piece, or of a stream that came as one JSON array."""
+        for value in values:
+            if isinstance(value, dict):
+                self.read(value, None)
+        return self.close()
+
+    # -------------------------------------------------------------- chunks
+
+    def read(self, event: dict[str, Any], name: str | None) -> None:
+        if (error := error_in(event)) is not None:
+            self.fail(failure_of(error))
+            return
+        model, wire_id = text_of(event.get("modelVersion")), text_of(event.get("responseId"))
+        if model or wire_id:
+            self.builder.begin(model=model or None, extras=noted({"responseId": wire_id} if wire_id else {}))
+        usage = event.get("usageMetadata")
+        if isinstance(usage, dict):
+            self._usage = read_usage(usage) or self._usage
+        candidates = event.get("candidates")
+        for candidate in candidates if isinstance(candidates, list) else ():
+            if isinstance(candidate, dict) and not self.builder.done:
+                self._candidate(candidate)
+        feedback = event.get("promptFeedback")
+        if isinstance(feedback, dict) and feedback.get("blockReason"):
+            self._blocked = feedback
+        self._learn(event)
+
+    def _learn(self, event: dict[str, Any]) -> None:
+        """A chunk with one text, which the next ones often differ in alone."""
+        match event:
+            case {"candidates": [{"content": {"parts": [{"text": str(text)} as part]}} as candidate]} if text:
+                flowing = self._flowing.get(_index(candidate))
+                if flowing is not None and SIGNATURE not in part:
+                    self.repeat.learn(event, _TEXT, self.builder.part(flowing[0]))
+
+    def read_unpaired(self, event: dict[str, Any], name: str | None) -> None:
+        self._put = self.builder.unpaired
+        self.read(repaired(event, _FIELDS), name)
+        self._put = self.builder.delta
+
+    def _candidate(self, candidate: dict[str, Any]) -> None:
+        index = _index(candidate)
+        content = candidate.get("content")
+        parts = content.get("parts") if isinstance(content, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                self._part(index, part)
+        rest = given({name: value for name, value in candidate.items() if name not in _CANDIDATE})
+        if rest:
+            self._rest.setdefault(str(index), {}).update(rest)
+        if word := text_of(candidate.get("finishReason")):
+            self._words[index] = word
+            if word in BROKEN and not (word in _LATE and self._spoke):
+                text = text_of(candidate.get("finishMessage")) or f"The backend ended its answer with {word}."
+                self.fail(Failure(ErrorCode.BACKEND_ERROR, text, backend_code=word))
+
+    # -------------------------------------------------------------- parts
+
+    def _part(self, index: int, part: dict[str, Any]) -> None:
+        signature = text_of(part.get(SIGNATURE))
+        call = part.get("functionCall")
+        if isinstance(part.get("text"), str):
+            self._text(index, part, signature)
+        elif isinstance(call, dict):
+            self._call(index, call, signature)
+        else:
+            self._whole(index, part)
+
+    def _text(self, index: int, part: dict[str, Any], signature: str) -> None:
+        """Text goes on until a text of the other kind comes, or one with a signature, which is its own."""
+        text, kind = part["text"], PartKind.REASONING if part.get("thought") is True else PartKind.TEXT
+        if not text:
+            if signature:
+                self._sign(index, part, kind)
+            return
+        flowing = self._flowing.get(index)
+        if flowing is None or flowing[1] is not kind or signature:
+            flowing = self._open(index, kind)
+        self._spoke = self._spoke or kind is PartKind.TEXT
+        self._put(flowing[0], text)
+        if signature:
+            self._end(index, {SIGNATURE: signature})
+
+    def _open(self, index: int, kind: PartKind) -> tuple[str, PartKind]:
+        self._end(index)
+        self._parts += 1
+        key = f"part {self._parts}"
+        self._begin(index)
+        self.builder.open_part(key, index, kind)
+        flowing = self._flowing[index] = (key, kind)
+        return flowing
+
+    def _begin(self, index: int) -> None:
+        self._begun.add(index)
+        self.builder.message(index, choice=index)
+
+    def _end(self, index: int, extras: dict[str, Any] | None = None) -> None:
+        flowing = self._flowing.pop(index, None)
+        if flowing is not None:
+            self.builder.end_part(flowing[0], extras=noted(extras or {}))
+
+    def _sign(self, index: int, part: dict[str, Any], kind: PartKind) -> None:
+        """A signature after the text that it belongs to, or by itself."""
+        flowing = self._flowing.get(index)
+        if flowing is not None and flowing[1] is kind:
+            self._end(index, {SIGNATURE: part[SIGNATURE]})
+        else:
+            self._raw(index, part)
+
+    def _call(self, index: int, call: dict[str, Any], signature: str) -> None:
+        self._end(index)
+        self._begin(index)
+        call_id = text_of(call.get("id")) or self._context.make_id(MADE)
+        args = call.get("args")
+        arguments = args if isinstance(args, str) else arguments_of(args if isinstance(args, dict) else {})
+        extras = noted({SIGNATURE: signature} if signature else {})
+        self.builder.add(index, ToolCall(call_id, text_of(call.get("name")), arguments, extras=extras))
+
+    def _whole(self, index: int, part: dict[str, Any]) -> None:
+        """A medium, or a part that only Gemini understands."""
+        for kind in ("inlineData", "fileData"):
+            value = part.get(kind)
+            found = medium(kind, value) if isinstance(value, dict) else None
+            if found is not None:
+                self._end(index)
+                self._begin(index)
+                self._spoke = True
+                found.extras = noted(given({name: each for name, each in part.items() if name != kind}))
+                self.builder.add(index, found)
+                return
+        if given(part):
+            self._raw(index, part)
+
+    def _raw(self, index: int, part: dict[str, Any]) -> None:
+        self._end(index)
+        self._begin(index)
+        self.builder.emit(Raw(NAME, {"part": part, "index": index}))
+
+    # -------------------------------------------------------------- the end
+
+    def flush(self) -> None:
+        """Why the answer ended, which comes first: a part that ends without it was cut off."""
+        self._finish()
+        for index in list(self._flowing):
+            self._end(index)
+        if self._usage is not None:
+            self.builder.usage(self._usage)
+
+    def _finish(self) -> None:
+        """The reasons, if all candidates have one; what else was said of the candidates goes with them."""
+        extras: dict[str, Any] = {"candidates": self._rest} if self._rest else {}
+        if self._blocked is not None and not self._words:
+            self.builder.finish(FinishReason.CONTENT_FILTER, noted({**extras, "promptFeedback": self._blocked}))
+        elif self._words and self._begun <= self._words.keys():
+            for index, word in self._words.items():
+                self._begin(index)
+                self.builder.end_reason(index, reason_of(word))
+            extras["finishReasons"] = {str(index): word for index, word in self._words.items()}
+            first = self._words.get(0) or next(iter(self._words.values()))
+            self.builder.finish(reason_of(first), noted(extras))
+
+
+def _index(candidate: dict[str, Any]) -> int:
+    """Which candidate it is; a server with one need not say so."""
+    said = candidate.get("index")
+    return said if is_count(said) else 0

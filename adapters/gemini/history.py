@@ -1,0 +1,197 @@
+"""Messages of the model -> `systemInstruction` and `contents` for a backend.
+
+What follows each other in one role becomes one content. Servers take a turn with calls only after a turn of the user,
+and only with as many responses in the next content: these stand there in the order of the calls, and a call that has no
+result gets an error for one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.codec import Context, Feature
+from bridge.codec.jsontext import input_of, loads
+from bridge.dialects.gemini.contents import KEY
+from bridge.dialects.gemini.options import BackOptions
+from bridge.dialects.gemini.wire import ASIDES, MADE, SIGNATURE, media_part, own
+from bridge.errors import Unsupported, shortened
+from bridge.model import (
+    Data,
+    FileRef,
+    Media,
+    Message,
+    Origin,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    json_text,
+)
+
+Wire = dict[str, Any]
+
+_SYSTEM = frozenset({"system", "developer"})
+_SKIP = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+"""The signature `skip_thought_signature_validator`, which Google takes for a call that has none."""
+_STORED = ("gs://", "files/", "https://generativelanguage.googleapis.com/")
+_NO_RESULT = {"error": "no result"}
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One content. `calls` are ids and names of the model's, `results` those of the user, by id."""
+
+    role: str
+    parts: list[Wire] = field(default_factory=list)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    results: dict[str, deque[Wire]] = field(default_factory=dict)
+
+
+class ContentWriter:
+    """Writes the contents of one request; what cannot be said is recorded in the context."""
+
+    def __init__(self, context: Context, options: BackOptions, skips: bool) -> None:
+        """`skips`: a call without a thought signature goes with the value that skips the check."""
+        self._lost = context.lost
+        self._options = options
+        self._skips = skips
+        self._turns: list[_Turn] = []
+        self._system: list[Wire] = []
+        self._names: dict[str, str] = {}
+
+    def write(self, messages: list[Message]) -> tuple[list[Wire], list[Wire]]:
+        """The parts of `systemInstruction`, and `contents`. Raises `Unsupported` for a file of another server."""
+        for index, message in enumerate(messages):
+            path = f"messages[{index}]"
+            if message.name:
+                self._lost.add(Feature.MESSAGE_NAME)
+            if message.role in _SYSTEM and not (self._turns and self._options.system_inside == "user"):
+                self._system += [wire for wire in self._parts(message, "system", path) if wire.get("text")]
+                continue
+            role = "model" if message.role == "assistant" else "user"
+            for wire in self._parts(message, role, path):
+                self._turn(role).parts.append(wire)
+        if not self._turns or self._turns[0].role == "model":
+            self._turns.insert(0, _Turn("user", [{"text": ""}]))
+        return self._system, [self._content(index) for index in range(len(self._turns))]
+
+    def _turn(self, role: str) -> _Turn:
+        """The turn to which the next part of this role belongs."""
+        if not self._turns or self._turns[-1].role != role:
+            self._turns.append(_Turn(role))
+        return self._turns[-1]
+
+    def _content(self, index: int) -> Wire:
+        turn = self._turns[index]
+        asked = self._turns[index - 1].calls if index else []
+        responses = [self._response(turn, call_id, name) for call_id, name in asked]
+        responses += [wire for left in turn.results.values() for wire in left]
+        return {"role": turn.role, "parts": [*responses, *turn.parts] or [{"text": ""}]}
+
+    def _response(self, turn: _Turn, call_id: str, name: str) -> Wire:
+        """The response to a call of the turn before."""
+        waiting = turn.results.get(call_id)
+        if waiting:
+            return waiting.popleft()
+        return {"functionResponse": {**self._id(call_id), "name": name, "response": _NO_RESULT}}
+
+    # -------------------------------------------------------------- parts
+
+    def _parts(self, message: Message, role: str, path: str) -> Iterator[Wire]:
+        """The parts of a message but its results, which get their places when all are known."""
+        asides = deque(own(message.extras).get(ASIDES) or ())
+        for number, part in enumerate(message.parts):
+            while asides and asides[0][0] <= number:
+                yield asides.popleft()[1]
+            if isinstance(part, ToolResult):
+                self._result(part, f"{path}.content[{number}]")
+            elif wire := self._part(part, role, f"{path}.content[{number}]"):
+                yield wire
+        yield from (part for _, part in asides)
+
+    def _part(self, part: Part, role: str, path: str) -> Wire | None:
+        match part:
+            case Text() | Refusal():
+                return {"text": part.text, **own(part.extras)} if part.text or role == "user" else None
+            case Data():
+                self._lost.add(Feature.DATA, "told as text")
+                return {"text": json_text(part.value)}
+            case Media():
+                return self._medium(part, path)
+            case Reasoning():
+                return self._reasoning(part, role)
+            case ToolCall() if role == "model":
+                return self._call(part)
+            case _:
+                self._lost.add(Feature.TOOL_HISTORY, f"{path}: a call in a message of role {role}")
+        return None
+
+    def _id(self, call_id: str) -> Wire:
+        """The id of a call where the server knows it."""
+        return {} if call_id.startswith(MADE) or self._options.call_ids == "none" else {"id": call_id}
+
+    def _call(self, call: ToolCall) -> Wire:
+        if call.origin is not Origin.FUNCTION:
+            self._lost.add(Feature.TOOL_ORIGIN)
+        turn = self._turn("model")
+        beside = dict(own(call.extras))
+        if self._skips and not turn.calls:
+            beside.setdefault(SIGNATURE, _SKIP)  # only the first call of a turn has one
+        turn.calls.append((call.call_id, call.name))
+        self._names[call.call_id] = call.name
+        arguments = input_of(call.arguments)
+        return {"functionCall": {**self._id(call.call_id), "name": call.name, "args": arguments}, **beside}
+
+    def _result(self, result: ToolResult, path: str) -> None:
+        name = self._names.get(result.call_id) or result.name or result.call_id
+        rest = dict(own(result.extras))
+        key = rest.pop(KEY, None)
+        texts = [part for part in result.parts if not isinstance(part, Media)]
+        text = "".join(self._told(part) for part in texts)
+        media = [self._medium(part, path) for part in result.parts if isinstance(part, Media)]
+        response = {"error": text} if result.is_error else {key: text} if key else _object(text)
+        wire = {**self._id(result.call_id), "name": name, "response": response, **rest}
+        if media:
+            wire["parts"] = media
+        self._turn("user").results.setdefault(result.call_id, deque()).append({"functionResponse": wire})
+
+    def _told(self, part: Part) -> str:
+        if isinstance(part, Data):
+            return json_text(part.value)
+        return part.text if isinstance(part, (Text, Refusal)) else ""
+
+    def _reasoning(self, part: Reasoning, role: str) -> Wire | None:
+        wanted, is_own = self._options.reasoning_history, own(part.extras)
+        if role == "model" and (wanted == "always" or (wanted == "own" and is_own)) and (part.text or is_own):
+            return {"text": part.text, **is_own, "thought": True}
+        if part.text:
+            self._lost.add(Feature.REASONING_HISTORY, f"option reasoning_history: {wanted}")
+        return None
+
+    def _medium(self, media: Media, path: str) -> Wire:
+        """Raises `Unsupported` for an id that only another server knows."""
+        if isinstance(media.source, FileRef) and not media.source.file_id.startswith(_STORED):
+            name = shortened(media.source.file_id)
+            raise Unsupported(
+                f"{path}: this backend takes files by gs:// and files/ addresses, not {name!r}; send its bytes, "
+                "or leave it out.",
+                param=path,
+            )
+        return {**media_part(media, guessed=True), **own(media.extras)}
+
+
+def _object(text: str) -> Wire:
+    """A result that is a JSON object stands for itself; anything else is an output."""
+    if text.lstrip().startswith("{"):
+        try:
+            value = loads(text)
+        except ValueError:
+            return {"output": text}
+        if isinstance(value, dict):
+            return value
+    return {"output": text}

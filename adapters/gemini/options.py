@@ -1,0 +1,84 @@
+"""The options of a route (front) or a backend (back) of this dialect."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from bridge.codec import Context, Options
+
+
+class FrontOptions(Options):
+    """Options of a route whose clients speak the Gemini API."""
+
+    reasoning: Literal["asked", "always", "drop"] = Field(
+        "asked",
+        description="The model's reasoning, as thought parts: for requests with includeThoughts, always, or never.",
+    )
+    keepalive: Literal["text", "off"] = Field(
+        "text", description="What keeps a silent stream warm: a chunk with an empty text, or nothing."
+    )
+    media: Literal["data", "drop"] = Field(
+        "data", description="Pictures and files in an answer: as inlineData or fileData, or left out."
+    )
+    server_tools: Literal["drop", "text", "reasoning"] = Field(
+        "drop",
+        description="Tools that a backend of another dialect ran itself: withheld, or told as text or reasoning.",
+    )
+
+    @field_validator("keepalive", mode="before")
+    @classmethod
+    def _yaml_off(cls, value: Any) -> Any:
+        """YAML reads a bare `off` as false."""
+        return "off" if value is False else value
+
+
+class BackOptions(Options):
+    """Options of a backend that speaks the Gemini API."""
+
+    prefix: str = Field(
+        "v1beta",
+        description="What stands before models/ in the address; for Vertex AI v1/projects/P/locations/L/"
+        "publishers/google.",
+    )
+    schemas: Literal["json", "google"] = Field(
+        "json",
+        description="Schemas of tools and answers: JSON Schema, or Google's own subset of OpenAPI for older servers.",
+    )
+    call_ids: Literal["known", "none"] = Field(
+        "known",
+        description="Ids of earlier calls: sent, except those that the bridge made; or none, for servers that refuse "
+        "the field.",
+    )
+    signatures: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="A call without a thought signature goes with the value that skips the check: to models of "
+        "Gemini 3 and later, to all, or to none.",
+    )
+    thoughts: Literal["effort", "always", "never"] = Field(
+        "effort",
+        description="Ask for thoughts (includeThoughts): where the client asks for an effort, always, or never.",
+    )
+    effort: Literal["auto", "level", "budget", "drop"] = Field(
+        "auto",
+        description="A wish for more or less reasoning: thinkingLevel for Gemini 3 and later and thinkingBudget for "
+        "others, one of them for all, or left out.",
+    )
+    reasoning_history: Literal["own", "always", "never"] = Field(
+        "own", description="Which earlier thoughts go back: those of Gemini clients, all, or none."
+    )
+    system_inside: Literal["hoist", "user"] = Field(
+        "hoist",
+        description="System messages in the middle of a talk: put into systemInstruction, or told as the user's text.",
+    )
+
+
+def front(context: Context) -> FrontOptions:
+    """The options of a route; a context made without any means the defaults."""
+    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
+
+
+def back(context: Context) -> BackOptions:
+    """The options of a backend; a context made without any means the defaults."""
+    return context.options if isinstance(context.options, BackOptions) else BackOptions()

@@ -1,0 +1,187 @@
+"""Requests -> `Request`, checked in the same walk.
+
+The model and the method stand in the address. Every wrong field is a `RequestError` that names its place. Fields that
+only Gemini has (`safetySettings`, `cachedContent`, `topK`, hosted tools) are kept for a backend of this dialect. So is
+what a client said in this wire's own words and our model has as well, under `notes`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bridge.codec import Context, WireRequest
+from bridge.codec.check import wrong
+from bridge.codec.jsontext import need_json, read_body
+from bridge.dialects.gemini.contents import ContentReader, read_system
+from bridge.dialects.gemini.schema import json_schema
+from bridge.dialects.gemini.wire import ASIDES, MODEL_PREFIX, NAME, NOTES, Spelled, given, noted
+from bridge.errors import RequestError
+from bridge.model import HistoryMode, Request, ResponseFormat, Sampling, Tool, ToolChoice, ToolMode
+
+# Fields with a place in our model; all others travel in `Request.extras`. The body's `model` is the address's.
+_KNOWN = frozenset({"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "model"})
+_SAMPLING = frozenset(
+    {
+        "temperature", "topP", "maxOutputTokens", "stopSequences", "seed", "candidateCount", "presencePenalty",
+        "frequencyPenalty",
+    }
+)  # fmt: skip
+_IN_MODEL = frozenset({"responseMimeType", "responseSchema", "responseJsonSchema", "thinkingConfig"})
+_ADDRESS = re.compile(r"/?(?:v\d\w*/)?(?P<model>.+):(?P<method>[A-Za-z]+)")
+_JSON = "application/json"
+_LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
+_MEDIUM, _HIGH = 4096, 16384
+"""Thinking budgets, in tokens, from which an effort is called medium and high."""
+_MODES = {
+    "AUTO": ToolMode.AUTO, "VALIDATED": ToolMode.AUTO, "ANY": ToolMode.REQUIRED, "NONE": ToolMode.NONE,
+    "MODE_UNSPECIFIED": ToolMode.AUTO,
+}  # fmt: skip
+
+
+def decode_request(wire: WireRequest, context: Context, *, counting: bool = False) -> Request:
+    """The request of a client. Raises `RequestError`. `counting`: it asks for the count of its tokens only."""
+    need_json(wire)
+    body = Spelled(read_body(wire.body))
+    if counting:
+        body = body.object("generateContentRequest") or body
+    model, method = _address(wire)
+    if not isinstance(body.get("contents"), dict) and not body.need_array("contents"):
+        wrong(body.at("contents"), "at least one content", [])
+    reader = ContentReader()
+    messages = read_system(body) + reader.read(body)
+    config = body.object("generationConfig") or Spelled({}, body.at("generationConfig"))
+    notes: dict[str, Any] = {}
+    extras = given(body.rest(_KNOWN))
+    list(body.objects("safetySettings"))  # travels on unread
+    if rest := _rest_of_config(config, notes):
+        extras["generationConfig"] = rest
+    tool_config = body.object("toolConfig")
+    if tool_config and (rest := given(tool_config.rest({"functionCallingConfig"}))):
+        extras["toolConfig"] = rest
+    if reader.asides:
+        extras[ASIDES] = reader.asides
+    stream = method != "generateContent" and not counting
+    if stream and wire.path and wire.query.get("alt") != "sse":
+        # Without `alt=sse` the answer is one JSON array: it comes when it is whole, as a list of one.
+        notes["array"], stream = True, False
+    return Request(
+        messages=messages,
+        tools=_tools(body),
+        tool_choice=_tool_choice(tool_config, notes),
+        model=_model(model, context),
+        thread_id=wire.headers.get("x-session-id") or None,
+        stream=stream,
+        history=HistoryMode.FULL,
+        sampling=Sampling(
+            temperature=config.number("temperature"),
+            top_p=config.number("topP"),
+            max_tokens=config.integer("maxOutputTokens", convert=True, least=0),
+            stop=config.strings("stopSequences") or None,
+            seed=config.integer("seed", convert=True),
+            n=config.integer("candidateCount", convert=True, least=1),
+            frequency_penalty=config.number("frequencyPenalty"),
+            presence_penalty=config.number("presencePenalty"),
+        ),
+        response_format=_response_format(config),
+        reasoning_effort=_effort(config),
+        extras={NAME: {**extras, **({NOTES: notes} if notes else {})}},
+    )
+
+
+def _address(wire: WireRequest) -> tuple[str | None, str]:
+    """The model and the method in the path: the method follows the last colon."""
+    found = _ADDRESS.fullmatch(wire.path)
+    if found is None:
+        return None, ""
+    return found["model"].rpartition(MODEL_PREFIX)[2] or None, found["method"]
+
+
+def _model(named: str | None, context: Context) -> str | None:
+    """The model of the address. Raises `RequestError` if it names none and the route has no default."""
+    if not named and not context.model:
+        raise RequestError("model: required, expected models/{model}:{method} in the address.", param="model")
+    return named
+
+
+# ------------------------------------------------------------------ generationConfig
+
+
+def _rest_of_config(config: Spelled, notes: dict[str, Any]) -> dict[str, Any]:
+    """The fields that other dialects do not have. What our model has in other words is noted as the client said it."""
+    rest = given(config.rest(_SAMPLING))
+    own_words = _IN_MODEL if _has_format(config) else {"thinkingConfig"}
+    if said := {name: rest.pop(name) for name in own_words & rest.keys()}:
+        notes["generationConfig"] = said
+    return rest
+
+
+def _has_format(config: Spelled) -> bool:
+    """Return whether the shape of the answer is one that our model has; an enum as plain text is not."""
+    return config.string("responseMimeType") in (None, "", "text/plain", _JSON)
+
+
+def _response_format(config: Spelled) -> ResponseFormat | None:
+    google, plain = config.object("responseSchema"), config.object("responseJsonSchema")
+    if not _has_format(config):
+        return None
+    if google is not None:
+        return ResponseFormat("json_schema", schema=json_schema(config.value["responseSchema"]))
+    if plain is not None:
+        return ResponseFormat("json_schema", schema=config.value["responseJsonSchema"])
+    return ResponseFormat("json") if config.get("responseMimeType") == _JSON else None
+
+
+def _effort(config: Spelled) -> str | None:
+    """The effort in the word of other dialects: a level, or a budget of tokens. -1 leaves it to the model."""
+    thinking = config.object("thinkingConfig")
+    if thinking is None:
+        return None
+    thinking.boolean("includeThoughts")
+    level = (thinking.string("thinkingLevel") or "").upper()
+    budget = thinking.integer("thinkingBudget", convert=True)
+    if level in _LEVELS:
+        return level.lower()
+    if budget is None or budget < 0:
+        return None
+    return "none" if budget == 0 else "low" if budget < _MEDIUM else "medium" if budget < _HIGH else "high"
+
+
+# ------------------------------------------------------------------ tools
+
+
+def _tools(body: Spelled) -> list[Tool] | None:
+    """Functions, and tools that Google hosts: those are optional, since no other backend has them."""
+    if body.get("tools") is None:
+        return None
+    tools: list[Tool] = []
+    for node in body.objects("tools"):
+        tools += [_function(each) for each in node.objects("functionDeclarations")]
+        for name, value in given(node.rest({"functionDeclarations"})).items():
+            if not isinstance(value, dict):
+                wrong(node.at(name), "an object", value)
+            tools.append(Tool(name, extras=noted({name: value}), kind=name, optional=True))
+    return tools
+
+
+def _function(node: Spelled) -> Tool:
+    google, plain = node.object("parameters"), node.object("parametersJsonSchema")
+    rest = given(node.rest({"name", "description", "parametersJsonSchema"}))
+    parameters = None
+    if plain is not None:
+        parameters = node.value["parametersJsonSchema"]
+    elif google is not None:
+        parameters = json_schema(node.value["parameters"])
+    return Tool(node.need_string("name"), node.string("description"), parameters, extras=noted(rest))
+
+
+def _tool_choice(config: Spelled | None, notes: dict[str, Any]) -> ToolChoice | None:
+    calling = config.object("functionCallingConfig") if config else None
+    if calling is None:
+        return None
+    mode = (calling.string("mode") or "AUTO").upper()
+    if mode not in _MODES:
+        wrong(calling.at("mode"), "one of " + ", ".join(sorted(_MODES)), mode)
+    if mode == "VALIDATED":
+        notes["mode"] = mode
+    return ToolChoice(_MODES[mode], calling.strings("allowedFunctionNames") or [])

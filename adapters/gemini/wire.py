@@ -1,0 +1,219 @@
+"""Words and small readers that both directions of the wire share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Self
+
+from bridge.codec.check import Node
+from bridge.codec.counts import is_count
+from bridge.model import (
+    Extras,
+    FileRef,
+    FinishReason,
+    Inline,
+    Media,
+    MediaKind,
+    Source,
+    Url,
+    UsageReported,
+    mime_of,
+)
+
+NAME = "gemini"
+SIGNATURE = "thoughtSignature"
+"""The field of a part, and the key of its extras, that holds the opaque value of Gemini's thinking."""
+ASIDES = "asides"
+"""The key of parts that only Gemini understands, in a message's extras: pairs of an index among its parts and the part.
+"""
+NOTES = "notes"
+"""The key of what a client said in this wire's own words, and that our model has as well."""
+MADE = "call_made"
+"""How ids begin that are made here for calls without one: they are not sent to servers, which do not know them."""
+MODEL_PREFIX = "models/"
+
+_WORD = re.compile(r"_([a-z0-9])")
+
+
+def camel(name: str) -> str:
+    """Return a field's name as answers spell it; requests may spell it in snake_case."""
+    return _WORD.sub(lambda found: found[1].upper(), name)
+
+
+class Spelled(Node):
+    """An object of the schema: names may be camelCase or snake_case, and a single object stands for a list of one.
+
+    Places in error messages are spelled as the client spelled them.
+    """
+
+    __slots__ = ("_sent",)
+
+    def __init__(self, value: dict[str, Any], path: str = "") -> None:
+        self._sent: dict[str, str] = {}
+        if any("_" in name for name in value):
+            self._sent = {camel(name): name for name in value}
+            value = {camel(name): each for name, each in value.items()}
+        super().__init__(value, path)
+
+    def at(self, name: str) -> str:
+        return super().at(self._sent.get(name, name))
+
+    def objects(self, name: str) -> Iterator[Self]:
+        value = self.get(name)
+        if isinstance(value, dict):
+            yield self.of(value, self.at(name))
+        else:
+            yield from super().objects(name)
+
+
+def own(extras: Extras | None) -> dict[str, Any]:
+    """Return this dialect's extras of a part or an event; an empty dict if there are none."""
+    return extras.get(NAME) or {} if extras else {}
+
+
+def noted(values: dict[str, Any]) -> Extras | None:
+    """`extras` that hold these values for this dialect, None when there are none."""
+    return {NAME: values} if values else None
+
+
+def given(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields that are not null, which means absent here."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def text_of(value: Any) -> str:
+    """The value when it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+# ------------------------------------------------------------------ finish reasons
+
+REASONS: dict[str, FinishReason] = {
+    "MAX_TOKENS": FinishReason.LENGTH,
+    "CONTINUATION": FinishReason.LENGTH,
+    **dict.fromkeys(
+        (
+            "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "IMAGE_SAFETY",
+            "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "ESCALATION",
+        ),
+        FinishReason.CONTENT_FILTER,
+    ),
+}  # fmt: skip
+"""Finish reasons of backends; every word that is neither here nor in `BROKEN` is a normal end."""
+
+BROKEN = frozenset(
+    {
+        "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE",
+        "MALFORMED_RESPONSE", "LANGUAGE", "NO_IMAGE", "IMAGE_OTHER", "OTHER",
+    }
+)  # fmt: skip
+"""Finish reasons of answers that failed."""
+
+_WORDS = {FinishReason.LENGTH: "MAX_TOKENS", FinishReason.CONTENT_FILTER: "SAFETY"}
+
+
+def reason_of(word: str) -> FinishReason:
+    return REASONS.get(word, FinishReason.STOP)
+
+
+def finish_word(reason: FinishReason | None, known: Any = None) -> str:
+    """The wire's word. `known` is the backend's own, which is kept where it means the same."""
+    word = _WORDS.get(reason, "STOP") if reason else "STOP"
+    return known if isinstance(known, str) and known and reason_of(known) is reason_of(word) else word
+
+
+# ------------------------------------------------------------------ media
+
+_DEFAULTS = {
+    MediaKind.IMAGE: "image/png",
+    MediaKind.AUDIO: "audio/wav",
+    MediaKind.VIDEO: "video/mp4",
+    MediaKind.FILE: "application/octet-stream",
+}
+_KINDS = {kind.value: kind for kind in MediaKind}
+_UPLOADED = re.compile(r"https://generativelanguage\.googleapis\.com/v[a-z0-9]{1,8}/files/")
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+def standard(data: str) -> str:
+    """Base64 in the ordinary alphabet and padded; clients send either alphabet, with padding or without."""
+    data = data.translate(_URL_SAFE).rstrip("=")
+    return data + "=" * (-len(data) % 4)
+
+
+def medium(kind: str, value: dict[str, Any]) -> Media | None:
+    """The medium of an `inlineData` or a `fileData`; None when it has neither data nor an address."""
+    mime = text_of(value.get("mimeType"))
+    source: Source
+    if kind == "inlineData":
+        if not (data := text_of(value.get("data"))):
+            return None
+        source = Inline(standard(data))
+    else:
+        if not (address := text_of(value.get("fileUri"))):
+            return None
+        public = address.startswith(("http://", "https://")) and not _UPLOADED.match(address)
+        source = Url(address) if public else FileRef(address)
+    known = "" if mime.endswith("/*") else mime
+    return Media(_kind_of(mime), source, known or None, text_of(value.get("displayName")) or None)
+
+
+def _kind_of(mime: str) -> MediaKind:
+    return _KINDS.get(mime.partition("/")[0], MediaKind.FILE)
+
+
+def media_part(media: Media, *, guessed: bool = False) -> dict[str, Any]:
+    """The part of a medium. Its media type is mandatory, and tells what kind of medium it is; one that nobody knows is
+    told as `image/*` and the like, or `guessed` for servers that need a real one.
+    """
+    mime = (mime_of(media) if guessed else media.mime) or ""
+    if _kind_of(mime) is not media.kind:
+        mime = _DEFAULTS[media.kind] if guessed or media.kind is MediaKind.FILE else f"{media.kind}/*"
+    named = {"displayName": media.filename} if media.filename else {}
+    match media.source:
+        case Inline(base64=data):
+            return {"inlineData": {"mimeType": mime, "data": data, **named}}
+        case Url(url=address) | FileRef(file_id=address):
+            return {"fileData": {"mimeType": mime, "fileUri": address, **named}}
+
+
+# ------------------------------------------------------------------ usage
+
+_COUNTS = frozenset(
+    {"promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount", "totalTokenCount"}
+)
+
+
+def read_usage(usage: dict[str, Any]) -> UsageReported | None:
+    """The running totals of a `usageMetadata`; None when it holds no count, or only zeros."""
+    counts = {name: value for name, value in usage.items() if is_count(value)}
+    if not any(counts.values()):
+        return None
+    thoughts = counts.get("thoughtsTokenCount")
+    return UsageReported(
+        input=counts.get("promptTokenCount", 0) + counts.get("toolUsePromptTokenCount", 0),
+        output=counts.get("candidatesTokenCount", 0) + (thoughts or 0),
+        total=counts.get("totalTokenCount"),
+        cached=counts.get("cachedContentTokenCount"),
+        reasoning=thoughts,
+        extras=noted(given({name: value for name, value in usage.items() if name not in _COUNTS})),
+    )
+
+
+def write_usage(usage: UsageReported) -> dict[str, Any]:
+    """The `usageMetadata` of these totals. The wire counts thoughts, and what tools put into the prompt, apart."""
+    rest = own(usage.extras)
+    given_in, made = usage.input or 0, usage.output or 0
+    tools = rest.get("toolUsePromptTokenCount")
+    thoughts = None if usage.reasoning is None else min(usage.reasoning, made)
+    return given(
+        {
+            "promptTokenCount": max(0, given_in - (tools if is_count(tools) else 0)),
+            "cachedContentTokenCount": usage.cached,
+            "candidatesTokenCount": made - (thoughts or 0),
+            "thoughtsTokenCount": thoughts,
+            "totalTokenCount": usage.total if usage.total is not None else given_in + made,
+            **rest,
+        }
+    )
