@@ -20,6 +20,7 @@ Show = Callable[[Path, Any], str]
 PAGE = "/"
 PAGE_USER = "page"
 """The path of the page, and the user name of its key."""
+_PAGE = "server.page"
 _HEALTH = ("server.health.live", "server.health.ready")
 _VARIABLE = re.compile(r"\{\w+")
 
@@ -179,7 +180,7 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
         ("GET", health.ready, ""): (_HEALTH[1], False),
     }
     if config.server.has_page:
-        owners["GET", PAGE, ""] = ("server.page", False)
+        owners["GET", PAGE, ""] = (_PAGE, False)
     if config.server.metrics:
         owners["GET", config.server.metrics.path, ""] = ("server.metrics.path", False)
     for index, route in enumerate(config.routes):
@@ -190,6 +191,8 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
             owner, shared = owners.setdefault(key, (own, endpoint.shared))
             if owner in _HEALTH and endpoint.operation is Operation.HEALTH:
                 continue  # both say that the process lives; the server's own answer is given
+            if endpoint.operation is Operation.DESCRIBE and owner == _PAGE:
+                continue  # a route at "/" leaves that to the page
             if owner != own and owner not in reported and not (shared and endpoint.shared):
                 reported.add(owner)
                 path_here: Path = ("routes", index, "path")

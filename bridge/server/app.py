@@ -187,10 +187,13 @@ async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
 def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
     """One aiohttp route per method and path; where several endpoints share it, headers decide.
 
-    A dialect's health endpoint that falls on the server's own path (one mounted at "/") is answered by that.
+    A dialect's health endpoint that falls on the server's own path (one mounted at "/") is answered by that, and so is
+    its description where the page is.
     """
     health = bridge.config.server.health
-    own = {("GET", health.live), ("GET", health.ready)}
+    own = {("GET", health.live, Operation.HEALTH), ("GET", health.ready, Operation.HEALTH)}
+    if state.page is not None:
+        own.add(("GET", "/", Operation.DESCRIBE))
     table: dict[tuple[str, str], list[tuple[Endpoint, Handler]]] = {}
     for route in bridge.routes:
         if route.dialect.over_grpc:
@@ -198,7 +201,7 @@ def _mount(app: web.Application, bridge: Bridge, state: State) -> None:
         operations = RouteOperations(route, state)
         for endpoint in route.surface:
             path = route.path.rstrip("/") + endpoint.path
-            if endpoint.operation is Operation.HEALTH and (endpoint.method, path) in own:
+            if (endpoint.method, path or "/", endpoint.operation) in own:
                 continue
             choices = table.setdefault((endpoint.method, path or "/"), [])
             if endpoint.shared and any(known.shared for known, _ in choices):

@@ -7,6 +7,7 @@ included, by what the two cards say.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -51,9 +52,12 @@ def expected(events: list[Event], front: Dialect) -> dict[str, Any]:
         calls = {call.call_id: call for call in answer.calls}
         for message in answer.messages:
             message.parts = [p for p in message.parts if not isinstance(p, ToolCall)]
-        for asked in answer.interrupts:
-            if call := calls.get(asked.call_id or ""):
-                asked.payload = f"{call.name}({call.arguments})\n\n{interrupt_text(asked)}"
+        answer.interrupts = [
+            replace(asked, payload=f"{call.name}({call.arguments})\n\n{interrupt_text(asked)}")
+            if (call := calls.get(asked.call_id or ""))
+            else asked
+            for asked in answer.interrupts
+        ]
     out = told(unfold(answer), front)
     if front.capabilities.client_runs_calls:
         done = {p.call_id for m in answer.messages for p in m.parts if isinstance(p, ToolResult)}

@@ -126,3 +126,12 @@ async def test_what_the_agent_is_able_to_do() -> None:
         True, False, True,
     )  # fmt: skip
     assert (both.state.snapshots, both.tools.supported, both.transport.streaming) == (False, True, True)
+
+
+@pytest.mark.parametrize("page", [True, False])
+async def test_a_route_at_the_root_leaves_the_page_where_it_is(page: bool) -> None:
+    async with serving({**config(path="/"), "server": {"page": page}}) as base:
+        reply = await ask("GET", base)
+        assert reply.headers["content-type"].partition(";")[0] == ("text/html" if page else "application/json")
+        run = await post(base, asked({"id": "1", "role": "user", "content": "Hi"}))
+        assert events_in(run.body)[-1]["type"] == "RUN_FINISHED"
