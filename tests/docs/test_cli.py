@@ -21,6 +21,8 @@ from bridge.model import ArgsDelta, PartEnded, PartKind, PartStarted, Text, Text
 from tests.docs.helpers import COMMAND, ROOT, Server, bridge, listeners, run, serve
 from tests.server.harness import free_port
 
+pytestmark = pytest.mark.slow
+
 CAPTURES = ROOT / "tests" / "captures"
 COMMANDS = (
     "serve", "demo", "init", "check", "dialects", "translate", "chat", "nodes", "key", "openapi", "schema",

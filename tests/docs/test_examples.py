@@ -14,6 +14,8 @@ from bridge.codec import Operation, offers, registry
 from tests.docs.helpers import COMMAND, EXAMPLES, ROOT, Server, blocks_of, bridge, run, server
 from tests.server.harness import free_port
 
+pytestmark = pytest.mark.slow
+
 AT_ONCE = [name for name in registry.names() if offers(registry.get(name).surface, Operation.RUN)]
 
 SHOWS = {

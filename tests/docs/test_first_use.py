@@ -24,6 +24,8 @@ from bridge.config import load
 from tests.docs.helpers import COMMAND, ROOT, bridge, environment, run, serve
 from tests.server.harness import free_port
 
+pytestmark = pytest.mark.slow
+
 HTTP = [name for name in registry.names() if not registry.get(name).over_grpc]
 
 

@@ -17,6 +17,8 @@ from tests.docs.helpers import CONFIGS, EXAMPLES, ROOT, USUAL, Block, blocks_of,
 from tests.docs.helpers import Server as Process
 from tests.docs.tables import dialects
 
+pytestmark = pytest.mark.slow
+
 DOCS = ROOT / "docs"
 GUIDES = [DOCS / f"{name}.md" for name in ("quickstart", "concepts", "cookbook", "cli", "faq", "extending")]
 PAGES = [*GUIDES, *sorted((DOCS / "dialects").glob("*.md"))]

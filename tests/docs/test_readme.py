@@ -36,6 +36,8 @@ from tests.docs.helpers import (
 from tests.docs.links import documents
 from tests.docs.tables import dialects
 
+pytestmark = pytest.mark.slow
+
 ROUTES = len(load(ROOT / "config.yaml").routes)
 SECRETS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
 

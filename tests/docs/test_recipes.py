@@ -20,6 +20,8 @@ from tests.pairs.agents.runs import Runs
 from tests.server.harness import FakeBackend, ask, fake_backend, free_port, post, serving
 from tests.server.issuer import Issuer, SigningKey
 
+pytestmark = pytest.mark.slow
+
 KEYS = {"WEB_KEY": "key-of-web", "FRIDAY_KEY": "key-of-friday"}
 CHAT = b"""\
 data: {"id":"x","choices":[{"index":0,"delta":{"content":"Hel"}}],"own":1}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.docs.helpers import EXAMPLES, Server, serve
 from tests.server.harness import post
 from tests.stores.conftest import postgres
 from tests.stores.run_engines import redis_server
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["postgres", "redis_server"]
 

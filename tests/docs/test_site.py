@@ -14,6 +14,8 @@ import pytest
 from bridge import ErrorCode
 from tests.docs.helpers import ROOT, run
 
+pytestmark = pytest.mark.slow
+
 DOCS = ROOT / "docs"
 PUBLIC = (
     "bridge",

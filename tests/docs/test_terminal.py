@@ -10,8 +10,12 @@ import re
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 
+import pytest
+
 from bridge.testing import Exchange, fake_backend
 from tests.docs.helpers import COMMAND, ROOT, environment
+
+pytestmark = pytest.mark.slow
 
 WAITING = re.compile(r"\[waiting, \d+ s\]")
 DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n'
