@@ -189,7 +189,7 @@ class GeminiEncoder:
             index = value.get("index")
             self._say(index if type(index) is int else 0, value["part"])
         else:
-            self._context.lost.add(Feature.RAW, event.label)
+            self._context.lost.add_raw(event)
 
     def _lose(self, event: Event) -> None:
         self._context.lost.add(_LOST[type(event)])

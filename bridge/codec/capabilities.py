@@ -168,44 +168,50 @@ class RunsTools(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one dialect carries.
-
-    `history` is what its clients send. If `keeps_history`, its backends remember the conversation by thread id; if
-    `wants_whole`, they are still sent all of it, and find what is new by message ids. `eager_start`: its clients want
-    the head of the stream at once, before the backend answers. `client_runs_calls`: its clients run every tool call
-    that they see. `usage_on_failure`: its failure frame, or one before it, can carry usage. `names_interrupts`: an
-    answer to an interrupt names the interrupt. `tool_names` is the pattern that a whole tool name must match at its
-    backends; None is any name. `inline_media_only`: in its answers, media by URL or id become text. `separator` stands
-    between the texts of two messages of one answer, where an answer has one text. `audio_last`: of the sounds of an
-    answer the first stands after all else, and others become text. `media_types`: the media type is written, not only
-    guessed. `call_ids`: tool calls and results are written with the id of the call; without, decoders number calls and
-    find the call of a result by its place. `exact_arguments`: the arguments of a call arrive as the model wrote them,
-    and not only the same JSON value. `caches_marks`: requests can mark what their backends cache. `vendor` names who
-    makes and checks the signatures and encrypted forms of reasoning on this wire; empty = it carries those of any.
-    `wants_signatures`: its clients take reasoning without one for broken. A finish reason that it refuses becomes an
-    error with the code of that finish.
-    """
+    """What one dialect carries. A finish reason that it refuses becomes an error with the code of that finish."""
 
     answers: Mapping[Feature, FeatureSupport]
+    """What its encoder can write for a client."""
     requests: Mapping[Feature, FeatureSupport]
+    """What `encode_request` can write for a backend."""
     history: HistoryMode = HistoryMode.FULL
+    """What its clients send of a conversation."""
     keeps_history: bool = False
+    """Its backends remember the conversation by thread id."""
     wants_whole: bool = False
+    """Backends that remember are still sent all of it, and find what is new by message ids."""
     eager_start: bool = False
+    """Its clients want the head of the stream at once, before the backend answers."""
     client_runs_calls: bool = True
+    """Its clients run every tool call that they see."""
     usage_on_failure: bool = True
+    """Its failure frame, or one before it, can carry usage."""
     names_interrupts: bool = True
+    """An answer to an interrupt names the interrupt."""
     tool_names: str | None = None
+    """The pattern that a whole tool name must match at its backends; None is any name."""
     inline_media_only: bool = False
+    """In its answers, media by URL or id become text."""
     audio_last: bool = False
+    """The first sound of an answer stands after all else, and others become text."""
     separator: str = ""
+    """What stands between the texts of two messages of one answer, where an answer has one text."""
     media_types: bool = True
+    """The media type is written, not only guessed."""
     call_ids: bool = True
+    """Tool calls and results are written with the id of the call; without, decoders number calls and find the call of
+    a result by its place.
+    """
     exact_arguments: bool = True
+    """The arguments of a call arrive as the model wrote them, and not only as the same JSON value."""
     runs_tools: RunsTools = RunsTools.NEVER
+    """Which tools its backends run by themselves."""
     caches_marks: bool = False
+    """Requests can mark what their backends cache."""
     vendor: str = ""
+    """Who makes and checks the signatures and encrypted forms of reasoning on this wire; empty: it carries any."""
     wants_signatures: bool = False
+    """Its clients take reasoning without a signature for broken."""
 
     def __post_init__(self) -> None:
         for role, entries, wanted in (
