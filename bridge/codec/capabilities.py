@@ -209,7 +209,7 @@ class Capabilities:
     caches_marks: bool = False
     """Requests can mark what their backends cache."""
     vendor: str = ""
-    """Who makes and checks the signatures and encrypted forms of reasoning on this wire; empty: it carries any."""
+    """The vendor that makes and checks the signatures and encrypted reasoning of this wire; empty: it carries any."""
     wants_signatures: bool = False
     """Its clients take reasoning without a signature for broken."""
 

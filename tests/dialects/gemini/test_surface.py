@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 from pydantic import ValidationError
 
-import bridge.dialects.gemini
 from bridge.codec import Support
 from bridge.dialects.gemini import dialect
 from bridge.dialects.gemini.options import BackOptions, FrontOptions
@@ -21,7 +20,7 @@ from tests.server.harness import ask, fake_backend, post, serving
 
 from .helpers import user
 
-ROOM = Path(bridge.dialects.gemini.__file__).parent
+PAGE = Path(__file__).parents[3] / "docs" / "dialects" / "gemini.md"
 DEMO: dict[str, Any] = {"backends": {"demo": {"dialect": "demo"}}}
 ROUTE = {"dialect": "gemini", "path": "/", "backend": "demo"}
 TEXT = "/v1beta/models/demo:generateContent"
@@ -40,7 +39,7 @@ def test_the_card() -> None:
 
 @pytest.mark.parametrize("options", [FrontOptions, BackOptions])
 def test_options_are_described(options: type[FrontOptions] | type[BackOptions]) -> None:
-    page = (ROOM / "README.md").read_text()
+    page = PAGE.read_text(encoding="utf-8")
     for name, field in options.model_fields.items():
         assert field.description
         assert f"| `{name}` |" in page
