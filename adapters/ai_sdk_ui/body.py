@@ -185,7 +185,7 @@ class _Writer:
         if own(result.extras).get("denied") and "approval" in wire:
             wire["state"] = "output-denied"
         elif result.is_error or wire["state"] == "output-error":
-            wire.update(state="output-error", errorText=result_text(result.parts) or "The tool failed.")
+            wire.update(state="output-error", errorText=result_text(result.parts))
         else:
             wire.update(state="output-available", output=output_of(result.parts, result.extras))
 

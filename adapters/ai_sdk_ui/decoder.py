@@ -14,7 +14,6 @@ from bridge.dialects.ai_sdk_ui.wire import (
     FINISHES,
     INVALID_INPUT,
     NAME,
-    OURS,
     Wire,
     metadata_of,
     noted,
@@ -264,7 +263,7 @@ class UIMessageDecoder(JsonDecoder):
             parts, extras = [Text(value_text(value))], {NAME: {"output": value, **ran}}
         else:
             denied = kind == "tool-output-denied"
-            words = text_of(event.get("errorText")) or ("denied" if denied else "The tool failed.")
+            words = "denied" if denied else text_of(event.get("errorText"))
             parts, extras = [Text(words)], {NAME: {"denied": denied, **ran}}
         self.builder.result(call_id, list(parts), is_error=kind != "tool-output-available", extras=extras)
 
@@ -280,11 +279,7 @@ class UIMessageDecoder(JsonDecoder):
     # ------------------------------------------------------------------ whole things
 
     def _file(self, event: Wire) -> None:
-        metadata = metadata_of(event.get("providerMetadata")) or {}
-        filename = text_of(metadata.get(OURS, {}).get("filename")) or None
-        extras = noted({"providerMetadata": {k: v for k, v in metadata.items() if k != OURS} or None})
-        media = read_file(text_of(event.get("url")), text_of(event.get("mediaType")), filename, extras)
-        self.builder.add(self._step, media)
+        self.builder.add(self._step, read_file(event))
 
     def _source(self, event: Wire) -> None:
         self.builder.emit(Custom("source", event))

@@ -19,18 +19,16 @@ from bridge.dialects.ai_sdk_ui.usage import told
 from bridge.dialects.ai_sdk_ui.wire import (
     FINISHES,
     INVALID_INPUT,
-    NAME,
-    OURS,
     Wire,
     metadata_for,
     metadata_of,
+    noted_file,
     output_of,
     own,
     parsed,
     picked,
     text_of,
     with_metadata,
-    write_file,
 )
 from bridge.model import FileRef, FinishReason, Media, MessageStatus, Origin, PartKind, ToolCall, result_text
 from bridge.model import events as ev
@@ -45,7 +43,7 @@ _SOURCES = {"source-url": ("sourceId", "url"), "source-document": ("sourceId", "
 class UIMessageEncoder:
     """One per run.
 
-    The step of the client matters: it sends the results of its tools when all calls of the last step have one. So a step
+    Steps matter to clients: they send the results of their tools when all calls of the last step have one. So a step
     goes on while a call in it has no result (`_pending`), and ends before what follows the results.
     """
 
@@ -179,7 +177,7 @@ class UIMessageEncoder:
     # ------------------------------------------------------------------ whole things
 
     def _resulted(self, event: ev.ToolResulted) -> None:
-        """A result that the client shall not send back by itself; before the first step if its call is an earlier one."""
+        """A result that the client shall not send back. That of a call of an earlier answer may precede all steps."""
         native = own(event.extras)
         name = {"toolCallId": event.call_id}
         if event.call_id not in self._called:
@@ -192,8 +190,7 @@ class UIMessageEncoder:
         if native.get("denied") and self._approves:
             self._write({"type": "tool-output-denied", **name})
         elif event.is_error:
-            text = result_text(event.parts) or "The tool failed."
-            self._write({"type": "tool-output-error", **name, "errorText": text, **ran})
+            self._write({"type": "tool-output-error", **name, "errorText": result_text(event.parts), **ran})
         else:
             output = output_of(event.parts, event.extras)
             self._write({"type": "tool-output-available", **name, "output": output, **ran})
@@ -208,10 +205,7 @@ class UIMessageEncoder:
             return
         if isinstance(part.source, FileRef):
             self._context.lost.add(Feature(str(part.kind)), "the id of a file in place of an address")
-        metadata = metadata_of(own(part.extras).get("providerMetadata")) or {}
-        if part.filename:
-            metadata = {**metadata, OURS: {"filename": part.filename}}
-        self._write(with_metadata(write_file(part), metadata))
+        self._write(noted_file(part))
 
     def _custom(self, event: ev.Custom) -> None:
         value = event.value

@@ -139,7 +139,7 @@ class _Reader:
             output = node.get("output")
             return value_text(output), False, {NAME: {"output": output}}
         if state == "output-error":
-            return node.string("errorText") or "The tool failed.", True, None
+            return node.string("errorText") or "", True, None
         approval = node.object("approval")
         if approval is None:
             return NO_RESULT, True, None
@@ -161,7 +161,9 @@ def _metadata(node: Node) -> Any:
 
 
 def _file(node: Node) -> Part:
-    media = read_file(node.string("url") or "", node.string("mediaType") or "", node.string("filename"))
+    for name in ("url", "mediaType", "filename"):
+        node.string(name)
+    media = read_file(node.value)
     reference = node.object("providerReference")
     if reference is not None and not node.get("url"):
         media.source = FileRef(next((v for v in reference.value.values() if isinstance(v, str)), ""))

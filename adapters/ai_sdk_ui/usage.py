@@ -32,10 +32,10 @@ def read_usage(metadata: Wire) -> UsageReported | None:
     found = next((v for k in _KEYS if isinstance(v := metadata.get(k), dict)), None)
     if found is None:
         return None
-    counts = [_count(found, name) for name in _NAMES]
-    if counts[0] is None and counts[1] is None:
+    taken, given, total, cached, reasoning = (_count(found, name) for name in _NAMES)
+    if taken is None and given is None:
         return None
-    return UsageReported(*counts)
+    return UsageReported(taken, given, total, cached, reasoning)
 
 
 def _count(usage: Wire, name: str) -> int | None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from bridge.codec.jsontext import loads
 from bridge.model import (
-    Data,
     Extras,
     FileRef,
     FinishReason,
@@ -119,12 +118,18 @@ def with_metadata(wire: Wire, metadata: dict[str, Wire] | None) -> Wire:
 # ------------------------------------------------------------------ media and values
 
 
-def read_file(url: str, mime: str, filename: str | None = None, extras: Extras | None = None) -> Media:
-    """A medium of this address; its kind follows from the media type."""
-    source, declared = source_of(url)
-    mime = mime or declared or ""
-    kind = _KINDS.get(mime.partition("/")[0].lower(), MediaKind.FILE)
-    return Media(kind, source, mime or None, filename, extras)
+def read_file(wire: Wire) -> Media:
+    """A medium. Its kind follows from the media type unless this bridge noted another."""
+    metadata = metadata_of(wire.get("providerMetadata")) or {}
+    ours, native = metadata.get(OURS, {}), {k: v for k, v in metadata.items() if k != OURS}
+    source, declared = source_of(text_of(wire.get("url")))
+    mime = text_of(wire.get("mediaType")) or declared or ""
+    kind = _kind_of(mime)
+    if text_of(ours.get("kind")) in _MIMES:
+        kind = MediaKind(ours["kind"])
+    filename = text_of(wire.get("filename")) or text_of(ours.get("filename"))
+    extras = noted({"providerMetadata": native or None})
+    return Media(kind, source, None if ours.get("guessed") else mime or None, filename or None, extras)
 
 
 def write_file(media: Media) -> Wire:
@@ -132,6 +137,22 @@ def write_file(media: Media) -> Wire:
     mime = mime_of(media) or _MIMES[media.kind]
     url = media.source.file_id if isinstance(media.source, FileRef) else url_of(media, mime)
     return {"type": "file", "url": url, "mediaType": mime}
+
+
+def noted_file(media: Media) -> Wire:
+    """A medium as a chunk, whose `providerMetadata` holds what the chunk has no field for."""
+    wire = write_file(media)
+    ours: Wire = {"filename": media.filename} if media.filename else {}
+    if media.mime is None:
+        ours["guessed"] = True
+    if _kind_of(wire["mediaType"]) is not media.kind:
+        ours["kind"] = str(media.kind)
+    native = metadata_of(own(media.extras).get("providerMetadata")) or {}
+    return with_metadata(wire, {**native, OURS: ours} if ours else native)
+
+
+def _kind_of(mime: str) -> MediaKind:
+    return _KINDS.get(mime.partition("/")[0].lower(), MediaKind.FILE)
 
 
 def parsed(arguments: str) -> tuple[Any, bool]:
@@ -148,8 +169,6 @@ def output_of(parts: list[Part], extras: Extras | None) -> Any:
     """The output of a tool: the value that the wire had, else an object or a list where the text is one."""
     if "output" in (native := own(extras)):
         return native["output"]
-    if len(parts) == 1 and isinstance(parts[0], Data):
-        return parts[0].value
     text = result_text(parts)
     if text.lstrip()[:1] in ("{", "["):
         value, is_json = parsed(text)
