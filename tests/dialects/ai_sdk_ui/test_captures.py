@@ -93,7 +93,9 @@ def test_a_request_goes_on_to_a_server_of_this_dialect(name: str) -> None:
     assert came.get("messageId") == body.get("messageId")
     assert [(m["id"], m["role"]) for m in came["messages"]] == [(m["id"], m["role"]) for m in body["messages"]]
     for ours, theirs in zip(came["messages"], body["messages"], strict=True):
-        wanted = [_essence(p) for p in theirs["parts"] if p["type"] not in ("step-start", "source-url", "source-document")]
+        wanted = [
+            _essence(p) for p in theirs["parts"] if p["type"] not in ("step-start", "source-url", "source-document")
+        ]
         wanted = [p for p in wanted if p["type"] != "data-weather"]
         assert [_essence(p) for p in ours["parts"] if p["type"] != "step-start"] == wanted
 
