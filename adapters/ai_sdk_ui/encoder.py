@@ -61,6 +61,7 @@ class UIMessageEncoder:
         self._breaks = False
         self._part: ev.PartStarted
         self._arguments: list[str] = []
+        self._broken: dict[str, Wire] = {}
         self._around = b"", b""
         self._interrupts: list[ev.Interrupted] = []
         self._usage: ev.UsageReported | None = None
@@ -163,16 +164,15 @@ class UIMessageEncoder:
         return {"toolCallId": event.call_id or "", "toolName": event.name or "", **more}
 
     def _call_ended(self, event: ev.PartEnded) -> None:
-        """A client runs what is available, so that half a call is an error, and of a canceled run stays open."""
-        if event.status is MessageStatus.CANCELED:
-            return
+        """A client runs what is available, so that half a call waits for its result, or for the end of the run."""
         value, is_json = parsed("".join(self._arguments))
         named = self._named(self._part)
+        metadata = metadata_of(own(event.extras).get("providerMetadata"))
         if is_json and event.status is MessageStatus.COMPLETED:
-            chunk = {"type": "tool-input-available", **named, "input": value}
-        else:
-            chunk = {"type": "tool-input-error", **named, "input": "".join(self._arguments), "errorText": INVALID_INPUT}
-        self._write(with_metadata(chunk, metadata_of(own(event.extras).get("providerMetadata"))))
+            self._write(with_metadata({"type": "tool-input-available", **named, "input": value}, metadata))
+            return
+        chunk = {"type": "tool-input-error", **named, "input": "".join(self._arguments), "errorText": INVALID_INPUT}
+        self._broken[named["toolCallId"]] = with_metadata(chunk, metadata)
 
     # ------------------------------------------------------------------ whole things
 
@@ -195,6 +195,7 @@ class UIMessageEncoder:
             output = output_of(event.parts, event.extras)
             self._write({"type": "tool-output-available", **name, "output": output, **ran})
         self._pending.discard(event.call_id)
+        self._broken.pop(event.call_id, None)
         self._breaks = True
 
     def _content(self, event: ev.ContentAdded) -> None:
@@ -260,6 +261,7 @@ class UIMessageEncoder:
             self._report(metadata)
             self._write({"type": "abort"})
             return
+        self._end_calls()
         for question in self._interrupts:
             self._asks(question)
         self._leave()
@@ -268,10 +270,16 @@ class UIMessageEncoder:
 
     def _failed(self, event: ev.RunFailed) -> None:
         """The client closes the connection at the error, so that the usage goes before it."""
+        self._end_calls()
         self._report(told(self._usage, {}))
         self._write({"type": "error", "errorText": error_text(event.error)})
         self._leave()
         self._write({"type": "finish", "finishReason": "error"})
+
+    def _end_calls(self) -> None:
+        """Calls that nobody can run are errors. Of a canceled run they stay open, so that no client sends them back."""
+        for chunk in self._broken.values():
+            self._write(chunk)
 
     def _report(self, metadata: Wire) -> None:
         if metadata:

@@ -145,7 +145,7 @@ async def test_a_chat_with_the_bridge(chats: Driver, build: str) -> None:
         seen = await say("server tool")
         assert (len(seen["requests"]), text(seen)) == (1, "It is sunny in Paris, 21 C.")
         seen = await say("image")
-        assert [p["mediaType"] for p in parts(seen, "file")][0] == "image/png"
+        assert next(p["mediaType"] for p in parts(seen, "file")) == "image/png"
         seen = await say("error late")
         assert (seen["status"], text(seen)) == ("error", "Half an ans")
         seen = await say("error")
@@ -176,9 +176,9 @@ async def test_a_chat_approves_a_call(chats: Driver, build: str) -> None:
 async def test_a_chat_comes_back_to_a_run(chats: Driver, build: str) -> None:
     async with serving(config({"dialect": "demo"}, durable=True)) as base:
         url = f"{base}/api/chat"
-        command = {"build": build, "url": url, "id": "chat 1"}
+        command = {"build": build, "url": url, "id": "chat-1"}
         nothing = await chats.play({**command, "resume": True})
-        assert (nothing["status"], nothing["requests"][0]["url"]) == ("ready", f"{url}/chat%201/stream")
+        assert (nothing["status"], nothing["requests"][0]["url"]) == ("ready", f"{url}/chat-1/stream")
         left = await chats.play({**command, "say": "slow", "stopAt": 2})
         assert left["status"] == "ready"
         seen = await chats.play({**command, "resume": True})

@@ -61,8 +61,8 @@ def test_what_the_stream_says_besides() -> None:
     assert [c.name for c in answer_of("pyd-approval-turn2").calls] == [], "the call is one of the first answer"
     (result,) = [p for m in answer_of("dynamic").messages for p in m.parts if hasattr(p, "is_error")]
     assert result_text(result.parts), "the last output counts"
-    (kind, *_) = [p.source for p in answer_of("file-out").parts() if hasattr(p, "mime")]
-    assert kind.base64.startswith("iVBOR")
+    (source,) = [p.source for p in answer_of("file-out").parts() if hasattr(p, "mime")]
+    assert source.base64.startswith("iVBOR")
     custom = [e.value["type"] for e in answer_of("provider-tool").events]
     assert custom == ["source-url", "source-document"]
 

@@ -1,7 +1,8 @@
-"""A scripted Pydantic AI agent behind its own adapters of AG-UI and of the AI SDK: `python server.py PORT`, as `make interop` installs it.
+"""A scripted Pydantic AI agent behind its own adapters of AG-UI and of the AI SDK: `python server.py PORT`.
 
-The agent's loop, its tools, approvals and the wire are Pydantic AI's; only the model is ours. The last words of the
-user say which scene is played. `GET /waiting` answers when a scene `wait` has begun, `GET /left` when it was cancelled.
+`make interop` installs it. The agent's loop, its tools, approvals and the wires are Pydantic AI's; only the model is
+ours. The last words of the user say which scene is played. `GET /waiting` answers when a scene `wait` has begun, `GET
+/left` when it was cancelled.
 """
 
 from __future__ import annotations
