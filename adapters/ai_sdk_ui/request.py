@@ -60,15 +60,17 @@ class _Reader:
         self.messages: list[Message] = []
         self.resume: list[Resume] = []
         self._context = context
-        self._parts: list[Part] = []
-        self._results: list[ToolResult] = []
+        # Parts and results of one message, or of one of its steps, each with its place.
+        self._parts: list[tuple[Part, str]] = []
+        self._results: list[tuple[ToolResult, str]] = []
 
     def message(self, node: Node, *, is_last: bool) -> None:
         role, name = node.need_one_of("role", _ROLES), node.string("id") or None
         node.need_array("parts")
         if role != "assistant":
-            parts = [p for part in node.objects("parts") if (p := self._user_part(part)) is not None]
-            self.messages.append(Message(role, parts, name, extras=_metadata(node), places=(node.path,)))
+            for part in node.objects("parts"):
+                self._user_part(part)
+            self._add(role, node, name)
             return
         first = len(self.messages)
         for part in node.objects("parts"):
@@ -82,34 +84,39 @@ class _Reader:
 
     def _end_step(self, node: Node) -> None:
         if self._parts:
-            self.messages.append(Message("assistant", self._parts, extras=_metadata(node), places=(node.path,)))
-            self.messages += [Message("tool", [r], name=r.name, places=(node.path,)) for r in self._results]
-        self._parts, self._results = [], []
+            self._add("assistant", node)
+            self.messages += [Message("tool", [r], name=r.name, places=(node.path, at)) for r, at in self._results]
+        self._results = []
+
+    def _add(self, role: str, node: Node, name: str | None = None) -> None:
+        parts, places = [p for p, _ in self._parts], [at for _, at in self._parts]
+        self.messages.append(Message(role, parts, name, extras=_metadata(node), places=(node.path, *places)))
+        self._parts = []
 
     # ------------------------------------------------------------------ parts
 
-    def _user_part(self, node: Node) -> Part | None:
+    def _user_part(self, node: Node) -> None:
         kind = node.need_string("type")
         if kind == "text":
-            return Text(node.need_string("text"))
-        if kind == "file":
-            return _file(node)
-        if kind.startswith("data-"):
-            return Data(node.get("data"), noted(node.value))
-        self._leave_out(kind)
-        return None
+            self._parts.append((Text(node.need_string("text")), node.path))
+        elif kind == "file":
+            self._parts.append((_file(node), node.path))
+        elif kind.startswith("data-"):
+            self._parts.append((Data(node.get("data"), noted(node.value)), node.path))
+        else:
+            self._leave_out(kind)
 
     def _answer_part(self, node: Node, is_last: bool) -> None:
         kind = node.need_string("type")
         if kind == "text":
             if text := node.need_string("text"):
-                self._parts.append(Text(text, noted(picked(node.value, "providerMetadata"))))
+                self._parts.append((Text(text, noted(picked(node.value, "providerMetadata"))), node.path))
         elif kind == "reasoning":
             part = read_reasoning(node.need_string("text"), node.get("providerMetadata"))
             if part.text or part.signature or part.redacted or part.extras:
-                self._parts.append(part)
+                self._parts.append((part, node.path))
         elif kind == "file":
-            self._parts.append(_file(node))
+            self._parts.append((_file(node), node.path))
         elif kind == "dynamic-tool" or kind.startswith("tool-"):
             self._call(node, kind, is_last)
         else:
@@ -127,11 +134,11 @@ class _Reader:
         raw = node.string("rawInput")
         arguments = raw if raw is not None and (value is None or state == "output-error") else value_text(_input(value))
         more = {**picked(node.value, *_OF_A_CALL), **({"dynamic": True} if dynamic else {})}
-        self._parts.append(ToolCall(call_id, name, arguments, extras=noted(more)))
+        self._parts.append((ToolCall(call_id, name, arguments, extras=noted(more)), node.path))
         result = self._outcome(node, state, is_last)
         if result is not None:
             text, is_error, extras = result
-            self._results.append(ToolResult(call_id, [Text(text)], name, is_error, extras))
+            self._results.append((ToolResult(call_id, [Text(text)], name, is_error, extras), node.path))
 
     def _outcome(self, node: Node, state: str, is_last: bool) -> tuple[str, bool, Any] | None:
         """The result of a call; None if it is open, as an approval that this request answers leaves it."""

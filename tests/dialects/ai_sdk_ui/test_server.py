@@ -96,3 +96,16 @@ async def test_from_a_server_to_a_client() -> None:
         assert chunks[-1]["messageMetadata"]["totalUsage"]["inputTokens"] == 21
         backend.answers(200, b"<html>not here</html>", "text/html")
         assert (await post(f"{base}/api/chat", says("hi"))).status == 502
+
+
+async def test_a_part_that_the_backend_cannot_take_is_named_where_it_stands() -> None:
+    async with fake_backend() as backend:
+        setup = config()
+        setup["backends"]["it"] = {"dialect": "anthropic-messages", "url": backend.url, "model": "m"}
+        async with serving(setup) as base:
+            sound = {"type": "file", "mediaType": "audio/wav", "url": "data:audio/wav;base64,UklGRg=="}
+            body = says("listen")
+            body["messages"][0]["parts"][:0] = [{"type": "source-url"}, sound]
+            reply = await post(f"{base}/api/chat", body)
+            assert reply.status == 400
+            assert "messages[0].parts[1]" in reply.json["error"]
