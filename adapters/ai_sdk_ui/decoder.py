@@ -11,6 +11,7 @@ from bridge.codec.jsontext import repaired
 from bridge.dialects.ai_sdk_ui.errors import failure_in, message_in
 from bridge.dialects.ai_sdk_ui.usage import Metadata
 from bridge.dialects.ai_sdk_ui.wire import (
+    EARLIER,
     FINISHES,
     INVALID_INPUT,
     NAME,
@@ -58,10 +59,8 @@ class UIMessageDecoder(JsonDecoder):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        request = context.request
-        self._known = (
-            {p.call_id for m in request.messages for p in m.parts if isinstance(p, ToolCall)} if request else ()
-        )
+        messages = context.request.messages if context.request else ()
+        self._known = {p.call_id for m in messages for p in m.parts if isinstance(p, ToolCall)}
         self._step = 0
         self._live: dict[str, dict[str, _Key]] = {"text-delta": {}, "reasoning-delta": {}}
         self._secrets: dict[_Key, Any] = {}
@@ -231,6 +230,8 @@ class UIMessageDecoder(JsonDecoder):
             add(call_id, text)
 
     def _input(self, event: Wire) -> None:
+        if event.get("providerMetadata") == EARLIER:
+            self._known.add(text_of(event.get("toolCallId")))
         call_id = self._call(event)
         if call_id is None or self.builder.part(call_id) is None:
             return

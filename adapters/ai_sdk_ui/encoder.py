@@ -17,6 +17,7 @@ from bridge.dialects.ai_sdk_ui.errors import error_text
 from bridge.dialects.ai_sdk_ui.options import front
 from bridge.dialects.ai_sdk_ui.usage import told
 from bridge.dialects.ai_sdk_ui.wire import (
+    EARLIER,
     FINISHES,
     INVALID_INPUT,
     Wire,
@@ -184,7 +185,7 @@ class UIMessageEncoder:
             self._enter()
             self._called[event.call_id] = event.name or ""
             call = {"toolName": event.name or "tool", "input": {}, "providerExecuted": True}
-            self._write({"type": "tool-input-available", **name, **call})
+            self._write(with_metadata({"type": "tool-input-available", **name, **call}, EARLIER))
         ran = {"providerExecuted": True} if native.get("providerExecuted", True) else {}
         ran.update(picked(native, "dynamic"))
         if native.get("denied") and self._approves:

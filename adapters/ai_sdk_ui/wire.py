@@ -28,6 +28,9 @@ OURS = "dialect_bridge"
 INVALID_INPUT = "The arguments of this call are not a complete JSON value."
 """The `errorText` of a call that nobody can run. A backend's own text is the result of such a call."""
 
+EARLIER: dict[str, dict[str, Any]] = {OURS: {"earlier": True}}
+"""The `providerMetadata` of a call of an earlier answer, which clients need beside its result."""
+
 FINISHES: dict[FinishReason, str] = {
     FinishReason.STOP: "stop",
     FinishReason.LENGTH: "length",
