@@ -55,7 +55,7 @@ $(VENV)/.fuzz: $(VENV)/.dev
 	@touch $@
 
 OTHERS := $(patsubst %,$(VENV)/%/.done,agentscope ag-kit deploy genai langchain pydantic-ai schemathesis) \
-	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk agents axe genai-js)
+	$(patsubst %,tests/interop/%/node_modules/.stamp,agui ai-sdk ai-sdk-ui agents axe genai-js)
 
 run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 for another port
 	$(BIN)/dialect-bridge serve $(CONFIG)$(if $(PORT), --port $(PORT))

@@ -33,6 +33,7 @@ from bridge.codec.queued_runs import (
     StoredFile,
     SubscribeRequest,
 )
+from bridge.codec.resumable import ResumableDialect
 from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SessionRef, SingleRunDialect, SingleRunOptions
@@ -90,6 +91,7 @@ __all__ = [
     "QueuedRun",
     "QueuedRunsDialect",
     "QueuedRunsOptions",
+    "ResumableDialect",
     "RunRef",
     "RunsTools",
     "Scope",

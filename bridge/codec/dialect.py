@@ -6,8 +6,9 @@ cross the border, since losing the batch that one network read brought costs mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -71,7 +72,8 @@ class Dialect:
     Subclasses set the constants and implement the methods of the roles they play: as the front, towards clients, or as
     the back, towards backends. What only some protocols can do are contracts of their own, which a dialect inherits
     when it has that ability: `CountingDialect`, `DescribedDialect`, `ModelsDialect`, `ModesDialect`,
-    `QueuedRunsDialect`, `SessionDialect`, `SingleRunDialect`, `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`.
+    `QueuedRunsDialect`, `ResumableDialect`, `SessionDialect`, `SingleRunDialect`, `SocketDialect`,
+    `StoredAnswersDialect`, `TaskDialect`, `ToolHostDialect`.
     """
 
     name: ClassVar[str]
@@ -100,6 +102,8 @@ class Dialect:
     """The extra of its package that installs them."""
     own_headers: ClassVar[tuple[str, ...]] = ()
     """Request headers, in lower case, that belong to the protocol: where both sides speak it, the client's go on."""
+    stream_headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Headers, in lower case, that its streams carry beside those of every stream."""
     request_id_header: ClassVar[str | None] = None
     """The response header in which its clients look for the request's id, where `x-request-id` is not it."""
     mount: ClassVar[str] = ""

@@ -16,12 +16,13 @@ from bridge.codec import (
     ModelsDialect,
     Operation,
     QueuedRunsDialect,
+    ResumableDialect,
     StoredAnswersDialect,
     require,
 )
 from bridge.engine import Caller, Route
 from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
-from bridge.runs.server.durable import serve_durable
+from bridge.runs.server.durable import serve_durable, serve_resume
 from bridge.runs.server.history import HistoryHandler
 from bridge.runs.server.queued import serve_cancel, serve_start, serve_subscribe
 from bridge.runs.server.responses import (
@@ -89,6 +90,9 @@ class RouteOperations:
         if route.durable:
             return serve_durable
         return serve_run_or_background if route.in_background else serve_run
+
+    def _subscribe(self) -> Serve:
+        return serve_resume if isinstance(self._route.dialect, ResumableDialect) else serve_subscribe
 
     def _cancel(self) -> Serve:
         return serve_cancel if isinstance(self._route.dialect, QueuedRunsDialect) else serve_cancel_response
@@ -169,7 +173,7 @@ _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.STOP: lambda of: StopHandler(of._bridge, of._route, of._locks),
     Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),
     Operation.STATUS: lambda of: TaskStatusHandler(of._bridge, of._route),
-    Operation.SUBSCRIBE: lambda of: of._serves(serve_subscribe),
+    Operation.SUBSCRIBE: lambda of: of._serves(of._subscribe()),
     Operation.CANCEL: lambda of: of._serves(of._cancel()),
     Operation.HISTORY: lambda of: of._history(),
     Operation.ATTACH: lambda of: of._uploads().attach,

@@ -44,10 +44,11 @@ STREAM_HEADERS = {
 
 
 def stream_headers(dialect: Dialect) -> dict[str, str]:
-    """Return the headers of a stream in the framing of a dialect."""
-    if dialect.framing is Framing.SSE:
-        return STREAM_HEADERS
-    return {**STREAM_HEADERS, "content-type": framing.of(dialect.framing).CONTENT_TYPE}
+    """Return the headers of a stream of a dialect."""
+    headers = {**STREAM_HEADERS, **dialect.stream_headers}
+    if dialect.framing is not Framing.SSE:
+        headers["content-type"] = framing.of(dialect.framing).CONTENT_TYPE
+    return headers
 
 
 def is_request_id(sent: str) -> bool:

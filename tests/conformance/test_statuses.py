@@ -11,6 +11,7 @@ DIALECTS = (
     "ag-ui",
     "agent-runs",
     "agentscope",
+    "ai-sdk-ui",
     "aip",
     "anthropic-messages",
     "gemini",

@@ -72,16 +72,17 @@ class View:
 
 
 class Driver:
-    """One Node process; started when it is needed, and again after it died."""
+    """One Node process that answers a line for each line; started when it is needed, and again after it died."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path = HERE, script: str = "driver.mjs") -> None:
+        self._command, self._folder = ["node", script], folder
         self._process: subprocess.Popen[str] | None = None
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None or self._process.poll() is not None:
             self.close()
             self._process = subprocess.Popen(
-                ["node", "driver.mjs"], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                self._command, cwd=self._folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
         return self._process
 

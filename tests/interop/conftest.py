@@ -48,6 +48,16 @@ def ai_sdk() -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def chats() -> Iterator[Driver]:
+    """Chats of applications with the AI SDK, in six builds."""
+    folder = Path(__file__).parent / "ai-sdk-ui"
+    node_client(folder, "the AI SDK in six builds")
+    driver = Driver(folder, "client.mjs")
+    yield driver
+    driver.close()
+
+
+@pytest.fixture(scope="session")
 def langchain() -> list[str]:
     """The same with LangChain, which has a virtual environment of its own."""
     python = Path(sys.prefix) / "langchain" / "bin" / "python"

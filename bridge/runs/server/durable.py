@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from bridge.codec import WireRequest
+from bridge.codec import ResumableDialect, WireRequest, require
 from bridge.errors import BridgeError
 from bridge.framing import sse
 from bridge.model import Event
@@ -22,7 +22,7 @@ from bridge.runs import START, Cursor, LogReader, RunKey, RunPlan, Subscription,
 from bridge.server.handler import RequestScope
 from bridge.server.limits import Rules
 from bridge.server.report import Report
-from bridge.server.wire import STREAM_HEADERS, response_of
+from bridge.server.wire import response_of, stream_headers
 
 log = logging.getLogger("bridge.server")
 
@@ -53,6 +53,17 @@ async def serve_durable(
         return await _collect(scope, scope.bridge.runs.follow(key))
 
 
+async def serve_resume(scope: RequestScope) -> web.StreamResponse:
+    """Stream the run of a thread that has not ended, from its beginning unless the reader has a cursor."""
+    thread, route = require(scope.route.dialect, ResumableDialect).decode_resume(await scope.read()), scope.route
+    running = await scope.bridge.runs.running(scope.user, route.path, thread) if route.durable else None
+    if running is None:
+        return web.Response(status=204)
+    scope.report.about = running.key.facts
+    async with scope.limiter.reader_slot(scope.user):
+        return await read_on(scope, running.key, cursor_of(scope.http))
+
+
 async def read_on(scope: RequestScope, key: RunKey, cursor: Cursor) -> web.StreamResponse:
     """Stream a run from the cursor on. One that failed at once is an HTTP status for a reader that has nothing yet."""
     dialect, report, fresh = scope.route.dialect, scope.report, cursor == START
@@ -76,7 +87,7 @@ async def read_on(scope: RequestScope, key: RunKey, cursor: Cursor) -> web.Strea
 
 async def stream_rest(scope: RequestScope, subscription: Subscription, out: bytes = b"") -> web.StreamResponse:
     """Stream the rest of a subscription; `out` are bytes of it that have been read already."""
-    response = web.StreamResponse(headers=STREAM_HEADERS)
+    response = web.StreamResponse(headers=stream_headers(scope.route.dialect))
     if subscription.lost:
         response.headers["x-bridge-lost"] = ",".join(subscription.lost)
     await response.prepare(scope.http)

@@ -1,7 +1,8 @@
-"""A scripted Pydantic AI agent behind its own AG-UI adapter: `python server.py PORT`, as `make interop` installs it.
+"""A scripted Pydantic AI agent behind its own adapters of AG-UI and of the AI SDK: `python server.py PORT`.
 
-The agent's loop, its tools, approvals and the wire are Pydantic AI's; only the model is ours. The last words of the
-user say which scene is played. `GET /waiting` answers when a scene `wait` has begun, `GET /left` when it was cancelled.
+`make interop` installs it. The agent's loop, its tools, approvals and the wires are Pydantic AI's; only the model is
+ours. The last words of the user say which scene is played. `GET /waiting` answers when a scene `wait` has begun, `GET
+/left` when it was cancelled.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ImageUrl, ModelMessage, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.ui.ag_ui import AGUIAdapter
+from pydantic_ai.ui.vercel_ai import VercelAIAdapter
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -95,6 +97,10 @@ async def run(request: Request) -> Response:
     return await AGUIAdapter.dispatch_request(request, agent=agent)
 
 
+async def chat(request: Request) -> Response:
+    return await VercelAIAdapter.dispatch_request(request, agent=agent, sdk_version=6)
+
+
 async def health(request: Request) -> Response:
     return JSONResponse({"ok": True})
 
@@ -111,6 +117,7 @@ def tells(event: asyncio.Event) -> Callable[[Request], Awaitable[Response]]:
 app = Starlette(
     routes=[
         Route("/agent", run, methods=["POST"]),
+        Route("/chat", chat, methods=["POST"]),
         Route("/health", health),
         Route("/waiting", tells(waiting)),
         Route("/left", tells(left)),

@@ -1,0 +1,220 @@
+"""`Request` -> the body for a server: the whole chat as UI messages.
+
+A turn of the assistant with its results, and those that follow until the user speaks, are one message of several steps.
+Only fields that strict servers accept are written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from bridge.codec import Context, Feature, WireRequest, json_request
+from bridge.codec.jsontext import dumps
+from bridge.dialects.ai_sdk_ui.fields import write_fields
+from bridge.dialects.ai_sdk_ui.options import BackOptions
+from bridge.dialects.ai_sdk_ui.request import NO_RESULT
+from bridge.dialects.ai_sdk_ui.wire import (
+    NAME,
+    Wire,
+    metadata_for,
+    metadata_of,
+    output_of,
+    own,
+    parsed,
+    picked,
+    with_metadata,
+    write_file,
+)
+from bridge.errors import Unsupported
+from bridge.model import (
+    Data,
+    FileRef,
+    Media,
+    Message,
+    Origin,
+    Part,
+    Reasoning,
+    Request,
+    Resume,
+    ToolCall,
+    ToolResult,
+    as_text,
+    result_text,
+)
+
+_STEP: Wire = {"type": "step-start"}
+
+
+def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
+    """Return the request. Raises `Unsupported` for a file that only another backend knows."""
+    writer = _Writer(request, context, options)
+    messages = writer.write()
+    notes = request.extra(NAME).get("notes") or {}
+    body: Wire = {
+        "id": context.thread_id or request.thread_id or context.run_id,
+        "messages": messages,
+        "trigger": notes.get("trigger") or "submit-message",
+    }
+    if messages and messages[-1]["role"] == "assistant":
+        body["messageId"] = messages[-1]["id"]
+    elif notes.get("messageId"):
+        body["messageId"] = notes["messageId"]
+    body.update(write_fields(request, context, options.body_fields))
+    if writer.system and options.system == "body":
+        body["system"] = writer.system
+    if writer.resume:
+        body["resume"] = [_answer(r) for r in writer.resume]
+    if request.has_fields_of_others(NAME):
+        context.lost.add(Feature.EXTRAS, "fields of other dialects")
+    body.update((k, v) for k, v in request.extra(NAME).items() if k != "notes" and k not in body)
+    return json_request("", dumps(body), {"accept": "text/event-stream"})
+
+
+def _answer(answer: Resume) -> Wire:
+    wire = {"id": answer.interrupt_id, "status": answer.decision, "payload": answer.payload}
+    return {k: v for k, v in wire.items() if v is not None}
+
+
+class _Writer:
+    """Writes the messages of one request. `resume` has the answers to interrupts that no call carries."""
+
+    def __init__(self, request: Request, context: Context, options: BackOptions) -> None:
+        self.system = "\n\n".join(result_text(m.parts) for m in request.messages if m.role in ("system", "developer"))
+        self.resume = list(request.resume)
+        self._request = request
+        self._lost = context.lost
+        self._thread = context.thread_id or request.thread_id or ""
+        self._in_text = options.system == "text"
+        self._as_message = options.system == "message"
+        self._out: list[Wire] = []
+        self._ids: set[str] = set()
+        self._calls: dict[str, Wire] = {}
+
+    def write(self) -> list[Wire]:
+        instructions = self.system if self._in_text else ""
+        for index, message in enumerate(self._request.messages):
+            if message.name and message.role != "tool":
+                self._lost.add(Feature.MESSAGE_NAME)
+            path = f"messages[{index}]"
+            if message.role in ("system", "developer"):
+                if self._as_message:
+                    self._add("system", message, [_text(result_text(message.parts))])
+            elif message.role == "user":
+                parts = self._parts(message, path)
+                if instructions:
+                    parts.insert(0, _text(f"{instructions}\n\n"))
+                    instructions = ""
+                if parts:
+                    self._add("user", message, parts)
+            else:
+                self._assistant(message, path)
+        if instructions:
+            self._out.insert(0, {"id": self._id(None, "user", []), "role": "user", "parts": [_text(instructions)]})
+        self._settle()
+        return self._out
+
+    def _add(self, role: str, message: Message, parts: list[Wire]) -> None:
+        name = self._id(message.id, role, parts if role == "user" else [])
+        self._out.append({"id": name, "role": role, **picked(own(message.extras), "metadata"), "parts": parts})
+
+    def _id(self, wanted: str | None, role: str, parts: list[Wire]) -> str:
+        """The same id for the same message in the next request, as servers find messages by it."""
+        if wanted is None or wanted in self._ids:
+            value = [self._thread, len(self._out), role, parts]
+            wanted = "msg-" + hashlib.sha256(dumps(value)).hexdigest()[:24]
+        self._ids.add(wanted)
+        return wanted
+
+    def _assistant(self, message: Message, path: str) -> None:
+        """A turn goes on in the message of the last one until the user speaks."""
+        parts = self._parts(message, path)
+        if not parts:
+            return
+        if self._out and self._out[-1]["role"] == "assistant":
+            self._out[-1]["parts"] += [_STEP, *parts]
+        else:
+            self._add("assistant", message, [_STEP, *parts])
+
+    def _parts(self, message: Message, path: str) -> list[Wire]:
+        """The parts of a message but for results, which join their calls."""
+        out: list[Wire] = []
+        for number, part in enumerate(message.parts):
+            if isinstance(part, ToolResult):
+                self._result(part, out)
+            else:
+                out.append(self._part(part, f"{path}.content[{number}]"))
+        return out
+
+    def _part(self, part: Part, path: str) -> Wire:
+        match part:
+            case ToolCall():
+                return self._call(part)
+            case Reasoning():
+                wire = {"type": "reasoning", "text": part.text, "state": "done"}
+                return with_metadata(wire, metadata_for(part.signature, part.redacted, part.extras))
+            case Media(source=FileRef()):
+                raise Unsupported(f"{path}: expected a URL or the file itself, got the id of a file.", param=path)
+            case Media():
+                return {**write_file(part), **({"filename": part.filename} if part.filename else {})}
+            case Data() if native := own(part.extras):
+                return native
+            case _:
+                return with_metadata(_text(as_text(part)), metadata_of(own(part.extras).get("providerMetadata")))
+
+    def _call(self, call: ToolCall) -> Wire:
+        if call.origin is not Origin.FUNCTION:
+            self._lost.add(Feature.TOOL_ORIGIN)
+        native = own(call.extras)
+        kind = (
+            {"type": "dynamic-tool", "toolName": call.name} if native.get("dynamic") else {"type": f"tool-{call.name}"}
+        )
+        value, is_json = parsed(call.arguments)
+        more = picked(native, "callProviderMetadata", "providerExecuted", "title", "approval")
+        wire: Wire = {**kind, "toolCallId": call.call_id, "state": "input-available", "input": value, **more}
+        if not is_json:
+            wire.update(state="output-error", errorText="The arguments are not valid JSON.")
+        self._calls[call.call_id] = wire
+        return wire
+
+    def _result(self, result: ToolResult, out: list[Wire]) -> None:
+        wire = self._calls.get(result.call_id)
+        if wire is None:
+            wire = self._call(ToolCall(result.call_id, result.name or "tool", "{}"))
+            out.append(wire)
+        if own(result.extras).get("denied") and "approval" in wire:
+            wire["state"] = "output-denied"
+        elif result.is_error or wire["state"] == "output-error":
+            wire.update(state="output-error", errorText=result_text(result.parts))
+        else:
+            wire.update(state="output-available", output=output_of(result.parts, result.extras))
+
+    # ------------------------------------------------------------------ open calls
+
+    def _settle(self) -> None:
+        """Calls without a result are answered by an approval, or by a result that says that there is none."""
+        waiting = [w for w in self._calls.values() if w["state"] == "input-available"]
+        for wire in waiting:
+            answer = self._answer_for(wire, waiting)
+            if answer is None:
+                wire.update(state="output-error", errorText=NO_RESULT)
+                continue
+            self.resume.remove(answer)
+            payload = answer.payload
+            reason = payload.get("reason") if isinstance(payload, dict) else payload
+            approval: dict[str, Any] = {"id": answer.interrupt_id, "approved": answer.agrees}
+            if isinstance(reason, str) and reason and not answer.agrees:
+                approval["reason"] = reason
+            wire.update(state="approval-responded", approval={**wire.get("approval", {}), **approval})
+
+    def _answer_for(self, wire: Wire, waiting: list[Wire]) -> Resume | None:
+        """The answer to the approval of a call; a client of another dialect may name only the approval."""
+        ids = {wire["toolCallId"], (wire.get("approval") or {}).get("id")}
+        named = next((r for r in self.resume if r.interrupt_id in ids), None)
+        if named is not None or len(waiting) > 1 or len(self.resume) != 1:
+            return named
+        return self.resume[0]
+
+
+def _text(text: str) -> Wire:
+    return {"type": "text", "text": text}

@@ -1,0 +1,95 @@
+"""The dialect `ai-sdk-ui`: one POST of the whole chat, an SSE answer of chunks with a type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+
+from bridge.codec import (
+    Context,
+    Decoder,
+    Encoder,
+    Endpoint,
+    Operation,
+    ResumableDialect,
+    WireRequest,
+    WireResponse,
+    json_request,
+)
+from bridge.codec.jsontext import dumps
+from bridge.codec.wire import Frame, holds_events, payloads_in
+from bridge.dialects.ai_sdk_ui import body, errors, request
+from bridge.dialects.ai_sdk_ui.capabilities import CAPABILITIES
+from bridge.dialects.ai_sdk_ui.decoder import UIMessageDecoder
+from bridge.dialects.ai_sdk_ui.encoder import UIMessageEncoder
+from bridge.dialects.ai_sdk_ui.options import BackOptions, FrontOptions, back, front
+from bridge.dialects.ai_sdk_ui.wire import NAME
+from bridge.errors import ErrorCode, Failure
+from bridge.model import Event, Request, RunFailed
+
+
+class AISDKUI(ResumableDialect):
+    """Both sides of the UI message stream."""
+
+    name = NAME
+    mount = "/api/chat"
+    url = "http://127.0.0.1:3000/api/chat"
+    capabilities = CAPABILITIES
+    surface = (
+        Endpoint("POST", "", Operation.RUN),
+        Endpoint("GET", "/{id}/stream", Operation.SUBSCRIBE),
+    )
+    stream_headers = MappingProxyType({"x-vercel-ai-ui-message-stream": "v1"})
+    front_options = FrontOptions
+    back_options = BackOptions
+
+    # ------------------------------------------------------------- as the front
+
+    def decode_request(self, wire: WireRequest, context: Context) -> Request:
+        return request.decode_request(wire, context, front(context))
+
+    def encoder(self, context: Context) -> Encoder:
+        return UIMessageEncoder(context)
+
+    def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
+        """The protocol has no answer in one piece: this is the whole stream. A failed run is its error response."""
+        last = events[-1]
+        if isinstance(last, RunFailed):
+            return self.encode_error(last.error)
+        encoder = UIMessageEncoder(context)
+        frames = [*encoder.encode(events), *encoder.close()]
+        data = b"".join(b"data: " + f + b"\n\n" for f in frames if not isinstance(f, Frame))
+        return WireResponse(200, {"content-type": "text/event-stream", **self.stream_headers}, data)
+
+    def encode_error(self, failure: Failure) -> WireResponse:
+        return errors.encode_error(failure)
+
+    def decode_resume(self, wire: WireRequest) -> str:
+        return wire.params["id"]
+
+    def example_request(self, text: str, stream: bool = True) -> WireRequest:
+        message = {"id": "1", "role": "user", "parts": [{"type": "text", "text": text}]}
+        return json_request("", dumps({"id": "example", "messages": [message], "trigger": "submit-message"}))
+
+    # ------------------------------------------------------------- as the back
+
+    def encode_request(self, wanted: Request, context: Context) -> WireRequest:
+        return body.encode_request(wanted, context, back(context))
+
+    def decoder(self, context: Context) -> Decoder:
+        return UIMessageDecoder(context)
+
+    def parse_response(self, wire: WireResponse, context: Context) -> list[Event]:
+        """A body in one piece: a stream that is all there; anything else is no answer."""
+        decoder = UIMessageDecoder(context)
+        if wire.status >= 400:
+            return decoder.close(self.decode_error(wire))
+        if holds_events(wire):
+            return decoder.feed(payloads_in(wire.body)) + decoder.close()
+        return decoder.close(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not an event stream."))
+
+    def decode_error(self, wire: WireResponse) -> Failure:
+        return errors.decode_error(wire)
+
+
+dialect = AISDKUI()

@@ -1,0 +1,340 @@
+"""Chunks of a backend's UI message stream -> events. Never raises on wire data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bridge.codec import Context
+from bridge.codec.decoder import JsonDecoder
+from bridge.codec.jsontext import repaired
+from bridge.dialects.ai_sdk_ui.errors import failure_in, message_in
+from bridge.dialects.ai_sdk_ui.usage import Metadata
+from bridge.dialects.ai_sdk_ui.wire import (
+    EARLIER,
+    FINISHES,
+    INVALID_INPUT,
+    NAME,
+    Wire,
+    metadata_of,
+    noted,
+    picked,
+    read_file,
+    secret_of,
+    text_of,
+    value_text,
+)
+from bridge.errors import ErrorCode, Failure
+from bridge.model import (
+    Custom,
+    Data,
+    FinishReason,
+    Interrupted,
+    PartKind,
+    Raw,
+    StateChanged,
+    StateOp,
+    StepEnded,
+    StepStarted,
+    Text,
+    ToolCall,
+)
+
+_KINDS = {"text-delta": PartKind.TEXT, "reasoning-delta": PartKind.REASONING}
+_DELTAS = {PartKind.TEXT: "text-delta", PartKind.REASONING: "reasoning-delta"}
+_PIECES = frozenset({"delta", "inputTextDelta"})
+_REASONS = {word: reason for reason, word in FINISHES.items() if reason is not FinishReason.INTERRUPTED}
+_INTERRUPTED = Failure(ErrorCode.TRUNCATED_STREAM, "The model's answer ended before it was complete.")
+_STATES = frozenset(map(str, StateOp))
+
+_Key = tuple[Any, ...]
+
+
+class UIMessageDecoder(JsonDecoder):
+    """One per run.
+
+    Ids of texts and reasonings repeat across steps, so that a part's key holds its step. `_live` has the open ones by
+    chunk type and id, `_calls` the calls that this answer has told, each with whether its arguments came in pieces.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        messages = context.request.messages if context.request else ()
+        self._known = {p.call_id for m in messages for p in m.parts if isinstance(p, ToolCall)}
+        self._step = 0
+        self._live: dict[str, dict[str, _Key]] = {"text-delta": {}, "reasoning-delta": {}}
+        self._secrets: dict[_Key, Any] = {}
+        self._calls: dict[str, bool] = {}
+        self._preliminary: dict[str, Wire] = {}
+        self._asked: set[str] = set()
+        self._metadata = Metadata()
+        self._failure: Failure | None = None
+        self._unpaired = False
+
+    # ------------------------------------------------------------------ frames
+
+    def read(self, event: Wire, name: str | None) -> None:
+        kind, text = event.get("type"), event.get("delta")
+        if type(kind) is str and kind in _KINDS and type(text) is str and len(event) == 3:
+            key = self._live[kind].get(text_of(event.get("id")))
+            if key is not None and not self._unpaired:
+                self.builder.delta(key, text)
+                self.repeat.learn(event, ("delta",), self.builder.part(key))
+                return
+        if not isinstance(kind, str):
+            if message := message_in(event):
+                self._failure = failure_in(message)
+        elif handler := _HANDLERS.get(kind):
+            handler(self, event)
+        elif kind.startswith("data-"):
+            self._data(kind.removeprefix("data-"), event)
+        else:
+            self.builder.emit(Raw(NAME, event))
+
+    def read_unpaired(self, event: Wire, name: str | None) -> None:
+        self._unpaired = True
+        self.read(repaired(event, _PIECES), name)
+        self._unpaired = False
+
+    def end_mark(self) -> None:
+        """A stream without `finish` may end so, too."""
+        if self._failure is None:
+            self.builder.finish()
+        self._end()
+
+    def flush(self) -> None:
+        for event in self._preliminary.values():
+            self._result(event)
+        self._preliminary.clear()
+        self._report()
+        if self._failure is not None:
+            self.builder.fail(self._failure)
+
+    def _end(self) -> None:
+        self.flush()
+        self.builder.end()
+
+    def _report(self) -> None:
+        if (usage := self._metadata.usage) is not None:
+            self.builder.usage(usage)
+
+    # ------------------------------------------------------------------ the run
+
+    def _start(self, event: Wire) -> None:
+        metadata = event.get("messageMetadata")
+        self._metadata.add(metadata)
+        model = metadata.get("model") if isinstance(metadata, dict) else None
+        self.builder.begin(
+            model=text_of(model) or None, extras=noted({"id": event.get("messageId"), "metadata": metadata})
+        )
+        self.builder.start()
+
+    def _merge(self, event: Wire) -> None:
+        self._metadata.add(event.get("messageMetadata"))
+
+    def _begin_step(self, event: Wire) -> None:
+        if self.builder.is_open(self._step):
+            self.builder.end_message(self._step)
+            self._step += 1
+        for live in self._live.values():
+            live.clear()
+
+    def _nothing(self, event: Wire) -> None:
+        """The end of a step: what follows begins with the start of the next."""
+
+    def _finish(self, event: Wire) -> None:
+        self._merge(event)
+        word = event.get("finishReason")
+        if self._failure is None and word in ("error", "interrupted"):
+            self._failure = failure_in("") if word == "error" else _INTERRUPTED
+        if self._failure is None:
+            self.builder.finish(_REASONS.get(text_of(word)), self._metadata.extras)
+            self._report()
+
+    def _error(self, event: Wire) -> None:
+        """The reader waits for the end, which may report the usage."""
+        self._failure = self._failure or failure_in(event.get("errorText"))
+
+    def _abort(self, event: Wire) -> None:
+        self.builder.finish(FinishReason.CANCELED, self._metadata.extras)
+        self._end()
+
+    # ------------------------------------------------------------------ text and reasoning
+
+    def _open(self, kind: PartKind, name: str) -> _Key:
+        key: _Key = (kind, name, self._step)
+        self.builder.open_part(key, self._step, kind)
+        self._live[_DELTAS[kind]][name] = key
+        return key
+
+    def _part_start(self, event: Wire) -> None:
+        kind, name = _kind(event), text_of(event.get("id"))
+        self._close(kind, name)
+        self._note(self._open(kind, name), event)
+
+    def _delta(self, event: Wire) -> None:
+        """A piece of a part that was not begun begins it."""
+        kind, name = _kind(event), text_of(event.get("id"))
+        key = self._live[_DELTAS[kind]].get(name) or self._open(kind, name)
+        self._note(key, event)
+        add = self.builder.unpaired if self._unpaired else self.builder.delta
+        add(key, text_of(event.get("delta")))
+
+    def _part_end(self, event: Wire) -> None:
+        kind, name = _kind(event), text_of(event.get("id"))
+        if (key := self._live[_DELTAS[kind]].get(name)) is not None:
+            self._note(key, event)
+        self._close(kind, name)
+
+    def _note(self, key: _Key, event: Wire) -> None:
+        if (metadata := metadata_of(event.get("providerMetadata"))) is not None:
+            self._secrets[key] = metadata
+
+    def _close(self, kind: PartKind, name: str) -> None:
+        key = self._live[_DELTAS[kind]].pop(name, None)
+        if key is None:
+            return
+        metadata = self._secrets.pop(key, None)
+        signature, redacted = secret_of(metadata, sealed=True) if kind is PartKind.REASONING else (None, None)
+        self.builder.end_part(key, signature=signature, redacted=redacted, extras=noted({"providerMetadata": metadata}))
+
+    # ------------------------------------------------------------------ calls
+
+    def _call(self, event: Wire) -> str | None:
+        """The id of the call that the chunk begins or goes on with; None for one of an earlier answer."""
+        call_id = text_of(event.get("toolCallId"))
+        if call_id in self._known:
+            return None
+        if call_id not in self._calls:
+            self._calls[call_id] = False
+            self.builder.open_part(
+                call_id,
+                self._step,
+                PartKind.TOOL_CALL,
+                call_id=call_id or None,
+                name=text_of(event.get("toolName")),
+                extras=noted(picked(event, "dynamic", "providerExecuted", "title")),
+            )
+        return call_id
+
+    def _input_start(self, event: Wire) -> None:
+        call_id = self._call(event)
+        if call_id is not None and event.get("inputEncoding") == "text":
+            del self._calls[call_id]  # pieces of free text are no arguments: the whole input follows
+
+    def _input_delta(self, event: Wire) -> None:
+        call_id, text = text_of(event.get("toolCallId")), text_of(event.get("inputTextDelta"))
+        if call_id in self._calls and text:
+            self._calls[call_id] = True
+            add = self.builder.unpaired if self._unpaired else self.builder.delta
+            add(call_id, text)
+
+    def _input(self, event: Wire) -> None:
+        if event.get("providerMetadata") == EARLIER:
+            self._known.add(text_of(event.get("toolCallId")))
+        call_id = self._call(event)
+        if call_id is None or self.builder.part(call_id) is None:
+            return
+        if not self._calls[call_id]:
+            self._calls[call_id] = True
+            value = event.get("input")
+            self.builder.delta(call_id, value_text({} if value is None else value))
+        metadata = metadata_of(event.get("providerMetadata"))
+        self.builder.end_part(call_id, extras=noted({"providerMetadata": metadata}))
+
+    def _input_error(self, event: Wire) -> None:
+        self._input(event)
+        if event.get("errorText") != INVALID_INPUT:
+            self._result(event)
+
+    def _output(self, event: Wire) -> None:
+        call_id = text_of(event.get("toolCallId"))
+        self._preliminary.pop(call_id, None)
+        if event.get("preliminary") is True:
+            self._preliminary[call_id] = event
+        else:
+            self._result(event)
+
+    def _result(self, event: Wire) -> None:
+        call_id, kind = text_of(event.get("toolCallId")), event.get("type")
+        self.builder.end_part(call_id)
+        ran = {"providerExecuted": event.get("providerExecuted") is True, **picked(event, "dynamic")}
+        if kind == "tool-output-available":
+            value = event.get("output")
+            parts, extras = [Text(value_text(value))], {NAME: {"output": value, **ran}}
+        else:
+            denied = kind == "tool-output-denied"
+            words = "denied" if denied else text_of(event.get("errorText"))
+            parts, extras = [Text(words)], {NAME: {"denied": denied, **ran}}
+        self.builder.result(call_id, list(parts), is_error=kind != "tool-output-available", extras=extras)
+
+    def _approval(self, event: Wire) -> None:
+        approval = text_of(event.get("approvalId"))
+        if event.get("isAutomatic") is True or not approval or approval in self._asked:
+            return
+        self._asked.add(approval)
+        call_id = text_of(event.get("toolCallId")) or None
+        more = picked(event, "signature", "approvalDescriptor", "inputSchemaInput", "reason")
+        self.builder.interrupt(Interrupted(approval, "tool_call", None, call_id, noted(more)))
+
+    # ------------------------------------------------------------------ whole things
+
+    def _file(self, event: Wire) -> None:
+        self.builder.add(self._step, read_file(event))
+
+    def _source(self, event: Wire) -> None:
+        self.builder.emit(Custom("source", event))
+
+    def _data(self, name: str, event: Wire) -> None:
+        """A data part, or what this bridge has said as one."""
+        value = event.get("data")
+        fields = value if isinstance(value, dict) else {}
+        match name:
+            case "json":
+                self.builder.add(self._step, Data(value))
+            case "state" if fields.get("op") in _STATES and "value" in fields:
+                self.builder.emit(StateChanged(StateOp(fields["op"]), fields["value"]))
+            case "step" if isinstance(fields.get("name"), str) and fields.get("status") in ("started", "ended"):
+                make = StepStarted if fields["status"] == "started" else StepEnded
+                self.builder.emit(make(fields["name"]))
+            case "interrupt" if isinstance(fields.get("id"), str) and fields["id"]:
+                self._asked.add(fields["id"])
+                reason, call_id = text_of(fields.get("reason")), text_of(fields.get("toolCallId"))
+                self.builder.interrupt(
+                    Interrupted(fields["id"], reason or None, fields.get("payload"), call_id or None)
+                )
+            case _:
+                self.builder.emit(Custom(name, value, noted(picked(event, "id", "transient"))))
+
+
+def _kind(event: Wire) -> PartKind:
+    return PartKind.TEXT if event["type"].startswith("text") else PartKind.REASONING
+
+
+_HANDLERS: dict[str, Callable[[UIMessageDecoder, Wire], None]] = {
+    "start": UIMessageDecoder._start,
+    "start-step": UIMessageDecoder._begin_step,
+    "finish-step": UIMessageDecoder._nothing,
+    "message-metadata": UIMessageDecoder._merge,
+    "finish": UIMessageDecoder._finish,
+    "error": UIMessageDecoder._error,
+    "abort": UIMessageDecoder._abort,
+    "text-start": UIMessageDecoder._part_start,
+    "text-delta": UIMessageDecoder._delta,
+    "text-end": UIMessageDecoder._part_end,
+    "reasoning-start": UIMessageDecoder._part_start,
+    "reasoning-delta": UIMessageDecoder._delta,
+    "reasoning-end": UIMessageDecoder._part_end,
+    "tool-input-start": UIMessageDecoder._input_start,
+    "tool-input-delta": UIMessageDecoder._input_delta,
+    "tool-input-available": UIMessageDecoder._input,
+    "tool-input-error": UIMessageDecoder._input_error,
+    "tool-output-available": UIMessageDecoder._output,
+    "tool-output-error": UIMessageDecoder._output,
+    "tool-output-denied": UIMessageDecoder._output,
+    "tool-approval-request": UIMessageDecoder._approval,
+    "file": UIMessageDecoder._file,
+    "reasoning-file": UIMessageDecoder._file,
+    "source-url": UIMessageDecoder._source,
+    "source-document": UIMessageDecoder._source,
+}

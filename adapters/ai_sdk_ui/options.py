@@ -1,0 +1,60 @@
+"""The options of a route (front) or a backend (back) of this dialect."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import Field
+
+from bridge.codec import Context, Options
+
+BodyField: TypeAlias = Literal[
+    "system",
+    "tools",
+    "model",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "stop",
+    "seed",
+    "reasoning_effort",
+    "user",
+    "metadata",
+    "context",
+    "state",
+]
+
+
+class FrontOptions(Options):
+    """Options of a route whose clients speak the UI message stream."""
+
+    ui_version: Literal[5, 6, 7] = Field(
+        6, description="The oldest major version of `ai` among the clients; 5 knows no approvals of tools."
+    )
+    body_fields: tuple[BodyField, ...] = Field(
+        ("system", "tools", "model"),
+        description="Fields beside `messages` that set the request's; all others are for backends of this dialect.",
+    )
+
+
+class BackOptions(Options):
+    """Options of a backend that speaks the UI message stream."""
+
+    system: Literal["text", "message", "body"] = Field(
+        "text",
+        description="Where instructions go: before the first text of the user, in a message of role system, which "
+        "servers of version 7 and Pydantic AI refuse, or in the field `system`.",
+    )
+    body_fields: tuple[BodyField, ...] = Field(
+        (), description="Fields beside `messages` to send; the protocol itself has none of them."
+    )
+
+
+def front(context: Context) -> FrontOptions:
+    """The front's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, FrontOptions) else FrontOptions()
+
+
+def back(context: Context) -> BackOptions:
+    """The back's options, or the defaults when a stream is translated without a route."""
+    return context.options if isinstance(context.options, BackOptions) else BackOptions()

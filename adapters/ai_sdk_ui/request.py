@@ -1,0 +1,177 @@
+"""The body of a client -> `Request`, checked in one walk.
+
+A body holds the whole chat. What the client made of the answers comes back in it: results, approvals, reasoning with
+its signatures, and parts that only it can use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.codec import Context, Feature, Node, WireRequest, body_of
+from bridge.dialects.ai_sdk_ui.fields import read_fields
+from bridge.dialects.ai_sdk_ui.options import FrontOptions
+from bridge.dialects.ai_sdk_ui.wire import NAME, noted, picked, read_file, read_reasoning, value_text
+from bridge.errors import RequestError
+from bridge.model import Data, FileRef, Message, Part, Request, Resume, Text, ToolCall, ToolResult
+
+NO_RESULT = "There is no result: the conversation went on without one."
+_FIELDS = frozenset({"id", "messages", "trigger", "messageId", "resume"})
+_ROLES = ("system", "user", "assistant")
+# What backends of this dialect need of a call besides what all others do.
+_OF_A_CALL = ("callProviderMetadata", "providerExecuted", "title", "approval")
+
+
+def decode_request(wire: WireRequest, context: Context, options: FrontOptions) -> Request:
+    """Return the request of a client. Raises `RequestError` with the place of what is wrong."""
+    body = body_of(wire)
+    if "messages" not in body.value and "message" in body.value:
+        raise RequestError(
+            "messages: required, expected a list with the whole chat, got only `message`.", param="messages"
+        )
+    body.need_array("messages")
+    reader = _Reader(context)
+    nodes = list(body.objects("messages"))
+    for index, node in enumerate(nodes):
+        reader.message(node, is_last=index == len(nodes) - 1)
+    request = Request(reader.messages, thread_id=body.string("id") or None, resume=[*reader.resume, *_resume(body)])
+    read_fields(body, options.body_fields, request)
+    last = nodes[-1] if nodes else None
+    continues = last.string("id") if last is not None and last.get("role") == "assistant" else None
+    notes = {"trigger": body.string("trigger"), "messageId": body.string("messageId"), "answer": continues}
+    request.extras = {NAME: {**body.rest(_FIELDS | set(options.body_fields)), "notes": notes}}
+    return request
+
+
+def _resume(body: Node) -> list[Resume]:
+    """Answers to questions that are no approvals of a call: data parts named `interrupt`."""
+    return [
+        Resume(
+            node.need_string("id"), node.one_of("status", ("resolved", "cancelled")) or "resolved", node.get("payload")
+        )
+        for node in body.objects("resume")
+    ]
+
+
+class _Reader:
+    """Reads the messages in order. A message of the assistant becomes one for each step, with the results behind it."""
+
+    def __init__(self, context: Context) -> None:
+        self.messages: list[Message] = []
+        self.resume: list[Resume] = []
+        self._context = context
+        # Parts and results of one message, or of one of its steps, each with its place.
+        self._parts: list[tuple[Part, str]] = []
+        self._results: list[tuple[ToolResult, str]] = []
+
+    def message(self, node: Node, *, is_last: bool) -> None:
+        role, name = node.need_one_of("role", _ROLES), node.string("id") or None
+        node.need_array("parts")
+        if role != "assistant":
+            for part in node.objects("parts"):
+                self._user_part(part)
+            self._add(role, node, name)
+            return
+        first = len(self.messages)
+        for part in node.objects("parts"):
+            if part.need_string("type") == "step-start":
+                self._end_step(node)
+            else:
+                self._answer_part(part, is_last)
+        self._end_step(node)
+        for number, message in enumerate(m for m in self.messages[first:] if m.role == "assistant"):
+            message.id = name if number == 0 or name is None else f"{name}-{number}"
+
+    def _end_step(self, node: Node) -> None:
+        if self._parts:
+            self._add("assistant", node)
+            self.messages += [Message("tool", [r], name=r.name, places=(node.path, at)) for r, at in self._results]
+        self._results = []
+
+    def _add(self, role: str, node: Node, name: str | None = None) -> None:
+        parts, places = [p for p, _ in self._parts], [at for _, at in self._parts]
+        self.messages.append(Message(role, parts, name, extras=_metadata(node), places=(node.path, *places)))
+        self._parts = []
+
+    # ------------------------------------------------------------------ parts
+
+    def _user_part(self, node: Node) -> None:
+        kind = node.need_string("type")
+        if kind == "text":
+            self._parts.append((Text(node.need_string("text")), node.path))
+        elif kind == "file":
+            self._parts.append((_file(node), node.path))
+        elif kind.startswith("data-"):
+            self._parts.append((Data(node.get("data"), noted(node.value)), node.path))
+        else:
+            self._leave_out(kind)
+
+    def _answer_part(self, node: Node, is_last: bool) -> None:
+        kind = node.need_string("type")
+        if kind == "text":
+            if text := node.need_string("text"):
+                self._parts.append((Text(text, noted(picked(node.value, "providerMetadata"))), node.path))
+        elif kind == "reasoning":
+            part = read_reasoning(node.need_string("text"), node.get("providerMetadata"))
+            if part.text or part.signature or part.redacted or part.extras:
+                self._parts.append((part, node.path))
+        elif kind == "file":
+            self._parts.append((_file(node), node.path))
+        elif kind == "dynamic-tool" or kind.startswith("tool-"):
+            self._call(node, kind, is_last)
+        else:
+            self._leave_out(kind)
+
+    def _leave_out(self, kind: str) -> None:
+        """Sources, data parts and what is unknown: no model reads them, and clients keep them."""
+        self._context.lost.add(Feature.EXTRAS, f"parts that no model reads: {kind[:40]}")
+
+    def _call(self, node: Node, kind: str, is_last: bool) -> None:
+        call_id, state = node.need_string("toolCallId"), node.need_string("state")
+        dynamic = kind == "dynamic-tool"
+        name = node.need_string("toolName") if dynamic else kind.removeprefix("tool-")
+        value = node.get("input")
+        raw = node.string("rawInput")
+        arguments = raw if raw is not None and (value is None or state == "output-error") else value_text(_input(value))
+        more = {**picked(node.value, *_OF_A_CALL), **({"dynamic": True} if dynamic else {})}
+        self._parts.append((ToolCall(call_id, name, arguments, extras=noted(more)), node.path))
+        result = self._outcome(node, state, is_last)
+        if result is not None:
+            text, is_error, extras = result
+            self._results.append((ToolResult(call_id, [Text(text)], name, is_error, extras), node.path))
+
+    def _outcome(self, node: Node, state: str, is_last: bool) -> tuple[str, bool, Any] | None:
+        """The result of a call; None if it is open, as an approval that this request answers leaves it."""
+        if state == "output-available":
+            output = node.get("output")
+            return value_text(output), False, {NAME: {"output": output}}
+        if state == "output-error":
+            return node.string("errorText") or "", True, None
+        approval = node.object("approval")
+        if approval is None:
+            return NO_RESULT, True, None
+        approved, reason = approval.boolean("approved"), approval.string("reason")
+        denied = state == "output-denied" or (state == "approval-responded" and not approved)
+        if is_last and state == "approval-responded":
+            payload = {"approved": bool(approved), **({"reason": reason} if reason else {})}
+            self.resume.append(Resume(approval.need_string("id"), "resolved", payload))
+            return None
+        return (reason or "denied", True, {NAME: {"denied": True}}) if denied else (NO_RESULT, True, None)
+
+
+def _input(value: Any) -> Any:
+    return {} if value is None else value
+
+
+def _metadata(node: Node) -> Any:
+    return noted(picked(node.value, "metadata"))
+
+
+def _file(node: Node) -> Part:
+    for name in ("url", "mediaType", "filename"):
+        node.string(name)
+    media = read_file(node.value)
+    reference = node.object("providerReference")
+    if reference is not None and not node.get("url"):
+        media.source = FileRef(next((v for v in reference.value.values() if isinstance(v, str)), ""))
+    return media
