@@ -45,5 +45,6 @@ CAPABILITIES = Capabilities(
     # A failure before the answer is an HTTP status, which clients show; there is nothing to show before content.
     eager_start=False,
     client_runs_calls=False,
+    exact_results=False,
     runs_tools=RunsTools.ANY,
 )

@@ -204,6 +204,8 @@ class Capabilities:
     """
     exact_arguments: bool = True
     """The arguments of a call arrive as the model wrote them, and not only as the same JSON value."""
+    exact_results: bool = True
+    """The text of a tool's result arrives as it was written, and not only as the same JSON value."""
     runs_tools: RunsTools = RunsTools.NEVER
     """Which tools its backends run by themselves."""
     caches_marks: bool = False

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.codec.capabilities import Capabilities, Feature, Support
-from bridge.codec.jsontext import arguments_of, input_of
+from bridge.codec.jsontext import arguments_of, input_of, loads
 from bridge.model.events import Custom, FinishReason, Raw, StateChanged, StepEnded, StepStarted
 from bridge.model.fold import Answer
 from bridge.model.parts import (
@@ -203,7 +203,19 @@ def _without(item: Item, capabilities: Capabilities) -> Item:
         arguments = item[3] if capabilities.exact_arguments else arguments_of(input_of(item[3]))
         exact = capabilities.answer(Feature.TOOL_ORIGIN) is Support.EXACT
         return (*item[:3], arguments, item[4] if exact else "function")
+    if item[0] == "tool_result" and not capabilities.exact_results:
+        return (*item[:2], _respelled(item[2]))
     return item
+
+
+def _respelled(text: str) -> str:
+    """Return the same JSON value in compact form, for an object or a list; any other text as it is."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return json_text(loads(text))
+    except ValueError:
+        return text
 
 
 _ENDS: dict[str, Feature] = {
