@@ -30,7 +30,7 @@ from bridge.model.parts import (
     mime_of,
     url_of,
 )
-from bridge.model.text import as_markdown, interrupt_text, result_text
+from bridge.model.text import as_markdown, interrupt_text, json_text, result_text
 
 _MEDIA: dict[MediaKind, Feature] = {
     MediaKind.IMAGE: Feature.IMAGE,
