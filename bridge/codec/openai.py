@@ -350,11 +350,12 @@ def breakpoint_of(extras: Extras | None) -> dict[str, Any]:
 
 def set_cache(body: dict[str, Any], request: Request, option: str, lost: Losses) -> None:
     """Set the key of the prompt cache where the option says so, and name marks that are not sent as lost."""
-    note_lost_marks(request, body.get("messages") or body["input"], _BREAKPOINT, lost)
+    conversation = body["messages"] if "messages" in body else body["input"]
+    note_lost_marks(request, conversation, _BREAKPOINT, lost)
     if option != "key" or (request.shared or {}).get("prompt_cache_key"):
         return
     fixed = [body.get("tools"), body.get("instructions")]
-    fixed += [m for m in body.get("messages") or body["input"] if m.get("role") in ("system", "developer")]
+    fixed += [m for m in conversation if m.get("role") in ("system", "developer")]
     body.setdefault("prompt_cache_key", hashlib.sha256(dumps(fixed)).hexdigest()[:32])
 
 
