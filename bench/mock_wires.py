@@ -23,7 +23,10 @@ from mock_replies import (
 from bridge.library import Translator
 
 OWN_ID = b"i" * 32  # stands for the ids of the run API, which must be those of the request
-WIRES = ("agentscope-java", "ag-kit", "ag-ui", "agent-runs", "openai-responses", "anthropic-messages")
+WIRES = (
+    *("agentscope-java", "ag-kit", "ag-ui", "agent-runs", "ai-sdk-ui"),
+    *("openai-responses", "anthropic-messages", "gemini"),
+)
 PLAIN = ("openai-responses", "anthropic-messages")  # those with replies in one piece
 
 

@@ -87,6 +87,16 @@ def _anthropic_text(event: Any) -> str | None:
     return None
 
 
+def _gemini_text(event: Any) -> str | None:
+    parts = event["candidates"][0].get("content", {}).get("parts", [])
+    return parts[0].get("text") if parts else None
+
+
+def _gemini_fault(events: list[Any]) -> str:
+    ends = [n for n, e in enumerate(events) if e["candidates"][0].get("finishReason")]
+    return "" if ends == [len(events) - 1] else "finishReason is not in the last event, once"
+
+
 def _last(kind: str) -> Callable[[list[Any]], str]:
     """The stream must end with this event; once."""
 
@@ -128,6 +138,12 @@ DIALECTS = {
         _anthropic_text,
         _last("message_stop"),
     ),
+    "gemini": Dialect(
+        _pattern(r'"parts"~\[\{[^{}]*"text"~"[^"]'), _pattern(r'"finishReason"~"'), _gemini_text, _gemini_fault
+    ),
+    "ai-sdk-ui": Dialect(
+        _pattern(r'"type"~"text-delta"'), _pattern(r"data~\[DONE\]"), _typed("text-delta", "delta"), _last(DONE)
+    ),
     "ag-ui": AG_UI,
     "agent-runs": AG_UI,
     "ag-kit": Dialect(_pattern(r'"type"~"text"'), _pattern(r"data~\[DONE\]"), _typed("text", "content"), _last(DONE)),
@@ -167,6 +183,12 @@ BODIES: dict[str, dict[str, Any]] = {
     "ag-kit": {"conversationId": "__ID__", "messages": [{"role": "user", "content": "hi"}]},
     "ag-ui": _RUN_INPUT,
     "agent-runs": {**_RUN_INPUT, "forwardedProps": {"runtime_mode": "chat"}},
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    "ai-sdk-ui": {
+        "id": "__ID__",
+        "trigger": "submit-message",
+        "messages": [{"id": "1", "role": "user", "parts": _HI}],
+    },
     "aip": {},
     "sse": {},
 }

@@ -35,13 +35,16 @@ def written_of(extras: Extras | None) -> int | None:
 
 def marks_in(request: Request) -> int:
     """Return how many parts and tools of a request are marked."""
-    extras = [tool.extras for tool in request.tools or ()]
+    marks = 0
+    for tool in request.tools or ():
+        marks += CACHE in (tool.extras or ())
     for message in request.messages:
         for part in message.parts:
-            extras.append(part.extras)
+            marks += CACHE in (part.extras or ())
             if isinstance(part, ToolResult):
-                extras += [inner.extras for inner in part.parts]
-    return sum(CACHE in e for e in extras if e)
+                for inner in part.parts:
+                    marks += CACHE in (inner.extras or ())
+    return marks
 
 
 def note_lost_marks(request: Request, items: Iterable[Any], field: str, lost: Losses) -> None:

@@ -140,7 +140,7 @@ def _syntax_error(error: yaml.YAMLError, text: str, name: str) -> ConfigError:
     mark = getattr(error, "problem_mark", None)
     said = f"{getattr(error, 'context', '')}; {words}"
     for pattern, ours, where_it_opens in _SYNTAX:
-        if found := re.search(pattern, said):
+        if found := pattern.search(said):
             words = ours.format(*found.groups())
             mark = getattr(error, "context_mark", None) if where_it_opens else mark
             break
@@ -156,23 +156,27 @@ def _syntax_error(error: yaml.YAMLError, text: str, name: str) -> ConfigError:
 
 
 _SYNTAX = (
-    (r"found character '\\t'", "a tab is not allowed here; indent with spaces", False),
-    (r"found character ('.') that cannot start", "a value that begins with {0} needs quotes", False),
+    (re.compile(r"found character '\\t'"), "a tab is not allowed here; indent with spaces", False),
+    (re.compile(r"found character ('.') that cannot start"), "a value that begins with {0} needs quotes", False),
     (
-        r"(?:values|keys|entries) are not allowed here|could not find expected ':'",
+        re.compile(r"(?:values|keys|entries) are not allowed here|could not find expected ':'"),
         "no `key: value` is expected here; check the indentation, and quote text that holds `: `",
         False,
     ),
-    (r"parsing a flow mapping", "the {{ that opens here is not closed, or a comma is missing in it", True),
-    (r"parsing a flow sequence", "the [ that opens here is not closed, or a comma is missing in it", True),
-    (r"node content, but found '<", "the file ends where a value is expected", False),
-    (r"node content, but found ('.')", "a value is missing before {0}", False),
-    (r"expected <block end>, but found ('[\]},]')", "{0} is not expected here", False),
-    (r"expected <block end>", "the indentation does not fit the lines above", False),
-    (r"scanning a quoted scalar; found unexpected end", "the quote that opens here is not closed", True),
-    (r"found undefined alias ('.*')", "no anchor is named {0}; quote a value that begins with *", False),
-    (r"scanning an (?:alias|anchor)", "a value that begins with * or & needs quotes", False),
-    (r"unknown escape character '(.)'", r"'\{0}' has no meaning between double quotes; use single quotes", False),
-    (r"found another document", "a line --- begins a second document; expected one", False),
+    (re.compile(r"parsing a flow mapping"), "the {{ that opens here is not closed, or a comma is missing in it", True),
+    (re.compile(r"parsing a flow sequence"), "the [ that opens here is not closed, or a comma is missing in it", True),
+    (re.compile(r"node content, but found '<"), "the file ends where a value is expected", False),
+    (re.compile(r"node content, but found ('.')"), "a value is missing before {0}", False),
+    (re.compile(r"expected <block end>, but found ('[\]},]')"), "{0} is not expected here", False),
+    (re.compile(r"expected <block end>"), "the indentation does not fit the lines above", False),
+    (re.compile(r"scanning a quoted scalar; found unexpected end"), "the quote that opens here is not closed", True),
+    (re.compile(r"found undefined alias ('.*')"), "no anchor is named {0}; quote a value that begins with *", False),
+    (re.compile(r"scanning an (?:alias|anchor)"), "a value that begins with * or & needs quotes", False),
+    (
+        re.compile(r"unknown escape character '(.)'"),
+        r"'\{0}' has no meaning between double quotes; use single quotes",
+        False,
+    ),
+    (re.compile(r"found another document"), "a line --- begins a second document; expected one", False),
 )
 """What PyYAML says, what we say, and whether the place is where the broken thing opens."""

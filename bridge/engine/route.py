@@ -75,6 +75,8 @@ class Route:
     """True if its clients may name earlier answers, where there is a store for them."""
     capabilities: Capabilities = field(init=False)
     """Those of the dialect, as the options change them."""
+    default_model: str | None = field(init=False)
+    """The model of a request that names none; None if no backend has one."""
     _operations: frozenset[Operation] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,6 +94,9 @@ class Route:
             separator: str = getattr(self.options, "message_separator", self.capabilities.separator)
             self.capabilities = replace(self.capabilities, separator=separator)
         self._operations = frozenset(endpoint.operation for endpoint in self.surface)
+        unnamed = None if self.models is None else pick(self.models, "")
+        backends = self.backends if self.models is None else unnamed.members if unnamed else ()
+        self.default_model = next((name for each in backends if (name := each.model_for(None))), None)
 
     @property
     def _takes_sockets(self) -> bool:
@@ -130,13 +135,6 @@ class Route:
     def backends(self) -> list[Backend]:
         """Its backends, each once."""
         return list({b.name: b for group in self.groups for b in group.members}.values())
-
-    @property
-    def default_model(self) -> str | None:
-        """Return the model of a request that names none; None if no backend has one."""
-        unnamed = None if self.models is None else pick(self.models, "")
-        backends = self.backends if self.models is None else unnamed.members if unnamed else ()
-        return next((name for backend in backends if (name := backend.model_for(None))), None)
 
     @property
     def opened(self) -> list[Backend]:

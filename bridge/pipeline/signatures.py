@@ -123,10 +123,14 @@ def _is_opaque(part: Reasoning) -> bool:
 
 def _changed(messages: list[Message], change: Any) -> list[Message] | None:
     """The messages with changed reasoning, without what is empty by that; None if nothing changes."""
-    out = [_message(m, change) if any(type(p) is Reasoning for p in m.parts) else m for m in messages]
-    if all(new is old for new, old in zip(out, messages, strict=True)):
-        return None
-    return [m for m in out if m is not None]
+    out: list[Message] = []
+    is_changed = False
+    for message in messages:
+        new = message if Reasoning not in map(type, message.parts) else _message(message, change)
+        is_changed = is_changed or new is not message
+        if new is not None:
+            out.append(new)
+    return out if is_changed else None
 
 
 def _message(message: Message, change: Any) -> Message | None:

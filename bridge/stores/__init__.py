@@ -38,6 +38,8 @@ __all__ = [
     "open_runs",
 ]
 
+_FOLDER = re.compile(r"file:(/|///+)?([^/].*)")
+
 
 def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> ConversationStore:
     """The history at `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:` or `postgresql://...`.
@@ -96,7 +98,7 @@ def open_attachments(url: str, *, secret: str | None = None) -> Attachments:
     `secret` signs the URLs of a folder; without one it is made and kept there. Raises `ConfigError`, never repeating
     the URL.
     """
-    if found := re.fullmatch(r"file:(/|///+)?([^/].*)", url):
+    if found := _FOLDER.fullmatch(url):
         from bridge.stores.folder import FolderAttachments
 
         return FolderAttachments(("/" if found[1] else "") + found[2], secret=secret)

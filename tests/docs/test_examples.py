@@ -71,7 +71,7 @@ def test_own_sockets_ends_as_agentscope_does(demo: Server) -> None:
     done = run(sys.executable, "examples/own_sockets.py", BRIDGE_URL=demo.url)
     last = json.loads(done.stdout.decode().rstrip().rpartition("\n\n")[2].removeprefix("data: "))
     assert (last["object"], last["status"]) == ("response", "completed")
-    assert done.stderr == b"lost: ['thread_id', 'model']\n"
+    assert done.stderr == b"lost: ['thread_id']\n"
 
 
 def test_mounted_in_an_application_of_ones_own(tmp_path: Path) -> None:

@@ -96,16 +96,17 @@ async def test_every_dialect(tmp_path: Path) -> None:
     async with serving(config(tmp_path, {"dialect": "demo"}, *fronts)) as url:
         for front in fronts:
             dialect = registry.get(front)
-            endpoint = next(e for e in dialect.surface if e.operation is Operation.RUN)
             wire = dialect.example_request("reasoning")
-            reply = await ask("POST", f"{url}/{front}{endpoint.path}", wire.body, dict(wire.headers))
+            reply = await ask("POST", f"{url}/{front}{wire.target}", wire.body, dict(wire.headers))
             assert reply.status == 200, front
             assert reply.headers["content-type"] == "text/event-stream; charset=utf-8"
             assert reply.headers["cache-control"] == "no-cache, no-transform"
-            got = frames(reply.body)
-            cursors = [cursor(frame) for frame in got]
+            assert b"42" in reply.body, front
+            if not dialect.event_ids:
+                assert b"id: " not in reply.body
+                continue
+            cursors = [cursor(frame) for frame in frames(reply.body)]
             assert cursors == sorted(set(cursors))
-            assert any(b"42" in frame.data for frame in got), front
 
 
 async def test_a_run_goes_on_without_its_reader_and_is_read_again(backend: FakeBackend, tmp_path: Path) -> None:
