@@ -138,7 +138,7 @@ def test_dialects_prints_the_cards() -> None:
     code, out, err = bridge("dialects")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
-    assert max(map(len, out.splitlines())) <= 160
+    assert max(map(len, out.splitlines())) <= 180
     assert ["text", *["exact"] * len(registry.names())] in lines
     supports = [
         str(registry.get(name).capabilities.answers[Feature.FINISH_CANCELED].support) for name in registry.names()

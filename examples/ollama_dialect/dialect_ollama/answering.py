@@ -19,7 +19,7 @@ from bridge.model import (
     MediaKind,
     Origin,
     PartKind,
-    as_text,
+    as_markdown,
     interrupt_text,
     mime_of,
 )
@@ -135,7 +135,7 @@ class AnswerEncoder:
             case ev.ContentAdded():
                 feature = _MEDIA[event.part.kind] if isinstance(event.part, Media) else Feature.DATA
                 self._context.lost.add(feature, "told as text")
-                yield self._piece(content=as_text(event.part))
+                yield self._piece(content=as_markdown(event.part))
             case ev.UsageReported():
                 self._usage = event
             case ev.Interrupted():
