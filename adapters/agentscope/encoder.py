@@ -286,6 +286,7 @@ class Encoder:
             self._say_call(live.started, arguments, end)
         else:
             self._end_text(live, reasoning_note(event.signature, event.redacted), end)
+            self._cite(event.extras)
         self._live = None
 
     def _end_text(self, live: _Live, note: dict[str, Any], end: dict[str, Any]) -> None:
@@ -368,12 +369,19 @@ class Encoder:
             beat = WireMessage(f"{wire.response.id}-beat-{number}", "heartbeat", "assistant", "")
             wire.write(beat.opening(number))
 
+    def _cite(self, extras: Extras | None) -> bool:
+        """Put citations into the metadata of the message; returns False if there are none, or no place for them."""
+        citations = ((extras or {}).get(SHARED) or {}).get("annotations")
+        message = self._wire.message
+        if not citations or message is None or self._wire.form.exact:
+            return False
+        message.metadata.setdefault("annotations", []).extend(citations)
+        return True
+
     def _raw(self, event: ev.Raw) -> None:
         """A message or a content of a type that only AgentScope knows, as it came, with this stream's numbers."""
-        value, message = event.value, self._wire.message
-        citations = ((event.extras or {}).get(SHARED) or {}).get("annotations")
-        if citations and message is not None and not self._wire.form.exact:
-            message.metadata.setdefault("annotations", []).extend(citations)
+        value = event.value
+        if self._cite(event.extras):
             return
         shape = value.get("object") if event.dialect == NAME and isinstance(value, dict) else None
         if shape == "message":

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.codec import Context
+from bridge.codec.citations import with_citations
 from bridge.codec.counts import is_all_zeros
 from bridge.codec.decoder import JsonDecoder
 from bridge.codec.jsontext import arguments_of, repaired
@@ -220,7 +221,8 @@ class MessagesDecoder(JsonDecoder):
             extras[CITATIONS] = block.citations
         if block.deltas:
             extras[UNREAD] = block.deltas
-        self.builder.end_part(index, signature=block.signature, extras=noted(extras))
+        extras_of_all = with_citations(noted(extras), block.citations)
+        self.builder.end_part(index, signature=block.signature, extras=extras_of_all)
 
     def _whole_block(self, block: _Block) -> None:
         if block.start.get("type") == "redacted_thinking":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridge.codec.citations import with_citations
 from bridge.dialects.openai_responses.wire import (
     CONTENT,
     NAME,
@@ -185,7 +186,9 @@ class Items:
         more = {k: v for k, v in rest(part, _PART).items() if v != []}
         if key in item.annotations:
             more.setdefault("annotations", item.annotations[key])
-        self._builder.end_part(key, extras=noted(part=more))
+        annotations = more.get("annotations")
+        extras = with_citations(noted(part=more), annotations if isinstance(annotations, list) else [])
+        self._builder.end_part(key, extras=extras)
 
     def annotate(self, item: Item, index: Any, annotation: Any) -> None:
         key = self.open_text(item, index, PartKind.TEXT)

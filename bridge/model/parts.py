@@ -17,8 +17,8 @@ Extras: TypeAlias = dict[str, dict[str, Any]]
 SHARED = "shared"
 """The key of extras in OpenAI's form that several dialects read.
 
-Of a piece of text: `logprobs`, ``{"content": [...]}``. Of a raw event: `annotations`, a list. Of a run: `service_tier`
-and `system_fingerprint`.
+Of a piece of text: `logprobs`, ``{"content": [...]}``. Of the end of a text and of a raw event: `annotations`, a list
+of citations, in the form of chat completions where that has one. Of a run: `service_tier` and `system_fingerprint`.
 """
 
 

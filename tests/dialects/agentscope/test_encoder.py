@@ -11,7 +11,9 @@ import pytest
 from bridge.codec import Dialect, Frame, WireResponse
 from bridge.dialects.agentscope import dialect, java
 from bridge.dialects.agentscope.options import FrontOptions
+from bridge.dialects.anthropic_messages import dialect as messages
 from bridge.dialects.openai_chat import dialect as chat
+from bridge.dialects.openai_responses import dialect as responses
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
 from bridge.model import (
@@ -725,6 +727,43 @@ def test_citations_of_a_chat_model_are_metadata() -> None:
     wire = payloads(encode([*decoder.feed(frames), *decoder.close()], ctx))
     assert wire[-1]["output"][0]["metadata"] == {"annotations": [note, note]}
     assert "raw" not in ctx.lost.names
+
+
+URL = "https://x.example"
+CITED = {"type": "url_citation", "url_citation": {"url": URL, "title": "X"}}
+
+
+def test_citations_of_responses_and_messages_are_metadata_in_one_form() -> None:
+    place = {"item_id": "m", "output_index": 0, "content_index": 0}
+    note = {"type": "url_citation", "url": URL, "title": "X"}
+    part = {"type": "output_text", "text": "See", "annotations": [note]}
+    of_responses = [
+        {"type": "response.created", "response": {"id": "r"}},
+        {
+            "type": "response.output_item.added",
+            "output_index": 0,
+            "item": {"type": "message", "id": "m", "content": []},
+        },
+        {"type": "response.output_text.delta", **place, "delta": "See"},
+        {"type": "response.output_text.annotation.added", **place, "annotation_index": 0, "annotation": note},
+        {"type": "response.content_part.done", **place, "part": part},
+        {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}},
+    ]
+    found = {"type": "web_search_result_location", "url": URL, "title": "X", "cited_text": "t", "encrypted_index": "e"}
+    of_messages = [
+        {"type": "message_start", "message": {"id": "r", "role": "assistant", "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "See"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": found}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    ]
+    for back, wire in ((responses, of_responses), (messages, of_messages)):
+        decoder = back.decoder(context())
+        frames = [Frame(json.dumps(event).encode(), str(event["type"])) for event in wire]
+        told = payloads(encode([*decoder.feed(frames), *decoder.close()], context()))
+        assert told[-1]["output"][0]["metadata"] == {"annotations": [CITED]}, back.name
 
 
 def busy(builder: Builder) -> None:
