@@ -292,7 +292,7 @@ class UIMessageDecoder(JsonDecoder):
         match name:
             case "json":
                 self.builder.add(self._step, Data(value))
-            case "state" if fields.get("op") in _STATES and "value" in fields:
+            case "state" if text_of(fields.get("op")) in _STATES and "value" in fields:
                 self.builder.emit(StateChanged(StateOp(fields["op"]), fields["value"]))
             case "step" if isinstance(fields.get("name"), str) and fields.get("status") in ("started", "ended"):
                 make = StepStarted if fields["status"] == "started" else StepEnded
