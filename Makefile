@@ -67,7 +67,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 
 # Without ALL, what starts processes for seconds (installers, workers, browsers, software of others) is left to CI.
 test: $(VENV)/.dev $(if $(ALL),$(OTHERS))  ## the tests for before every commit; ALL=1 for all, as in CI; JOBS=1 for one at a time
-	$(PYTEST) $(if $(ALL),,-m "not slow and not interop") $(ARGS)
+	$(PYTEST) $(if $(ALL),,-m "not slow and not interop and not interop_all") $(ARGS)
 
 # Over those of constraints.txt, in an environment of their own: pip has no way to choose the oldest by itself.
 lowest: $(BIN)/python  ## the tests with the oldest libraries that pyproject.toml allows
