@@ -117,7 +117,8 @@ def test_odd_chunks_do_no_harm() -> None:
            {"type": "start", "messageMetadata": "x"}, {"type": "data-x"}, {"type": "reasoning-end", "id": []},
            {"type": "tool-approval-request"}, {"type": "tool-output-available", "toolCallId": {}},
            {"type": "data-state", "data": {"op": {}, "value": 1}},
-           {"type": "data-step", "data": {"name": "a", "status": {}}}, {"type": "data-interrupt", "data": {"id": []}}]  # fmt: skip
+           {"type": "data-step", "data": {"name": "a", "status": {}}},
+           {"type": "data-interrupt", "data": {"id": []}}]  # fmt: skip
     for chunk in odd:
         assert heard([chunk, {"type": "finish"}]).failure is None
 
