@@ -291,7 +291,7 @@ class ChatDecoder(JsonDecoder):
         if type(audio) is dict and audio:
             self._open(index).audio.append(audio)
             if self._streamed:
-                self.builder.emit(Raw(NAME, {"index": index, "delta": {"audio": audio}}, told=True))
+                self.builder.emit(Raw(NAME, {"index": index, "delta": {"audio": audio}}, repeated=True))
             words = audio.get("transcript")
             if type(words) is str and words:
                 key = TRANSCRIPT, index

@@ -27,8 +27,8 @@ class Losses:
         self._names.setdefault(feature, detail)
 
     def add_raw(self, event: Raw) -> None:
-        """Notes an event of another dialect, unless other events say the same."""
-        if not event.told:
+        """Notes an event of another dialect, unless other events carry the same."""
+        if not event.repeated:
             self.add(Feature.RAW, event.label)
 
     def discard(self, feature: Feature) -> None:

@@ -228,13 +228,13 @@ class Custom:
 class Raw:
     """An event that no other dialect understands; kept for routes with the same dialect on both sides.
 
-    `told`: other events say the same.
+    `repeated`: other events carry the same.
     """
 
     dialect: str
     value: Any
     extras: Extras | None = None
-    told: bool = False
+    repeated: bool = False
 
     @property
     def label(self) -> str:

@@ -101,7 +101,7 @@ class LinkedMedia:
             return part
 
 
-def told_as_text(front: Capabilities) -> list[MediaKind]:
+def kinds_as_text(front: Capabilities) -> list[MediaKind]:
     """The kinds of media that clients with these capabilities get as text."""
     return [kind for kind in MediaKind if front.answer(Feature(str(kind))) is Support.TEXT]
 

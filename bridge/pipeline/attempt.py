@@ -28,7 +28,7 @@ class BackendAttempt:
         stages: What the events of this backend pass on their way to the client.
     """
 
-    __slots__ = ("_linked", "_recorder", "_shown", "backend", "call", "info", "lost", "request", "stages", "turn")
+    __slots__ = ("_recorder", "_shown", "backend", "call", "info", "linked", "lost", "request", "stages", "turn")
 
     def __init__(
         self,
@@ -46,7 +46,8 @@ class BackendAttempt:
         linked: LinkedMedia | None = None,
     ) -> None:
         """`untouched`: no stage may change the stream (passthrough). `continued` is the text of another backend's
-        answer that this one is asked to continue. `linked` stores media that the client can only be told of.
+        answer that this one is asked to continue. `linked` replaces media that the client's
+        dialect cannot carry by links.
 
         Raises `Unsupported` for a request that the backend's dialect cannot express.
         """
@@ -58,7 +59,7 @@ class BackendAttempt:
         names = None if untouched else tool_names(context.request, front, backend.capabilities)
         self.request = context.request if names is None else names.request
         self.turn = turn
-        self._linked = linked
+        self.linked = linked
         self._recorder = _Recorder(turn.amend) if turn is not None else None
         # What the client is shown is what it sends back.
         self._shown = _Recorder() if self._recorder is not None and configured else self._recorder
@@ -81,11 +82,6 @@ class BackendAttempt:
     def asks_nobody(self) -> bool:
         """The answer is known without the backend."""
         return self.turn is not None and self.turn.reply is not None
-
-    async def read(self) -> list[Event]:
-        """The events of one read of the call."""
-        events = await self.call.read()
-        return events if self._linked is None else await self._linked.events(events)
 
     def head(self) -> RunStarted:
         """The beginning of a run of which the backend has said nothing."""

@@ -155,10 +155,12 @@ class Run:
         clock.enter()
         try:
             if clock.opened:
-                events = await self._attempt.read()
+                events = await self._attempt.call.read()
                 self.pace.add(time.monotonic() - (clock.waiting or 0.0))
             else:
                 events = await self._first_read()
+            if self._attempt.linked is not None:
+                events = await self._attempt.linked.events(events)
             if clock.expired is not None and (late := clock.late()) is not None:
                 # An agent may swallow its cancellation; its time is over all the same.
                 events = self._late(late)
@@ -228,13 +230,13 @@ class Run:
                 self._pass = attempt.backend.breaker.admit()
             await attempt.call.open()
             call = attempt.call
-            events = await attempt.read()
+            events = await call.read()
             while _CONTENT_OR_END.isdisjoint(map(type, events)):
                 frames = call.frames
                 if self._max_answer is not None and call.received > self._max_answer:
                     events += self._too_large(self._max_answer)
                     break
-                events += await attempt.read()
+                events += await call.read()
                 call.frames = [*frames, *call.frames]
             return events
         except BridgeError as error:

@@ -91,7 +91,7 @@ class State:
         and their clients told so.
         """
         for handler in self.handlers:
-            handler.rest()
+            handler.stop_accepting()
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds if seconds is not None else math.inf
         runs = self.bridge.runs if self.bridge.has_runs else None

@@ -134,7 +134,7 @@ class RouteHandler:
         for task in self.active:
             task.cancel()
 
-    def rest(self) -> None:
+    def stop_accepting(self) -> None:
         """Take no further request over connections that are open; those that are served go on."""
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:

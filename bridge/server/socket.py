@@ -65,10 +65,10 @@ class SocketHandler(RouteHandler):
     def __init__(self, bridge: Bridge, route: Route, limiter: RouteLimiter, rules: Rules) -> None:
         super().__init__(bridge, route, limiter, rules, partial(_serve, require(route.dialect, SocketDialect)))
         self._idle: set[asyncio.Task[WSMessage]] = set()
-        self._resting = False
+        self._stopping = False
 
-    def rest(self) -> None:
-        self._resting = True
+    def stop_accepting(self) -> None:
+        self._stopping = True
         for waiting in self._idle:
             waiting.cancel()
 
@@ -98,7 +98,7 @@ class SocketHandler(RouteHandler):
         pending: list[str] = []
         try:
             while True:
-                if run is None and self._resting:
+                if run is None and self._stopping:
                     return
                 if run is None and pending:
                     connection.message = pending.pop()

@@ -26,7 +26,7 @@ from bridge.codec.registry import resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.model import FinishReason, Heartbeat, PartKind, RunFailed, RunFinished, ToolMode, fold, verify
 from bridge.testing.strategies import answers, json_values, requests, splits
-from bridge.testing.wires import comparable, context, decode, encode, levelled, overlaps
+from bridge.testing.wires import comparable, context, decode, encode, overlaps, with_numbered_calls
 from bridge.testing.witnesses import ANSWERS, REQUESTS, supported_answers, supported_requests
 from bridge.translation import AnswerDecoder
 
@@ -65,8 +65,8 @@ class DialectConformance:
         events = data.draw(answers(interrupts=False, raw=False, choices=False))
         again = verify(decode(dialect, [encode(dialect, events)]))
         by_kind = overlaps(events)
-        projected = comparable(project(levelled(fold(events), dialect), dialect.capabilities), by_kind)
-        assert comparable(outline(levelled(fold(again), dialect)), by_kind) == projected
+        projected = comparable(project(with_numbered_calls(fold(events), dialect), dialect.capabilities), by_kind)
+        assert comparable(outline(with_numbered_calls(fold(again), dialect)), by_kind) == projected
 
     def test_its_own_wire_carries_all_that_is_exact(self, dialect: Dialect) -> None:
         exact = {f for f in ANSWERS if dialect.capabilities.answer(f) is Support.EXACT}

@@ -25,7 +25,7 @@ from bridge.library import Translator
 from bridge.model import Event, FinishReason, Message, PartKind, Request, Text, fold, result_text, unfold, verify
 from bridge.testing.conformance import quick
 from bridge.testing.strategies import answers, splits, texts, tools
-from bridge.testing.wires import context, decode, encode, levelled
+from bridge.testing.wires import context, decode, encode, with_numbered_calls
 from bridge.testing.witnesses import ANSWERS, REQUESTS, answer_of, supported_answers, supported_requests
 from bridge.translation import AnswerDecoder
 
@@ -45,7 +45,7 @@ def told(events: list[Event], dialect: Dialect) -> dict[str, Any]:
     """Return the content of an answer for a client of this dialect, in a form that does not depend on how parts are
     cut and placed.
     """
-    out = project(levelled(fold(events), dialect), dialect.capabilities)
+    out = project(with_numbered_calls(fold(events), dialect), dialect.capabilities)
     return {
         **{kind: "".join(i[1] for i in out.items if i[0] == kind) for kind in ("text", "refusal", "reasoning")},
         "calls": [i[1:4] for i in out.items if i[0] == "tool_call"],
@@ -202,7 +202,9 @@ class PairConformance:
             assert home.sent is not None
             last = WireRequest(headers=home.sent.headers, body=again)
             came = front.decode_request(last, context(front.front_options()))
-            assert read(levelled(came, back, front)) == read(levelled(request, back, front)), feature
+            assert read(with_numbered_calls(came, back, front)) == read(with_numbered_calls(request, back, front)), (
+                feature
+            )
 
     def test_each_feature_of_an_answer_fares_as_the_card_says(self, back: Dialect, front: Dialect) -> None:
         for feature in sorted(supported_answers(back)):
@@ -211,7 +213,7 @@ class PairConformance:
             translator = Translator(back, front, run_id="run1", created_at=1_700_000_000.0)
             answer = fold(decode(front, [translator.feed(wire) + translator.close()]))
             meant = fold(decode(back, [wire]))
-            arrived = read(levelled(answer, front)) == read(levelled(meant, front))
+            arrived = read(with_numbered_calls(answer, front)) == read(with_numbered_calls(meant, front))
             match front.capabilities.answer(feature):
                 case Support.EXACT:
                     assert arrived, f"{feature} is exact on the card and did not arrive"
@@ -239,7 +241,7 @@ class PairConformance:
                 continue
             again = WireRequest(headers=translator.sent.headers, body=body)
             came = back.decode_request(again, context(back.front_options()))
-            arrived = read(levelled(came, back, front)) == read(levelled(request, back, front))
+            arrived = read(with_numbered_calls(came, back, front)) == read(with_numbered_calls(request, back, front))
             assert support is not Support.REFUSE, f"{feature} is refused on the card and was sent"
             if support is Support.EXACT:
                 assert arrived, f"{feature} is exact on the card and did not arrive"

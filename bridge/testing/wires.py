@@ -41,10 +41,10 @@ def decode(dialect: Dialect, reads: Sequence[bytes], failure: Failure | None = N
     return events + decoder.close(failure)
 
 
-def levelled(said: T, *dialects: Dialect) -> T:
+def with_numbered_calls(value: T, *dialects: Dialect) -> T:
     """Return an answer or a request with its calls numbered, if one of these dialects writes no ids of calls."""
     if all(dialect.capabilities.call_ids for dialect in dialects):
-        return said
+        return value
     numbers: dict[str, str] = {}
 
     def number(part: Part) -> Part:
@@ -52,7 +52,7 @@ def levelled(said: T, *dialects: Dialect) -> T:
             return replace(part, call_id=numbers.setdefault(part.call_id, str(len(numbers))))
         return part
 
-    return replace(said, messages=[replace(m, parts=[number(p) for p in m.parts]) for m in said.messages])
+    return replace(value, messages=[replace(m, parts=[number(p) for p in m.parts]) for m in value.messages])
 
 
 def overlaps(events: Sequence[Event]) -> bool:

@@ -54,7 +54,7 @@ from bridge.model import (
 )
 from bridge.model.builder import Builder
 from bridge.pipeline.signatures import vendors_own
-from bridge.testing.wires import context, decode, encode, levelled
+from bridge.testing.wires import context, decode, encode, with_numbered_calls
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def supported_answers(dialect: Dialect) -> frozenset[Feature]:
     return frozenset(
         feature
         for feature, witness in ANSWERS.items()
-        if witness.read(levelled(fold(decode(dialect, [encode(dialect, answer_of(feature))])), dialect))
-        == witness.read(levelled(fold(answer_of(feature)), dialect))
+        if witness.read(with_numbered_calls(fold(decode(dialect, [encode(dialect, answer_of(feature))])), dialect))
+        == witness.read(with_numbered_calls(fold(answer_of(feature)), dialect))
     )
 
 
@@ -109,7 +109,9 @@ def _asks(dialect: Dialect, witness: RequestWitness) -> bool:
         )
     except (RequestError, Unsupported):
         return False
-    return bool(witness.read(levelled(read, dialect)) == witness.read(levelled(witness.request, dialect)))
+    return bool(
+        witness.read(with_numbered_calls(read, dialect)) == witness.read(with_numbered_calls(witness.request, dialect))
+    )
 
 
 # ---------------------------------------------------------------------- answers
