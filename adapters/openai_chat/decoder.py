@@ -198,7 +198,7 @@ class ChatDecoder(JsonDecoder):
             self._open(index)
             beside = own(extras)
             empty = not any(any(v.values()) if isinstance(v, dict) else v for v in beside.values())
-            self.builder.emit(Raw(NAME, {"index": index, "choice": beside}, told=empty))
+            self.builder.emit(Raw(NAME, {"index": index, "choice": beside}, repeated=empty))
         finish = choice.get("finish_reason")
         if finish and type(finish) is str:
             self._end_choice(index, finish, choice)

@@ -75,7 +75,7 @@ def outline(answer: Answer, choice: int = 0) -> Outline:
                 out.others.append(("step", type(event).__name__, event.name))
             case Custom():
                 out.others.append(("custom", event.name, event.value))
-            case Raw(told=False):
+            case Raw(repeated=False):
                 out.others.append(("raw", event.dialect, event.value))
             case _:
                 pass

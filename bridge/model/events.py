@@ -228,7 +228,7 @@ class Custom:
 class Raw:
     """An event that no other dialect understands; kept for routes with the same dialect on both sides.
 
-    `repeated`: other events carry the same.
+    `repeated`: other events carry the same, or it holds nothing.
     """
 
     dialect: str
