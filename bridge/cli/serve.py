@@ -15,6 +15,7 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote
 
@@ -112,7 +113,7 @@ def _shared_metrics() -> Iterator[None]:
 
 def _bridge(args: argparse.Namespace, text: str | None = None) -> Bridge:
     """The bridge of the configuration; `text` instead of the file's."""
-    return Bridge.of(_config(args, text))
+    return Bridge.of(_config(args, text), http_client="httptools" if find_spec("httptools") else "aiohttp")
 
 
 def _config(args: argparse.Namespace, text: str | None = None) -> Config:

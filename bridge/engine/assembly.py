@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
 from bridge import config as cfg
@@ -26,9 +27,15 @@ if TYPE_CHECKING:
     from bridge.transports.http import HttpBackend
 
 
-def assemble(config: cfg.Config, tracing: Tracing | None = None) -> list[Route]:
-    """The routes of a configuration. Raises `ConfigError` for a target or stage that cannot be imported."""
-    backends = {name: _backend(name, section) for name, section in config.backends.items()}
+def assemble(
+    config: cfg.Config, tracing: Tracing | None = None, http_client: cfg.HttpClient = "aiohttp"
+) -> list[Route]:
+    """The routes of a configuration. Raises `ConfigError` for a target or stage that cannot be imported, and for an
+    HTTP client that is not installed.
+    """
+    if http_client == "httptools" and find_spec("httptools") is None:
+        raise ConfigError("server.http_client: httptools is not installed; pip install 'dialect-bridge[httptools]'")
+    backends = {name: _backend(name, section, http_client) for name, section in config.backends.items()}
     if tracing is not None:
         backends = {name: _traced(backend, config.backends[name], tracing) for name, backend in backends.items()}
     return [_route(index, section, backends) for index, section in enumerate(config.routes)]
@@ -55,7 +62,7 @@ def _traced(backend: Backend, section: cfg.Backend, tracing: Tracing) -> Backend
     return traced(backend, tracing, provider=provider, url=section.url)
 
 
-def _backend(name: str, section: cfg.Backend) -> Backend:
+def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Backend:
     names = ModelNames(section.model, dict(section.model_map))
     breaker = Breaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
     timeouts = Timeouts(
@@ -111,6 +118,7 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
         retry=retry,
         breaker=breaker,
         options=section.options,
+        httptools=http_client == "httptools",
     )
 
 

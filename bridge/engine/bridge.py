@@ -28,7 +28,7 @@ from bridge.pipeline.stored_responses import Answers
 from bridge.pipeline.tools import with_tools
 
 if TYPE_CHECKING:
-    from bridge.config import Config
+    from bridge.config import Config, HttpClient
     from bridge.runs import RunKey, RunPlan, Runs, RunSlots
     from bridge.speech import Speech
     from bridge.stores import Attachments, RunStore
@@ -77,8 +77,11 @@ class Bridge:
         return cls.of(parse(dict(source)) if isinstance(source, Mapping) else load(source))
 
     @classmethod
-    def of(cls, config: Config) -> Bridge:
-        """A bridge from a checked configuration. Raises `ConfigError` for a target that cannot be imported."""
+    def of(cls, config: Config, *, http_client: HttpClient = "aiohttp") -> Bridge:
+        """A bridge from a checked configuration. Raises `ConfigError` for a target that cannot be imported.
+
+        `http_client` reads the streams of backends where the configuration names no other.
+        """
         from bridge.engine.assembly import (
             assemble,
             attachments_for,
@@ -90,7 +93,7 @@ class Bridge:
         )
 
         tracing = tracing_for(config)
-        routes = assemble(config, tracing)
+        routes = assemble(config, tracing, config.server.http_client or http_client)
         files = attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None
         speech = speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None
         stores = memory_for(routes, config), store_for(routes, config), files

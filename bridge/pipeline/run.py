@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from bridge.codec import Losses
 from bridge.codec.redact import explained
@@ -186,6 +187,31 @@ class Run:
         if events and type(events[-1]) in TERMINAL:
             await self._end()
         return events
+
+    def pass_deltas(self, write: Callable[[list[Event]], bool]) -> None:
+        """Call `write` with deltas that arrive while `read` waits, where the backend's transport can do that; where
+        `write` returns False, `read` returns them. Only for a run with nothing between backend and client that needs
+        more than a look at what passes.
+        """
+        pass_deltas = getattr(self._attempt.call, "pass_deltas", None)
+        is_plain = self._continuation is None and self._attempt.linked is None
+        if pass_deltas is not None and is_plain and all(getattr(s, "at_rest", False) for s in self.reader.stages):
+            pass_deltas(partial(self._passed, write))
+
+    def _passed(self, write: Callable[[list[Event]], bool], events: list[Event]) -> bool:
+        size = self._size + _EVENT_SIZE * len(events)
+        clock = self._clock
+        if clock.expired is not None or clock.waiting is None or self.reader.ended:
+            return False
+        if self._max_answer is not None and size + self._attempt.call.received > self._max_answer:
+            return False
+        if not write(events):
+            return False
+        self._size = size
+        now = time.monotonic()
+        self.pace.add(now - clock.waiting)
+        clock.waiting = now
+        return True
 
     async def _end(self) -> None:
         """The run has ended. The conversation is kept before the client sees that."""

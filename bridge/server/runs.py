@@ -20,11 +20,15 @@ from bridge.framing import sse
 from bridge.model import Event, Request
 from bridge.pipeline import Run, failed_at_once
 from bridge.server.handler import RequestScope, internal_failure
+from bridge.server.report import Report
 from bridge.server.watchdog import StreamWatchdog
 from bridge.server.wire import response_of, stream_headers
 from bridge.translation import Translation, Writer
 
 log = logging.getLogger("bridge.server")
+
+_WRITE_LIMIT = 64 * 1024
+"""Bytes that a client has not taken yet, after which its stream waits for it."""
 
 
 async def serve_run(scope: RequestScope) -> web.StreamResponse:
@@ -100,6 +104,8 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
         await response.prepare(http)
         report.streams()
         reader = run.reader
+        if not route.passthrough and response.chunked and _is_socket(http):
+            run.pass_deltas(partial(_write_now, http, report, translation))
         while not reader.ended:
             watchdog.blocked = time.monotonic()
             if out:
@@ -130,6 +136,25 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
         watchdog.stop()
         report.pace = run.pace
     return response
+
+
+def _is_socket(http: web.Request) -> bool:
+    """Return whether aiohttp serves the connection itself, and not an ASGI server."""
+    return http.transport is not None and http.transport.get_extra_info("socket") is not None
+
+
+def _write_now(http: web.Request, report: Report, translation: Translation, events: list[Event]) -> bool:
+    """Write deltas as a chunk of their own, without waiting; False if the client has gone or does not keep up.
+
+    `StreamResponse.write` does the same, in a coroutine. It buffers nothing, so that chunks stay in order.
+    """
+    transport = http.transport
+    if transport is None or transport.is_closing() or transport.get_write_buffer_size() > _WRITE_LIMIT:
+        return False
+    if out := translation.write(events):
+        report.sent += len(out)
+        transport.write(b"%x\r\n%b\r\n" % (len(out), out))
+    return not translation.ended
 
 
 def _pass_through(run: Run, translation: Translation, events: list[Event]) -> bytes:

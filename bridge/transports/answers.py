@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import aiohttp
 
@@ -14,6 +17,38 @@ DRAIN_SECONDS = 0.25
 _DRAIN_BYTES = 64 * 1024
 AT_ONCE = 64 * 1024
 """Bytes of a stream that are taken by one read: decoding more, if it is events of a few bytes, would hold the loop."""
+
+
+class InvalidAnswer(ConnectionError):
+    """What the backend sent is not HTTP, or HTTP that was not asked for."""
+
+
+class Answer(Protocol):
+    """The answer to a request, from its head on; `InvalidAnswer` and `aiohttp.ClientError` are told by `failure_of`."""
+
+    status: int
+    headers: dict[str, str]
+
+    async def read(self, most: int) -> bytes:
+        """Return up to `most` bytes as soon as any are there; nothing at the end."""
+        ...
+
+    def unread(self, most: int) -> bytes:
+        """Return up to `most` bytes that arrived before the answer broke off."""
+        ...
+
+    def pass_on(self, take: Callable[[bytes], bool]) -> None:
+        """Call `take` with data that arrives while `read` waits, if the client can do that. Where `take` returns False,
+        `read` ends, without that data.
+        """
+        ...
+
+    def release(self, drain: bool = False) -> None:
+        """Return the connection for the next request if the body has ended; else close it.
+
+        `drain`: the few bytes that are still to come are waited for a moment.
+        """
+        ...
 
 
 def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
@@ -28,11 +63,11 @@ def unread(response: aiohttp.ClientResponse) -> bytes:
     return response.content.read_nowait()
 
 
-async def bounded(response: aiohttp.ClientResponse, most: int, *, cut: bool = False) -> bytes:
-    """The rest of the body. Beyond `most` bytes: what came so far with `cut`, else raises `BackendError`."""
+async def bounded(read: Callable[[int], Awaitable[bytes]], most: int, *, cut: bool = False) -> bytes:
+    """Return all that `read` returns. Beyond `most` bytes: what came so far with `cut`, else raises `BackendError`."""
     pieces: list[bytes] = []
     size = 0
-    while piece := await response.content.readany():
+    while piece := await read(AT_ONCE):
         size += len(piece)
         if size > most:
             if cut:
@@ -64,7 +99,7 @@ async def drain(response: aiohttp.ClientResponse, seconds: float = DRAIN_SECONDS
 def failure_of(error: Exception) -> Failure:
     """Return the failure for an error before an answer began: its kind, never an address that may hold secrets."""
     match error:
-        case aiohttp.ClientConnectorDNSError():
+        case aiohttp.ClientConnectorDNSError() | socket.gaierror():
             reason = "its host name cannot be resolved"
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
             reason = "the TLS handshake failed"
@@ -79,7 +114,7 @@ def failure_of(error: Exception) -> Failure:
         case ValueError():
             # What cannot be written on the wire never left this process: that says nothing of the backend.
             return Failure(ErrorCode.INTERNAL, "The request could not be written for the backend.")
-        case aiohttp.ClientResponseError():
+        case aiohttp.ClientResponseError() | InvalidAnswer():
             return Failure(ErrorCode.BACKEND_PROTOCOL, "The backend's answer is not HTTP.")
         case _:
             reason = "the connection failed"
@@ -89,13 +124,13 @@ def failure_of(error: Exception) -> Failure:
 def outcome_of(error: Exception) -> tuple[str, str]:
     """Return an error before an answer began in words for the log, and what to check in the configuration."""
     match error:
-        case aiohttp.ClientConnectorDNSError():
+        case aiohttp.ClientConnectorDNSError() | socket.gaierror():
             advice = "the host name in the url"
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
             advice = "the url, and the certificate"
         case aiohttp.ClientConnectorError() | ConnectionRefusedError() | aiohttp.InvalidURL():
             advice = "the url"
-        case aiohttp.ClientResponseError():
+        case aiohttp.ClientResponseError() | InvalidAnswer():
             advice = "the url: is it http or https"
         case _:
             advice = ""

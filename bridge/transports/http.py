@@ -10,8 +10,9 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from yarl import URL
@@ -35,6 +36,7 @@ from bridge.codec.redact import Secrets
 from bridge.errors import BackendError, ErrorCode, Failure, RequestError, with_status
 from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
+from bridge.model.closing import PIECES
 from bridge.model.events import TERMINAL
 from bridge.pipeline.backend import Call, CallInfo, Timeouts
 from bridge.pipeline.breaker import Breaker
@@ -43,6 +45,7 @@ from bridge.translation import AnswerDecoder
 from bridge.transports.answers import (
     AT_ONCE,
     DRAIN_SECONDS,
+    Answer,
     bounded,
     broken_off,
     failure_of,
@@ -51,6 +54,9 @@ from bridge.transports.answers import (
     unread,
 )
 from bridge.transports.connections import Connector, reused
+
+if TYPE_CHECKING:
+    from bridge.transports import http1
 
 log = logging.getLogger("bridge.http")
 
@@ -104,7 +110,9 @@ class HttpBackend:
         retry: Retry | None = None,
         breaker: Breaker | None = None,
         options: Options | None = None,
+        httptools: bool = False,
     ) -> None:
+        """`httptools`: answers of runs are read by `bridge.transports.http1` instead of aiohttp."""
         self.name = name
         self.dialect = dialect
         self.capabilities: Capabilities = dialect.capabilities
@@ -132,6 +140,8 @@ class HttpBackend:
         self._ending: dict[aiohttp.ClientResponse, float] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._httptools = httptools
+        self._client: http1.Client | None = None
 
     async def start(self) -> None:
         if self._session is None:
@@ -140,6 +150,10 @@ class HttpBackend:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
+        if self._httptools and self._client is None:
+            from bridge.transports import http1
+
+            self._client = http1.Client(self.timeouts.connect)
 
     async def close(self) -> None:
         """Gives what is done beside the runs a moment to end: a backend may still have to be told of a cancel."""
@@ -153,6 +167,9 @@ class HttpBackend:
         await asyncio.gather(*self._chores, return_exceptions=True)
         while self._ending:
             self._ending.popitem()[0].close()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
         if session is not None:
             await session.close()
 
@@ -303,10 +320,19 @@ class HttpBackend:
             async with asyncio.timeout(seconds):
                 response = await self.ask(wire)
                 async with response:
-                    body = await bounded(response, self.max_event)
+                    body = await bounded(response.content.read, self.max_event)
                 return WireResponse(response.status, headers_of(response), body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise BackendError.of(self.explained(failure_of(error), wire, *outcome_of(error))) from None
+
+    async def answer(self, wire: WireRequest) -> Answer:
+        """Send the request of a run, and return the answer once its head is there. Raises what the client raises."""
+        if self._client is None:
+            return AiohttpAnswer(self, await self.ask(wire))
+        address = self.address(wire.path)
+        if wire.query:
+            address = address.extend_query(wire.query)
+        return await self._client.request(wire.method, address, wire.headers, wire.body)
 
     async def ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
         """The head of the answer. Raises what aiohttp raises.
@@ -345,11 +371,17 @@ class HttpBackend:
 
     async def refusal_in(self, response: aiohttp.ClientResponse, wire: WireRequest) -> Failure:
         """Return the failure that a status other than 2xx means; reads the body."""
+        return await self.refused(response.status, headers_of(response), response.content.read, wire)
+
+    async def refused(
+        self, status: int, headers: dict[str, str], read: Callable[[int], Awaitable[bytes]], wire: WireRequest
+    ) -> Failure:
+        """Return the failure that a status other than 2xx means, with the body that `read` returns piece by piece."""
         try:
-            body = await bounded(response, MAX_ERROR_BODY, cut=True)
+            body = await bounded(read, MAX_ERROR_BODY, cut=True)
         except (aiohttp.ClientError, OSError):
             body = b""
-        return self.refusal(WireResponse(response.status, headers_of(response), body), wire)
+        return self.refusal(WireResponse(status, headers, body), wire)
 
     def refusal(self, answer: WireResponse, wire: WireRequest) -> Failure:
         """Return the failure that an answer with a status other than 2xx means."""
@@ -374,6 +406,34 @@ def _excerpt(body: bytes) -> str:
     return " ".join(body[:_EXCERPT].decode("utf-8", "replace").split()) or "an empty body"
 
 
+class AiohttpAnswer:
+    """The answer to a request that was sent by aiohttp."""
+
+    def __init__(self, backend: HttpBackend, response: aiohttp.ClientResponse) -> None:
+        self.status = response.status
+        self.headers = headers_of(response)
+        self.read = response.content.read
+        self._backend = backend
+        self._response = response
+        backend.reads(response)
+
+    def unread(self, most: int) -> bytes:
+        return unread(self._response)
+
+    def pass_on(self, take: Callable[[bytes], bool]) -> None:
+        """aiohttp has no callback for data."""
+
+    def release(self, drain: bool = False) -> None:
+        response = self._response
+        self._backend.forget(response)
+        if response.content.at_eof():
+            response.release()
+        elif drain:
+            self._backend.ends(response)
+        else:
+            response.close()
+
+
 class HttpCall:
     """One try. See `bridge.pipeline.backend.Call` for what each method promises."""
 
@@ -383,8 +443,9 @@ class HttpCall:
         self.received = 0
         self.sent = wire
         self._backend = backend
-        self._response: aiohttp.ClientResponse | None = None
+        self._answer: Answer | None = None
         self._decoder: AnswerDecoder | None = None
+        self._decoded: list[Event] = []
         self._began = b""
         self._running = False
         self._finished = False
@@ -401,46 +462,46 @@ class HttpCall:
         backend = self._backend
         self._running = True
         try:
-            response = await backend.ask(self.sent)
+            answer = await backend.answer(self.sent)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._running = False
             error.__traceback__ = None  # as in `read`
             raise BackendError.of(backend.explained(failure_of(error), self.sent, *outcome_of(error))) from None
-        self._response = response
+        self._answer = answer
         self.sent.body = b""  # it has arrived: a long prompt need not be held while its answer streams
-        if response.status >= 300:
+        if answer.status >= 300:
             self._running = False
-            raise BackendError.of(await backend.refusal_in(response, self.sent))
-        self._decoder = self._new_decoder(headers_of(response), response.status)
-        backend.reads(response)
+            raise BackendError.of(await backend.refused(answer.status, answer.headers, answer.read, self.sent))
+        self._decoder = self._new_decoder(answer.headers, answer.status)
 
     def _new_decoder(self, headers: Mapping[str, str], status: int) -> AnswerDecoder:
         backend = self._backend
         return AnswerDecoder(backend.dialect, self.context, headers, status=status, max_event=backend.max_event)
 
     async def read(self) -> list[Event]:
-        response, decoder = self._response, self._decoder
-        assert response is not None, "read() before open()"
+        answer, decoder = self._answer, self._decoder
+        assert answer is not None, "read() before open()"
         assert decoder is not None
-        if decoder.ended:
+        if decoder.ended and not self._decoded:
             return []
         try:
-            data = await response.content.read(AT_ONCE)
+            data = await answer.read(AT_ONCE)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
             error.__traceback__ = None
-            rest = unread(response)
+            rest = answer.unread(AT_ONCE)
             events = decoder.receive(rest) if rest else []
             self.frames = decoder.frames if rest else []
             if not decoder.ended:
                 events += decoder.close(broken_off(error))
             return self._explain(events)
+        events, self._decoded = self._decoded, []
         if data:
             if not self.received:
                 self._began = data[:_EXCERPT]
             self.received += len(data)
-            events = decoder.receive(data)
-        else:
+            events += decoder.receive(data)
+        elif not events:
             events = decoder.close()
             self._running = False
         self.frames = decoder.frames
@@ -449,14 +510,35 @@ class HttpCall:
             self._explain(events)
         return events
 
+    def pass_deltas(self, take: Callable[[list[Event]], bool]) -> None:
+        """Call `take` with deltas that arrive while `read` waits, instead of returning them; `read` returns those for
+        which it returns False. Does nothing where the HTTP client cannot do that.
+        """
+        if self._answer is not None:
+            self._answer.pass_on(partial(self._taken, take))
+
+    def _taken(self, take: Callable[[list[Event]], bool], data: bytes) -> bool:
+        """Pass deltas on where they arrive; everything else, and what is not taken, is returned by `read`."""
+        decoder = self._decoder
+        assert decoder is not None
+        self.received += len(data)
+        events = decoder.receive(data)
+        if not events:
+            return True
+        if PIECES.issuperset(map(type, events)) and take(events):
+            return True
+        self._decoded = events
+        return False
+
     def _explain(self, events: list[Event]) -> list[Event]:
         """The same events: the failure at their end, if there is one, says what failed and repeats none of our keys."""
-        if not events or not isinstance(events[-1], RunFailed) or self._response is None:
+        if not events or not isinstance(events[-1], RunFailed) or self._answer is None:
             return events
-        failure, response = self._backend.secrets.hide(events[-1].error), self._response
-        outcome, advice = f"answered {response.status}", ""
+        failure, answer = self._backend.secrets.hide(events[-1].error), self._answer
+        outcome, advice = f"answered {answer.status}", ""
         if failure.code is ErrorCode.BACKEND_PROTOCOL or self.received <= _EXCERPT:
-            outcome += f" {response.content_type}: {_excerpt(self._began)}"
+            kind = answer.headers.get("content-type", "").partition(";")[0] or "without a content type"
+            outcome += f" {kind}: {_excerpt(self._began)}"
         if failure.code is ErrorCode.BACKEND_PROTOCOL:
             advice = "the url, and the dialect"
         self._backend.explained(failure, self.sent, outcome, advice)
@@ -465,23 +547,16 @@ class HttpCall:
     def fail(self, failure: Failure) -> list[Event]:
         if self._decoder is None:
             self._decoder = self._new_decoder({}, 200)
-        outcome = "has not answered" if self._response is None else f"answered {self._response.status}"
-        if self._response is not None and failure.code is ErrorCode.BACKEND_TIMEOUT:
+        outcome = "has not answered" if self._answer is None else f"answered {self._answer.status}"
+        if self._answer is not None and failure.code is ErrorCode.BACKEND_TIMEOUT:
             outcome += ", then fell silent"
         return self._decoder.close(self._backend.explained(failure, self.sent, outcome))
 
     async def close(self) -> None:
-        response, self._response = self._response, None
+        answer, self._answer = self._answer, None
         await self._stop()
-        if response is None:
-            return
-        self._backend.forget(response)
-        if response.content.at_eof():
-            response.release()
-        elif self._finished:
-            self._backend.ends(response)
-        else:
-            response.close()
+        if answer is not None:
+            answer.release(drain=self._finished)
 
     async def _stop(self) -> None:
         """Tell the backend to stop the run, if its dialect has a request for that.

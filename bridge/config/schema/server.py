@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -42,6 +42,8 @@ from bridge.config.kinds import (
 from bridge.config.problems import at, expected, wrong
 from bridge.config.schema.base import OrOff, Section, or_none_word, or_off_word
 from bridge.config.units import Duration, DurationOrOff, Moment, Size, is_off
+
+HttpClient = Literal["aiohttp", "httptools"]
 
 
 class Cors(Section):
@@ -289,6 +291,11 @@ class Server(Section):
         "[::1], host and that of public_url on loopback without auth, else any",
     )
     max_body: Size = Field(default=32 * 2**20, description="largest request body")
+    http_client: HttpClient | None = Field(
+        default=None,
+        description="what reads the answers of backends: httptools halves the CPU time of a token; "
+        "absent = httptools in `dialect-bridge serve` where it is installed, else aiohttp",
+    )
     drain: Duration = Field(default=30.0, description="time for open streams to finish after SIGTERM")
     cors: Annotated[Cors, BeforeValidator(_off_is_empty)] = Field(
         default_factory=Cors, description="browsers of other origins; off = none", json_schema_extra=or_off_word

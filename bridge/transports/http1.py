@@ -1,0 +1,426 @@
+"""A small HTTP/1.1 client for the streams of backends, on asyncio protocols and the parser of `httptools`.
+
+It exists for one gain: bytes are passed on in the callback that receives them, without waking a task for each, which
+aiohttp's public interface cannot do. That halves the CPU time of a paced token (`docs/performance.md`). Everything
+else about HTTP is left to aiohttp: proxies, side requests, uploads, mocks. It sends one request at a time on a
+connection, keeps connections for the next request, and follows no redirects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import cast
+
+import aiohttp
+import httptools
+from yarl import URL
+
+from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer
+
+KEEP_SECONDS = 60.0
+"""Seconds for which an idle connection is kept."""
+MAX_HEAD = 64 * 1024
+"""Bytes of the headers of an answer, at most."""
+_HIGH_WATER = 256 * 1024
+"""Bytes that may wait for the reader before the backend is made to wait."""
+_INVALID_NAME = re.compile(r"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
+_INVALID_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_ANY_HEADER = 32 + zlib.MAX_WBITS
+"""For zlib: a header of gzip or of deflate."""
+
+
+class Client:
+    """Sends requests to one backend, and keeps its connections."""
+
+    def __init__(self, connect_timeout: float | None) -> None:
+        self._connect_timeout = connect_timeout
+        self._idle: dict[tuple[str, int, bool], list[Connection]] = {}
+        self._closed = False
+
+    async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Return the answer to a request, once its head is there.
+
+        Raises `OSError` if the backend cannot be reached or does not answer, `TimeoutError` if it cannot be reached in
+        time, `ssl.SSLError`, `InvalidAnswer`, and `ValueError` for a header that HTTP cannot carry.
+        """
+        head = _head(method, url, headers, len(body))
+        key = (url.host or "", url.port or 0, url.scheme == "https")
+        while True:
+            kept = self._kept(key)
+            connection = kept or await self._connect(key)
+            try:
+                return await connection.send(Answer(self, key, connection), head + body)
+            except ConnectionError as error:
+                # A kept connection that the backend closed in the moment of sending: nothing was answered.
+                if kept is None or connection.got_data or isinstance(error, InvalidAnswer):
+                    raise
+
+    def _kept(self, key: tuple[str, int, bool]) -> Connection | None:
+        idle = self._idle.get(key, [])
+        while idle:
+            connection = idle.pop()
+            if connection.is_open and time.monotonic() - connection.idle_since < KEEP_SECONDS:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self, key: tuple[str, int, bool]) -> Connection:
+        host, port, secure = key
+        async with asyncio.timeout(self._connect_timeout):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                Connection, host, port, ssl=_tls() if secure else None
+            )
+        return connection
+
+    def keep(self, key: tuple[str, int, bool], connection: Connection) -> None:
+        """Take a connection back, for the next request."""
+        if self._closed or not connection.is_open:
+            connection.close()
+            return
+        connection.idle_since = time.monotonic()
+        idle = self._idle.setdefault(key, [])
+        idle.append(connection)
+        # The oldest are at the front: those that nobody has needed for long are closed here, without a timer.
+        while idle and idle[0].idle_since < connection.idle_since - KEEP_SECONDS:
+            idle.pop(0).close()
+
+    def close(self) -> None:
+        """Close the connections that are kept, and those that are given back from now on."""
+        self._closed = True
+        for idle in self._idle.values():
+            for connection in idle:
+                connection.close()
+        self._idle.clear()
+
+
+class Answer:
+    """The answer to a request: its head, and its body as it arrives.
+
+    Attributes:
+        status: The HTTP status.
+        headers: The headers, with lower-case names; those that occur several times are joined by commas.
+        ended: The body has been received, if not read.
+    """
+
+    def __init__(self, client: Client, key: tuple[str, int, bool], connection: Connection) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.ended = False
+        self._take: Callable[[bytes], bool] | None = None
+        self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._client = client
+        self._key = key
+        self._connection: Connection | None = connection
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
+        self._inflate: zlib._Decompress | None = None
+        self._drained: asyncio.TimerHandle | None = None
+
+    # ------------------------------------------------------------------ for the reader
+
+    async def read(self, most: int) -> bytes:
+        """Return up to `most` bytes that have arrived; nothing at the end of the body, or where `take` returned False.
+
+        Raises `ConnectionError` if the answer breaks off; what arrived before is read first.
+        """
+        if not self._pieces:
+            if self._error is not None:
+                raise self._error
+            if self.ended:
+                return b""
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return self.unread(most)
+
+    def unread(self, most: int) -> bytes:
+        """Return up to `most` bytes that have arrived, without waiting."""
+        if self._inflate is not None:
+            return self._inflated(most)
+        pieces: list[bytes] = []
+        left = most
+        while self._pieces and left > 0:
+            piece = self._pieces.popleft()
+            if len(piece) > left:
+                self._pieces.appendleft(piece[left:])
+                piece = piece[:left]
+            pieces.append(piece)
+            left -= len(piece)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._shrink(len(data))
+        return data
+
+    def _inflated(self, most: int) -> bytes:
+        """Return up to `most` bytes of a compressed body; never more is unpacked than is asked for."""
+        assert self._inflate is not None
+        while self._pieces:
+            piece = self._pieces.popleft()
+            try:
+                data = self._inflate.decompress(piece, most)
+            except zlib.error:
+                self._pieces.clear()
+                raise InvalidAnswer("The answer's compression is broken.") from None
+            rest = self._inflate.unconsumed_tail
+            self._shrink(len(piece) - len(rest))
+            if rest:
+                self._pieces.appendleft(rest)
+            if data:
+                return data
+        return b""
+
+    def _shrink(self, size: int) -> None:
+        self._size -= size
+        if self._connection is not None and self._size < _HIGH_WATER:
+            self._connection.resume()
+
+    def pass_on(self, take: Callable[[bytes], bool]) -> None:
+        """Call `take` with data that arrives while `read` waits. Where it returns False, `read` returns what else has
+        arrived, possibly nothing.
+        """
+        self._take = take
+
+    def release(self, drain: bool = False) -> None:
+        """Return the connection for the next request if the body has ended; else close it.
+
+        `drain`: the few bytes that are still to come are waited for a moment, which nothing else waits for.
+        """
+        self._take = None
+        connection = self._connection
+        if connection is None:
+            return
+        if drain and not self.ended and self._error is None:
+            self._drained = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self.release)
+            return
+        self._connection = None
+        if self.ended and connection.reusable:
+            self._client.keep(self._key, connection)
+        else:
+            connection.close()
+
+    # ------------------------------------------------------------------ for the connection
+
+    def begin(self, status: int, headers: dict[str, str]) -> None:
+        """Take the head of the answer."""
+        self.status, self.headers = status, headers
+        coding = headers.get("content-encoding", "identity").lower()
+        if coding in ("gzip", "x-gzip", "deflate"):
+            self._inflate = zlib.decompressobj(_ANY_HEADER)
+        elif coding not in ("", "identity"):
+            raise InvalidAnswer("The answer is compressed in a way that was not asked for.")
+        if not self.head.done():
+            self.head.set_result(None)
+
+    def receive(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        waiter = self._waiter
+        if (
+            self._take is not None
+            and waiter is not None
+            and not waiter.done()
+            and self._inflate is None
+            and len(data) <= AT_ONCE
+        ):
+            if not self._take(data):
+                waiter.set_result(None)
+            return
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > _HIGH_WATER and self._connection is not None:
+            self._connection.pause()
+        self._wake()
+
+    def end(self, error: Exception | None = None) -> None:
+        """Note that the body is complete, or why it breaks off."""
+        self.ended, self._error = error is None, error
+        if error is not None and not self.head.done():
+            self.head.set_exception(error)
+        self._wake()
+        if self._drained is not None:
+            self._drained.cancel()
+            self.release()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Connection(asyncio.Protocol):
+    """One connection to a backend. Callbacks `on_...` are those of the parser.
+
+    Attributes:
+        reusable: The last answer ended, and left the connection as the next request needs it.
+        got_data: Something has arrived since the last request was sent.
+        idle_since: When the connection was given back, in monotonic seconds.
+    """
+
+    def __init__(self) -> None:
+        self.reusable = False
+        self.got_data = False
+        self.idle_since = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._answer: Answer | None = None
+        self._parser: httptools.HttpResponseParser | None = None
+        self._headers: dict[str, str] = {}
+        self._head_size = 0
+        self._pieces: list[bytes] = []
+        self._paused = False
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a request can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def send(self, answer: Answer, data: bytes) -> Answer:
+        """Send a request, and return its answer once the head is there."""
+        if not self.is_open or self._transport is None:
+            raise ConnectionResetError("The connection was closed.")
+        self._answer = answer
+        self.reusable = self.got_data = False
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport.write(data)
+        try:
+            await answer.head
+        except BaseException:
+            self._answer = None
+            self.close()
+            raise
+        return answer
+
+    def close(self) -> None:
+        """Close at once; what is still to be written is dropped."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause(self) -> None:
+        """Make the backend wait."""
+        if not self._paused and self.is_open and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Let the backend go on."""
+        if self._paused and self.is_open and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    # ------------------------------------------------------------------ asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Transports of uvloop do not inherit from that class.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        answer, parser = self._answer, self._parser
+        if answer is None or parser is None:
+            # Nobody asked for it: the next request on this connection would get it for its answer.
+            self.close()
+            return
+        self.got_data = True
+        broken: Exception | None = None
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            broken = cause if isinstance(cause, InvalidAnswer) else InvalidAnswer("The answer is no HTTP.")
+        except httptools.HttpParserUpgrade:
+            broken = InvalidAnswer("The backend changed the protocol.")
+        pieces, self._pieces = self._pieces, []
+        if pieces:
+            answer.receive(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if self._answer is None:
+            # It is complete; what is broken behind it only means that the connection cannot be used again.
+            self.reusable = self.reusable and broken is None
+            answer.end()
+        elif broken is not None:
+            self._answer = None
+            answer.end(broken)
+            self.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        answer, self._answer = self._answer, None
+        self.reusable = False
+        if answer is None:
+            return
+        if error is None and answer.head.done() and self._ends_with_connection():
+            answer.end()
+        elif not self.got_data:
+            answer.end(ConnectionResetError("The backend closed the connection without an answer."))
+        else:
+            answer.end(ConnectionAbortedError("The connection broke in the middle of the answer."))
+
+    def _ends_with_connection(self) -> bool:
+        return "content-length" not in self._headers and "transfer-encoding" not in self._headers
+
+    # ------------------------------------------------------------------ the parser's callbacks
+
+    def on_message_begin(self) -> None:
+        self._headers, self._head_size = {}, 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_size += len(name) + len(value) + 4
+        if self._head_size > MAX_HEAD:
+            raise InvalidAnswer(f"The headers of the answer are longer than the limit of {MAX_HEAD} bytes.")
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        known = self._headers.get(key)
+        self._headers[key] = text if known is None else f"{known}, {text}"
+
+    def on_headers_complete(self) -> None:
+        answer, parser = self._answer, self._parser
+        assert parser is not None
+        status = parser.get_status_code()
+        if answer is None:
+            raise InvalidAnswer("The backend sent a second answer.")
+        if status >= 200:
+            answer.begin(status, self._headers)
+
+    def on_body(self, body: bytes) -> None:
+        self._pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._parser is not None and self._parser.get_status_code() >= 200 and self._answer is not None:
+            self._complete()
+
+    def _complete(self) -> None:
+        """The answer has ended: what follows on this connection, if anything, was not asked for."""
+        assert self._parser is not None
+        self.reusable = self._parser.should_keep_alive()
+        self._answer = self._parser = None
+
+
+def _head(method: str, url: URL, headers: Mapping[str, str], size: int) -> bytes:
+    """Return the request line and the headers. Raises `ValueError` for what cannot be written."""
+    lines = [f"{method} {url.raw_path_qs} HTTP/1.1", f"host: {_host(url)}"]
+    names = {name.lower() for name in headers}
+    if "accept" not in names:
+        lines.append("accept: */*")
+    if url.user is not None and "authorization" not in names:
+        lines.append("authorization: " + aiohttp.BasicAuth(url.user, url.password or "").encode())
+    for name, value in headers.items():
+        if not name or _INVALID_NAME.search(name) or _INVALID_VALUE.search(value):
+            raise ValueError(f"The header {name!r} cannot be sent.")
+        lines.append(f"{name}: {value}")
+    if size or method not in ("GET", "HEAD"):
+        lines.append(f"content-length: {size}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def _host(url: URL) -> str:
+    host = url.host_subcomponent or ""
+    return host if url.is_default_port() else f"{host}:{url.port}"
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
