@@ -128,7 +128,7 @@ async def counted(tokens: int = 50) -> dict[str, Count]:
     """Counts of a token (the mean over `tokens`) and of a plain request, openai-chat to openai-chat, nothing kept."""
     port = free_port()
     config: dict[str, Any] = {
-        "server": {"port": port},
+        "server": {"port": port, "http_client": "httptools"},
         "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
         "stores": {"history": "off"},
     }

@@ -56,6 +56,7 @@ class Run:
         "_pass",
         "_size",
         "_try",
+        "_write",
         "continued_at",
         "first",
         "pace",
@@ -83,6 +84,7 @@ class Run:
         self._broke: Failure | None = None
         self._try = 1
         self._pass: Pass | None = None
+        self._write: Callable[[list[Event]], bool] | None = None
         self.reader = Reader(attempt.head(), self._stages(), clock=time.time)
         self.pace = Pace()
         self.tried = [attempt.backend.name]
@@ -193,10 +195,17 @@ class Run:
         `write` returns False, `read` returns them. Only for a run with nothing between backend and client that needs
         more than a look at what passes.
         """
+        if self._continuation is None:
+            self._write = write
+            if self._clock.opened:
+                self._begin_to_pass()
+
+    def _begin_to_pass(self) -> None:
         pass_deltas = getattr(self._attempt.call, "pass_deltas", None)
-        is_plain = self._continuation is None and self._attempt.linked is None
-        if pass_deltas is not None and is_plain and all(getattr(s, "at_rest", False) for s in self.reader.stages):
-            pass_deltas(partial(self._passed, write))
+        if pass_deltas is None or self._write is None or self._attempt.linked is not None:
+            return
+        if all(getattr(stage, "at_rest", False) for stage in self.reader.stages):
+            pass_deltas(partial(self._passed, self._write))
 
     def _passed(self, write: Callable[[list[Event]], bool], events: list[Event]) -> bool:
         size = self._size + _EVENT_SIZE * len(events)
@@ -244,6 +253,7 @@ class Run:
             if self._pass is not None:
                 self._pass.answered()
         self._clock.opened = True
+        self._begin_to_pass()
         if not _ends(events):
             # From now on the idle limit counts, which may pass before the one that was watched so far.
             self._clock.watch()

@@ -104,7 +104,7 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
         await response.prepare(http)
         report.streams()
         reader = run.reader
-        if not route.passthrough and response.chunked and _is_socket(http):
+        if not route.passthrough and _is_chunked(response) and _is_socket(http):
             run.pass_deltas(partial(_write_now, http, report, translation))
         while not reader.ended:
             watchdog.blocked = time.monotonic()
@@ -138,6 +138,11 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     return response
 
 
+def _is_chunked(response: web.StreamResponse) -> bool:
+    """Return whether the body goes out in chunks, as it does to every client but those of HTTP/1.0."""
+    return response.headers.get("transfer-encoding") == "chunked"
+
+
 def _is_socket(http: web.Request) -> bool:
     """Return whether aiohttp serves the connection itself, and not an ASGI server."""
     return http.transport is not None and http.transport.get_extra_info("socket") is not None
@@ -154,7 +159,7 @@ def _write_now(http: web.Request, report: Report, translation: Translation, even
     if out := translation.write(events):
         report.sent += len(out)
         transport.write(b"%x\r\n%b\r\n" % (len(out), out))
-    return not translation.ended
+    return not translation.reader.ended
 
 
 def _pass_through(run: Run, translation: Translation, events: list[Event]) -> bytes:

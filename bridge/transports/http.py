@@ -490,7 +490,8 @@ class HttpCall:
             # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
             error.__traceback__ = None
             rest = answer.unread(AT_ONCE)
-            events = decoder.receive(rest) if rest else []
+            events, self._decoded = self._decoded, []
+            events += decoder.receive(rest) if rest else []
             self.frames = decoder.frames if rest else []
             if not decoder.ended:
                 events += decoder.close(broken_off(error))

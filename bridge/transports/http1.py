@@ -9,6 +9,7 @@ connection, keeps connections for the next request, and follows no redirects.
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 import ssl
 import time
@@ -18,7 +19,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import cast
 
-import aiohttp
 import httptools
 from yarl import URL
 
@@ -132,16 +132,14 @@ class Answer:
 
         Raises `ConnectionError` if the answer breaks off; what arrived before is read first.
         """
-        if not self._pieces:
-            if self._error is not None:
-                raise self._error
-            if self.ended:
-                return b""
+        if not self._pieces and self._error is None and not self.ended:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
+        if not self._pieces and self._error is not None:
+            raise self._error
         return self.unread(most)
 
     def unread(self, most: int) -> bytes:
@@ -406,7 +404,8 @@ def _head(method: str, url: URL, headers: Mapping[str, str], size: int) -> bytes
     if "accept" not in names:
         lines.append("accept: */*")
     if url.user is not None and "authorization" not in names:
-        lines.append("authorization: " + aiohttp.BasicAuth(url.user, url.password or "").encode())
+        credentials = base64.b64encode(f"{url.user}:{url.password or ''}".encode()).decode()
+        lines.append(f"authorization: Basic {credentials}")
     for name, value in headers.items():
         if not name or _INVALID_NAME.search(name) or _INVALID_VALUE.search(value):
             raise ValueError(f"The header {name!r} cannot be sent.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calls import counted
 
 MARGIN = 1.1
-TOKEN, REQUEST = 29, 330
+TOKEN, REQUEST = 19, 384
 """As measured; lower them when the code gets better."""
 
 
@@ -13,7 +13,7 @@ async def test_calls_of_a_token_and_of_a_request_do_not_grow() -> None:
     counts = await counted()
     token, request = counts["a paced token"], counts["a plain request"]
     assert token.calls <= TOKEN * MARGIN
-    assert token.depth <= 15
+    assert token.depth <= 12
     assert request.calls <= REQUEST * MARGIN
     # It must be counted at all: a read, a write, a decoder and an encoder are calls of ours.
     assert token.calls >= 4

@@ -54,12 +54,12 @@ def setup(front: str, back: str, url: str, **section: Any) -> dict[str, Any]:
     }
 
 
-async def outcome(fault: Fault, front: str) -> Outcome:
-    """A client of this front over HTTP."""
+async def outcome(fault: Fault, front: str, **server: Any) -> Outcome:
+    """A client of this front over HTTP. `server`: settings of that section."""
     back, heard = back_of(front), asyncio.Event()
     async with (
         broken(fault, back, heard) as backend,
-        serving(setup(front, back, backend.url, **fault.section)) as base,
+        serving({**setup(front, back, backend.url, **fault.section), "server": server}) as base,
     ):
         seen = read(registry.get(front), await ask(base, registry.get(front), "/it", heard=heard))
         told = await backend_saw(backend, fault, back)

@@ -8,7 +8,7 @@ from tests.faults import agents, faults
 from tests.faults.agents import AgentFault, agent_outcome
 from tests.faults.callers import BACK, FRONT, outcome_at
 from tests.faults.faults import LAWFUL, Fault
-from tests.faults.measure import Outcome, back_of
+from tests.faults.measure import Outcome, back_of, outcome
 from tests.faults.table import AGENTS, BACKENDS, Table
 from tests.faults.wire import SPEAKING
 
@@ -27,7 +27,16 @@ def held(table: Table, fault: Fault | AgentFault, front: str, seen: Outcome) -> 
 @pytest.mark.parametrize("front", BACKENDS.fronts)
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
 async def test_what_a_client_is_told_of_a_broken_backend(fault: Fault, front: str) -> None:
-    seen = await outcome_at(fault, front)
+    judge(fault, front, await outcome_at(fault, front))
+
+
+@pytest.mark.parametrize("front", ["openai-chat", "ag-ui", "openai-responses"])
+@pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
+async def test_the_other_http_client_tells_the_same(fault: Fault, front: str) -> None:
+    judge(fault, front, await outcome(fault, front, http_client="httptools"))
+
+
+def judge(fault: Fault, front: str, seen: Outcome) -> None:
     if (fault.name, BACK if front == FRONT else back_of(front)) in LAWFUL:
         assert seen.verdict == ROWS["faults"][fault.name][front] == "whole"
     else:
