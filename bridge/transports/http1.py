@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+import socket
 import ssl
 import time
 import zlib
@@ -20,6 +21,7 @@ from functools import cache
 from typing import cast
 
 import httptools
+from aiohappyeyeballs import start_connection
 from yarl import URL
 
 from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer
@@ -27,7 +29,9 @@ from bridge.transports.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer
 KEEP_SECONDS = 60.0
 """Seconds for which an idle connection is kept."""
 MAX_HEAD = 64 * 1024
-"""Bytes of the headers of an answer, at most."""
+"""Bytes that an answer may have before its body, and between and behind its pieces."""
+_NEXT_ADDRESS = 0.25
+"""Seconds after which a host's next address is tried beside the one before (RFC 8305)."""
 _HIGH_WATER = 256 * 1024
 """Bytes that may wait for the reader before the backend is made to wait."""
 _INVALID_NAME = re.compile(r"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
@@ -73,10 +77,18 @@ class Client:
 
     async def _connect(self, key: tuple[str, int, bool]) -> Connection:
         host, port, secure = key
+        loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_timeout):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                Connection, host, port, ssl=_tls() if secure else None
-            )
+            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            sock = await start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS)
+            tls = _tls() if secure else None
+            try:
+                _, connection = await loop.create_connection(
+                    Connection, sock=sock, ssl=tls, server_hostname=host if tls else None
+                )
+            except BaseException:
+                sock.close()
+                raise
         return connection
 
     def keep(self, key: tuple[str, int, bool], connection: Connection) -> None:
@@ -202,6 +214,7 @@ class Answer:
             return
         self._connection = None
         if self.ended and connection.reusable:
+            connection.resume()
             self._client.keep(self._key, connection)
         else:
             connection.close()
@@ -270,7 +283,7 @@ class Connection(asyncio.Protocol):
         self._answer: Answer | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._headers: dict[str, str] = {}
-        self._head_size = 0
+        self._beside_body = 0
         self._pieces: list[bytes] = []
         self._paused = False
 
@@ -285,6 +298,7 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError("The connection was closed.")
         self._answer = answer
         self.reusable = self.got_data = False
+        self._beside_body = 0
         self._parser = httptools.HttpResponseParser(self)
         self._transport.write(data)
         try:
@@ -334,6 +348,10 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             broken = InvalidAnswer("The backend changed the protocol.")
         pieces, self._pieces = self._pieces, []
+        # The parser keeps a header until it is complete: an endless one would fill memory.
+        self._beside_body = 0 if pieces else self._beside_body + len(data)
+        if self._beside_body > MAX_HEAD and broken is None:
+            broken = InvalidAnswer(f"The headers of the answer are longer than the limit of {MAX_HEAD} bytes.")
         if pieces:
             answer.receive(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if self._answer is None:
@@ -364,12 +382,9 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ the parser's callbacks
 
     def on_message_begin(self) -> None:
-        self._headers, self._head_size = {}, 0
+        self._headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_size += len(name) + len(value) + 4
-        if self._head_size > MAX_HEAD:
-            raise InvalidAnswer(f"The headers of the answer are longer than the limit of {MAX_HEAD} bytes.")
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         known = self._headers.get(key)
         self._headers[key] = text if known is None else f"{known}, {text}"

@@ -35,6 +35,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     },
     "s3": {"routes": [{**CHAT, "dialect": "agent-runs"}], "stores": {"attachments": "s3://bucket"}},
     "jwt": {"server": {"auth": {"jwt": {"jwks_url": "https://issuer.example/keys"}}}},
+    "httptools": {"server": {"http_client": "httptools"}},
     "otel": {"server": {"traces": {"endpoint": "http://127.0.0.1:4318"}}},
     "speech": {
         "routes": [{**CHAT, "dialect": "agent-runs"}],
@@ -48,6 +49,7 @@ MODULES = {
     "postgres": "bridge.stores.postgres",
     "s3": "obstore",
     "jwt": "cryptography",
+    "httptools": "bridge.transports.http1",
     "otel": "bridge.telemetry.tracing, opentelemetry.exporter.otlp.proto.http",
     "speech": "openai",
     "uvloop": "uvloop",

@@ -196,7 +196,7 @@ async def test_compressed_answers(
         b"SSH-2.0-OpenSSH\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 1\r\n\r\nx",
         b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nx: " + b"y" * http1.MAX_HEAD + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 400_000,
         b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
     ],
