@@ -48,7 +48,8 @@ class CallInfo:
 class Call(Protocol):
     """One try of one request at one backend."""
 
-    context: Context
+    @property
+    def context(self) -> Context: ...
 
     frames: list[FrameLike]
     """The raw frames that the last read brought, for passthrough routes."""

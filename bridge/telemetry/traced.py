@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 
 from opentelemetry.trace import Span, SpanKind
 
-from bridge.codec import Dialect, FrameLike, Losses, RunsTools
+from bridge.codec import Dialect, Losses, RunsTools
 from bridge.codec.tools import OfferedTool
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted, ToolCall, ToolResulted
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import Backend, Call, CallInfo
 from bridge.pipeline.tools import Tools, ToolSource
+from bridge.pipeline.wrapped import WrappedCall
 from bridge.telemetry.tracing import Tracing, carried, carrier_of, failed
 
 if TYPE_CHECKING:
@@ -73,45 +74,34 @@ class _Traced:
             failed(span, str(error.code))
             span.end()
             raise
-        return cast("Call", _TracedCall(call, span))
+        return _TracedCall(call, span)
 
 
-class _TracedCall:
+class _TracedCall(WrappedCall):
     """A call that notes in its span how it went."""
 
     def __init__(self, call: Call, span: Span) -> None:
-        self._call = call
+        super().__init__(call)
         self._span = span
         self._began = time.monotonic()
         self._spoke = self._ended = False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._call, name)
-
-    @property
-    def frames(self) -> list[FrameLike]:
-        return self._call.frames
-
-    @frames.setter
-    def frames(self, frames: list[FrameLike]) -> None:
-        self._call.frames = frames
-
     async def open(self) -> None:
         self._began = time.monotonic()
         try:
-            await self._call.open()
+            await self.inner.open()
         except BridgeError as error:
             self._failed(str(error.code))
             raise
 
     async def read(self) -> list[Event]:
-        return self._noted(await self._call.read())
+        return self._noted(await self.inner.read())
 
     def fail(self, failure: Failure) -> list[Event]:
-        return self._noted(self._call.fail(failure))
+        return self._noted(self.inner.fail(failure))
 
     async def close(self) -> None:
-        await self._call.close()
+        await self.inner.close()
         if not self._ended:
             self._span.set_attribute("error.type", _CANCELED)
         self._span.end()
