@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.errors import ErrorCode, RequestError
 from bridge.model.media_types import EXTENSIONS, type_of_bytes
-from bridge.stores.base import unavailable
 
 LIMIT = 10 * 2**20
 """The default maximum size of an image in bytes."""
@@ -135,11 +134,6 @@ def path_in(url: str, bucket: str) -> str | None:
     return None
 
 
-def extension_of(mime: str) -> str:
-    """The extension of files of this type."""
-    return next((extension for extension, known in _EXTENSIONS.items() if known == mime), "bin")
-
-
 def new_path(owner: str, thread: str, extension: str) -> str:
     return f"{_piece(owner)}/{_piece(thread)}/{uuid.uuid4()}.{extension}"
 
@@ -182,10 +176,6 @@ def forbidden(message: str) -> RequestError:
     return RequestError(message, code=ErrorCode.FORBIDDEN)
 
 
-def store_failed(engine: str, reason: str) -> BridgeError:
-    return unavailable(engine, reason, "attachment")
-
-
 class Incoming:
     """A file on its way: `extension` is known from its first bytes on, and no more than `limit` is ever passed on.
 
@@ -197,7 +187,8 @@ class Incoming:
         self._data = aiter(data)
         self._limit = limit
         self._head = b""
-        self.extension = "" if mime is None else extension_of(mime)
+        known = next((extension for extension, each in _EXTENSIONS.items() if each == mime), "bin")
+        self.extension = "" if mime is None else known
         self.size = 0
         self.error: BaseException | None = None
 

@@ -28,15 +28,15 @@ from bridge.stores.runs import (
     LogEntry,
     Ownership,
     Room,
+    RunConflict,
     RunKey,
     RunRecord,
     RunState,
+    ThreadBusy,
     base_scope,
     leased,
     no_room,
-    run_conflict,
     stored_key,
-    thread_busy,
 )
 from bridge.stores.sqlite_file import SQLiteFile
 from bridge.stores.tails import Tails
@@ -90,14 +90,14 @@ class SQLiteRuns:
             found = _find(db, where)
             if found is not None:
                 if found.record.fingerprint != fingerprint:
-                    raise run_conflict()
+                    raise RunConflict
                 return Created(found.record, False, False)
             now = time.time()
             thread = _thread(db, where[:3], now)
             last = "SELECT ended_at FROM runs WHERE thread = ? ORDER BY id DESC LIMIT 1"
             latest = db.execute(last, (thread,)).fetchone()
             if alone and latest is not None and latest[0] is None:
-                raise thread_busy()
+                raise ThreadBusy
             if room is not None:
                 _check_room(db, where, room)
             db.execute(
