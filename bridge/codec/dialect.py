@@ -47,11 +47,9 @@ class Decoder(Protocol):
 
         The first event of the run is `RunStarted`; after the terminal event the list is empty for ever.
         """
-        ...
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         """The input is over: cleanly, or because of `failure`. The terminal event is out after this at the latest."""
-        ...
 
 
 class Encoder(Protocol):
@@ -59,11 +57,9 @@ class Encoder(Protocol):
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         """The frames of these events, possibly none. `Heartbeat` becomes whatever keeps this wire warm."""
-        ...
 
     def close(self) -> list[FrameLike]:
         """Frames that follow the terminal event."""
-        ...
 
 
 class Dialect:

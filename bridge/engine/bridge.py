@@ -280,9 +280,11 @@ class Bridge:
         history, owner = self._memory.history, order.caller.owner
         if route.serves(Operation.HISTORY):
             options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
-            return await queued_runs.begin(
-                history, owner, route.path, request, order.capabilities, backend.capabilities, run_id, options=options
+            remembers = backend.capabilities.takes_news
+            turn = queued_runs.QueuedRunTurn(
+                history, owner, route.path, request, order.capabilities, remembers=remembers, options=options
             )
+            return await turn.begun(run_id)
         keeper = backend.name if group.shares_conversations else None
         return await self._memory.begin(
             owner, route.path, request, order.capabilities, backend.capabilities, run_id, keeper=keeper

@@ -25,11 +25,17 @@ def channel_options(settings: Channel) -> list[tuple[str, int]]:
 
 def open_channel(address: str, settings: Channel) -> grpc.aio.Channel:
     """A channel, made inside the running loop; it connects at first use. Raises `OSError` for unreadable files."""
-    options, address = channel_options(settings), without_scheme(address)
+    return channel_to(without_scheme(address), settings)
+
+
+def channel_to(target: str, settings: Channel, *more: tuple[str, int | str]) -> grpc.aio.Channel:
+    """As `open_channel`, to a gRPC target and with `more` options."""
+    options = [*channel_options(settings), *more]
     if not settings.secure:
-        return grpc.aio.insecure_channel(address, options=options)
-    credentials = grpc.ssl_channel_credentials(_pem(settings.ca), _pem(settings.key), _pem(settings.cert))
-    return grpc.aio.secure_channel(address, credentials, options=options)
+        return grpc.aio.insecure_channel(target, options=options)
+    files = (settings.ca, settings.key, settings.cert)
+    credentials = grpc.ssl_channel_credentials(*(Path(name).read_bytes() if name else None for name in files))
+    return grpc.aio.secure_channel(target, credentials, options=options)
 
 
 def server_credentials(settings: Channel) -> Any:
@@ -67,7 +73,3 @@ async def call_unary(
     except grpc.aio.AioRpcError as error:
         raise BackendError.of(failure_of(dialect, error.code(), error.details())) from None
     return answer
-
-
-def _pem(name: str | None) -> bytes | None:
-    return Path(name).read_bytes() if name else None

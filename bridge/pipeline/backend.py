@@ -57,40 +57,32 @@ class Call(Protocol):
     @property
     def whole(self) -> WireResponse | None:
         """The answer, if it came in one piece."""
-        ...
 
     @property
     def wire_ended(self) -> bool:
         """The terminal event was read from the wire, and not made up for an answer that broke off."""
-        ...
 
     @property
     def received(self) -> int:
         """Bytes of the answer that have arrived so far."""
-        ...
 
     @property
     def sent(self) -> WireRequest | None:
         """The request as it was sent; None where nothing goes over a wire. Its headers may hold keys, and its body
         may be released once the answer has begun.
         """
-        ...
 
     async def open(self) -> None:
         """Sends the request and waits for the head of the answer. Raises `BackendError`."""
-        ...
 
     async def read(self) -> list[Event]:
         """The events of one read, possibly none; the batch with the terminal event is the last one."""
-        ...
 
     def fail(self, failure: Failure) -> list[Event]:
         """Gives up from this side, when no `read` is waiting: the events that end the run for this reason."""
-        ...
 
     async def close(self) -> None:
         """Lets go of the backend; before the terminal event this cancels its work. Never raises."""
-        ...
 
 
 class KnownAnswer:
@@ -127,7 +119,6 @@ class Fetches(Protocol):
         """Return the request with media in a form that a backend with these capabilities accepts. Raises
         `RequestError` for media that cannot be fetched.
         """
-        ...
 
     async def close(self) -> None: ...
 
@@ -145,30 +136,24 @@ class Backend(Protocol):
 
     def model_for(self, requested: str | None) -> str | None:
         """The model name to send for the one that the client named."""
-        ...
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         """Encodes the request, without I/O. Raises `Unsupported` when the dialect cannot say it."""
-        ...
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         """Which of the client's headers go to this backend; `front` is the dialect that the client speaks."""
-        ...
 
     async def models(self) -> list[ModelInfo]:
         """The models that this backend offers by itself. Raises `BackendError`."""
-        ...
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
         """The input tokens of this request as the backend counts them; None when it has no way to say.
 
         Raises `BackendError`, and `Unsupported` when the dialect cannot say the request.
         """
-        ...
 
     async def check(self) -> None:
         """Check cheaply whether the backend can be called. Raises `BackendError`."""
-        ...
 
     async def start(self) -> None: ...
 

@@ -14,7 +14,7 @@ import hashlib
 import logging
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from bridge.codec import Capabilities, Feature, Support
 from bridge.codec.jsontext import dumps
@@ -106,6 +106,15 @@ class Turn:
     async def begin(self, run_id: str) -> None:
         """Loads what is needed and rewrites `request`. Raises `BridgeError`."""
         raise NotImplementedError
+
+    async def begun(self, run_id: str) -> Self:
+        """The turn after `begin`; closed when that fails."""
+        try:
+            await self.begin(run_id)
+        except BaseException:
+            await self.close()
+            raise
+        return self
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
         """The run is over: stores what the next request needs. `answer` is the backend's, `shown` what the client got
@@ -415,12 +424,7 @@ class Memory:
             return None
         turn = kind(self.history, owner, scope, request, front, whole=back.wants_whole, keeper=keeper)
         turn.tells_context = back.request(Feature.CONTEXT) is Support.DROP
-        try:
-            await turn.begin(run_id)
-        except BaseException:
-            await turn.close()
-            raise
-        return turn
+        return await turn.begun(run_id)
 
     def answers(self, owner: str, scope: str, look: Look | None = None) -> Answers:
         """The answers that this owner's clients may name by id."""

@@ -274,24 +274,3 @@ def _notes(answer: Answer) -> dict[str, dict[str, Any]]:
             if isinstance(name, str):
                 notes.setdefault(name, {}).update({k: v for k, v in event.value.items() if k != "messageId"})
     return notes
-
-
-async def begin(
-    history: ConversationStore,
-    owner: str,
-    scope: str,
-    request: Request,
-    front: Capabilities,
-    back: Capabilities,
-    run_id: str,
-    *,
-    options: QueuedRunsOptions,
-) -> QueuedRunTurn:
-    """The turn of this request, begun. Raises `BridgeError`."""
-    turn = QueuedRunTurn(history, owner, scope, request, front, remembers=back.takes_news, options=options)
-    try:
-        await turn.begin(run_id)
-    except BaseException:
-        await turn.close()
-        raise
-    return turn

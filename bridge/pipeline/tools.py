@@ -48,11 +48,9 @@ class Tools(Protocol):
 
     async def offered(self) -> list[OfferedTool]:
         """The tools that are there now. Raises `BackendError`."""
-        ...
 
     async def call(self, tool: OfferedTool, call: ToolCall, info: CallInfo, seconds: float) -> ToolResulted:
         """Return the tool's result; any error is a result, too, so that the model can react to it."""
-        ...
 
 
 class ToolSource:

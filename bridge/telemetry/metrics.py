@@ -45,17 +45,14 @@ class Watched(Protocol):
     @property
     def waiting(self) -> int:
         """Requests that wait for a place."""
-        ...
 
     @property
     def driven(self) -> int:
         """Runs at work that no connection holds."""
-        ...
 
     @property
     def left_alone(self) -> Mapping[str, bool]:
         """Backends that have a breaker, and whether it is open."""
-        ...
 
 
 @cache
