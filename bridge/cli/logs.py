@@ -64,9 +64,7 @@ class _Stamp:
 
 @lru_cache(maxsize=256)
 def _locations(names: tuple[str, ...]) -> str:
-    """The positions of these facts in a line. Most lines have the same ones, and filling them in takes half the
-    time.
-    """
+    """The positions of these facts in a line. Most lines have the same ones, and this is half of the time."""
     return " ".join(f"{name.replace('%', '%%')}=%s" for name in names)
 
 

@@ -199,9 +199,7 @@ class Capabilities:
     media_types: bool = True
     """The media type is written, not only guessed."""
     call_ids: bool = True
-    """Tool calls and results are written with the id of the call; without, decoders number calls and find the call of
-    a result by its place.
-    """
+    """Calls and results are written with the call's id; without, decoders number calls and match results by place."""
     exact_arguments: bool = True
     """The arguments of a call arrive as the model wrote them, and not only as the same JSON value."""
     exact_results: bool = True
@@ -231,9 +229,7 @@ class Capabilities:
 
     @classmethod
     def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Capabilities:
-        """Return the capabilities of a wire that carries the features `exact`, those of `text` as text, and no others,
-        because of `why`.
-        """
+        """Return those of a wire with the features `exact`, those of `text` as text, and no others, by reason `why`."""
 
         def role(wanted: tuple[Feature, ...]) -> dict[Feature, FeatureSupport]:
             as_text = {feature: why for feature in wanted if feature in text}

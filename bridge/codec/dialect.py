@@ -150,9 +150,7 @@ class Dialect:
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
-        """Return the request for a backend. Raises `Unsupported`, with the path (`messages[2]...`), for a part that the
-        capabilities refuse.
-        """
+        """Return the request for a backend. Raises `Unsupported`, with the path, for what the capabilities refuse."""
         raise Unsupported(f"{self.name} cannot be called.")
 
     def decoder(self, context: Context) -> Decoder:

@@ -263,9 +263,7 @@ _AUDIO_TYPES = {"mp3": "audio/mpeg", "pcm16": "audio/pcm"}
 
 
 def bytes_or_url(data: str) -> tuple[Source, str | None]:
-    """Return the data and the media type of a field that should be base64, but may hold a `data:` URL or a URL
-    (OpenRouter, DashScope).
-    """
+    """Return data and media type of a field of base64 that may also hold a URL (OpenRouter, DashScope)."""
     return source_of(data) if _URL.match(data) else (Inline(data), None)
 
 

@@ -191,9 +191,7 @@ class Relay(Protocol):
         """Return whether this message of the node, which is forwarded to the caller, is its last one."""
 
     def goodbye(self) -> list[bytes]:
-        """Return the messages that ask the node to end the session when the caller has left; none if the caller asked
-        already.
-        """
+        """Return the messages that ask the node to end the session; none if its caller has asked already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,9 +314,7 @@ class Bridge:
         return public.rstrip("/") + serving[0].path.rstrip("/") if public and serving else None
 
     def _linked(self, order: _Asked, backend: Backend, info: CallInfo) -> LinkedMedia | None:
-        """What stores the media of an answer that its client can only be told of; None where all arrive, or no files
-        are kept.
-        """
+        """What stores media that the client can only be told of; None where all arrive, or no files are kept."""
         route, front = order.route, order.capabilities
         if self._attachments is None or route.passthrough or backend.capabilities is front:
             return None

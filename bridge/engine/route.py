@@ -148,9 +148,7 @@ class Route:
 
     @property
     def some_model(self) -> str | None:
-        """A model name that this route serves; None where only the backend knows its models, and where patterns are
-        beyond guessing.
-        """
+        """A model name that this route serves; None where only the backend knows, or a pattern cannot be guessed."""
         if self.models is not None:
             return _guess(self.models)
         backend = self.backends[0]
@@ -187,9 +185,7 @@ class Route:
 
 @dataclass(slots=True)
 class Caller:
-    """The caller of a request, and the parts of the request beside its body. `owner` is the owner of the
-    conversations that it may continue.
-    """
+    """Who asks, and what came beside the body. `owner` is that of the conversations that may be continued."""
 
     owner: str = ""
     request_id: str | None = None

@@ -1,6 +1,4 @@
-"""The interface of a backend for the pipeline, whatever carries it: HTTP, gRPC, or a Python generator in this
-process.
-"""
+"""The interface of a backend for the pipeline, whatever carries it: HTTP, gRPC, or a generator in this process."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ class Call(Protocol):
 
     @property
     def sent(self) -> WireRequest | None:
-        """The request as it was sent; None where nothing goes over a wire. Its headers may hold keys, and its body
-        may be released once the answer has begun.
-        """
+        """The request as sent, None where no wire is; headers may hold keys. Its body may be released by then."""
 
     async def open(self) -> None:
         """Sends the request and waits for the head of the answer. Raises `BackendError`."""
@@ -116,9 +112,7 @@ class Fetches(Protocol):
     async def start(self) -> None: ...
 
     async def request(self, request: Request, capabilities: Capabilities) -> Request:
-        """Return the request with media in a form that a backend with these capabilities accepts. Raises
-        `RequestError` for media that cannot be fetched.
-        """
+        """The request with media as such a backend takes them. Raises `RequestError` for what cannot be fetched."""
 
     async def close(self) -> None: ...
 

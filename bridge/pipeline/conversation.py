@@ -189,9 +189,7 @@ def no_results(calls: list[ToolCall]) -> list[Message]:
 
 
 def messages_of(answer: Answer) -> list[Message]:
-    """Return the messages of an answer that become part of the conversation: none of a failed one, half of a
-    canceled one.
-    """
+    """Return an answer's messages that join the conversation: none of a failed one, half of a canceled one."""
     messages = [m for m in answer.messages if m.role == "tool" or answer.choice_of(m) == 0]
     if answer.reason not in (None, FinishReason.CANCELED):
         return [m for m in messages if m.parts]

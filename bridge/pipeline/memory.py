@@ -84,9 +84,7 @@ class Turn:
         whole: bool = False,
         keeper: str | None = None,
     ) -> None:
-        """If `whole`, the backend is sent the whole conversation though it remembers it. `keeper` is the backend's
-        name if others may answer the next request of this conversation.
-        """
+        """`whole`: the backend is sent everything, though it remembers. `keeper`: its name, where others may answer."""
         self.request = request
         self.reply: list[Event] | None = None
         self.tells_context = False

@@ -154,9 +154,7 @@ class Conversations:
 
 
 def _new_messages(stored: list[Message], messages: list[Message]) -> list[Message]:
-    """Return the messages whose ids the conversation does not hold yet; the same question under two ids is two
-    questions.
-    """
+    """Return the messages whose ids are not stored yet; the same question under two ids is two questions."""
     if not all(message.id for message in messages):
         return unknown(stored, messages)
     return behind(stored, messages, {message.id for message in stored})

@@ -87,9 +87,7 @@ class State:
         return state
 
     async def drain(self, seconds: float | None) -> None:
-        """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
-        and their clients told so.
-        """
+        """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
         for handler in self.handlers:
             handler.stop_accepting()
         loop = asyncio.get_running_loop()
@@ -331,9 +329,7 @@ def _marked(http: web.Request, dialect: Dialect) -> bool:
 
 
 def _within(path: str, mount: str) -> bool:
-    """Return whether the path lies below the mount path, also if the application itself is mounted below another
-    path.
-    """
+    """Return whether the path lies below the mount path, wherever the application itself is mounted."""
     return mount == "/" or f"{mount}/" in f"{path}/"
 
 

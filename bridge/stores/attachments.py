@@ -81,9 +81,7 @@ class Attachments(Protocol):
         """Raises `RequestError`: forbidden for another's, not_found."""
 
     async def fetch(self, bucket: str, path: str) -> tuple[Attachment, AsyncIterator[bytes]]:
-        """Return the image and its bytes, whatever its owner: call `stat` or `verify` first. Raises `RequestError`
-        (not_found).
-        """
+        """The image and its bytes, for anybody: call `stat` or `verify` first. Raises `RequestError` (not_found)."""
 
     async def sign(self, attachment: Attachment, base: str, life: float) -> str:
         """A URL that gives the image to anybody for `life` seconds.
@@ -99,9 +97,7 @@ class Attachments(Protocol):
         """
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
-        """Check a signature of `sign`. Raises `RequestError` (forbidden) if it is wrong, missing, of another object
-        or expired.
-        """
+        """Raises `RequestError` (forbidden) for a signature that is wrong, missing, expired or of another object."""
 
 
 def content_path(bucket: str, path: str) -> str:

@@ -339,7 +339,7 @@ class _Tickets:
     async def _clean(
         self, db: _Connection, key: Key, own: Sequence[int], ticket: int = 0, *, lasting: bool = False
     ) -> int | None:
-        """Takes away `ticket` and the expired ones of the line, but not `mine`; the first that is left. Nobody else
+        """Takes away `ticket` and the expired ones of the line, but not `own`; the first that is left. Nobody else
         changes the line before the transaction is over. `lasting`: no crash of the server may undo it.
         """
         await db.execute(_LINE, "\t".join(key), not lasting)

@@ -104,9 +104,7 @@ async def _beside_loop(count: int, work: Callable[[], _T]) -> _T:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a commit. `gone` are the positions of the messages that the bounds removed, in old and new
-    together.
-    """
+    """The outcome of a commit. `gone`: positions, in old and new together, of what the bounds removed."""
 
     version: int
     dropped: int

@@ -167,9 +167,7 @@ class RunStore(Protocol):
         """Forgets a run that has ended, with its entries; False when there is none, or it has not ended."""
 
     async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
-        """Return who owns the thread. With `make`, one without an owner becomes this owner's, and the result is
-        `NONE`.
-        """
+        """Return who owns the thread. With `make`, one without an owner becomes this owner's; returns `NONE`."""
 
     # ------------------------------------------------------------------ the log
 

@@ -395,9 +395,7 @@ def _find(db: sqlite3.Connection, where: log.Stored) -> _Found | None:
 
 
 class _Turns:
-    """The order of owners at the queue, in this process: the owner served last comes last, new owners right before
-    it.
-    """
+    """The order of owners at the queue, in this process: who was served last comes last, newcomers before them."""
 
     def __init__(self) -> None:
         self._served: dict[str, int] = {}

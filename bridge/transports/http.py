@@ -331,9 +331,7 @@ class HttpBackend:
                     raise
 
     async def forward(self, wire: WireRequest, body: AsyncIterator[bytes]) -> aiohttp.ClientResponse:
-        """The head of the answer to a request of another API, whose body cannot be sent twice. Raises what aiohttp
-        raises.
-        """
+        """The head of the answer to a request whose body cannot be sent twice. Raises what aiohttp raises."""
         return await self.session.request(
             wire.method,
             self.address(wire.path),

@@ -54,9 +54,7 @@ class HistoryHandler:
     def _day(
         self, conversation: Conversation, before: date | None
     ) -> tuple[date | None, list[tuple[int, Message]], bool]:
-        """Return the last day before `before` with visible messages, these messages with their positions, and
-        whether there is an earlier day.
-        """
+        """Return the last day before `before` with visible messages, these with positions, and if there are more."""
         days: dict[date, list[tuple[int, Message]]] = {}
         for seq, message in enumerate(conversation.messages, conversation.dropped + 1):
             if visible(message):
