@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bridge import config as cfg
 from bridge.codec import ModesDialect, Operation, QueuedRunsDialect, SessionDialect, registry
@@ -58,9 +57,7 @@ def _traced(backend: Backend, section: cfg.Backend, tracing: Tracing) -> Backend
 def _backend(name: str, section: cfg.Backend) -> Backend:
     names = ModelNames(section.model, dict(section.model_map))
     breaker = Breaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
-    timeouts = Timeouts(
-        section.timeouts.connect, section.timeouts.first_event, section.timeouts.idle, section.timeouts.total
-    )
+    timeouts = Timeouts(**section.timeouts.model_dump())
     if section.is_demo or section.target is not None:
         from bridge.transports.local import LocalBackend
 
@@ -74,44 +71,28 @@ def _backend(name: str, section: cfg.Backend) -> Backend:
             raise ConfigError(f"backends.{name}.target: {error.message}") from error
         return LocalBackend(name, agent, names=names, timeouts=timeouts, breaker=breaker)
     dialect = registry.get(section.dialect)
-    retry = Retry(section.retry.attempts, section.retry.backoff, section.retry.max_backoff, section.retry.budget)
+    url = section.url or ""
+    settings: dict[str, Any] = {
+        "api_key": section.api_key.get_secret_value() if section.api_key else None,
+        "names": names,
+        "headers": dict(section.headers),
+        "forward_headers": section.forward_headers,
+        "timeouts": timeouts,
+        "retry": Retry(**section.retry.model_dump()),
+        "breaker": breaker,
+        "options": section.options,
+    }
     if isinstance(dialect, SessionDialect):
         from bridge.grpc.backend import GrpcBackend
 
-        return GrpcBackend(
-            name,
-            dialect,
-            section.url or "",
-            api_key=section.api_key.get_secret_value() if section.api_key else None,
-            names=names,
-            headers=dict(section.headers),
-            forward_headers=section.forward_headers,
-            timeouts=timeouts,
-            retry=retry,
-            breaker=breaker,
-            options=section.options,
-        )
-    from bridge.transports.http import HttpBackend
-
-    open_backend: Callable[..., HttpBackend] = HttpBackend
+        return GrpcBackend(name, dialect, url, **settings)
     if isinstance(dialect, QueuedRunsDialect):
         from bridge.runs.backend import QueuedRunsBackend
 
-        open_backend = QueuedRunsBackend
-    return open_backend(
-        name,
-        dialect,
-        section.url or "",
-        api_key=section.api_key.get_secret_value() if section.api_key else None,
-        names=names,
-        headers=dict(section.headers),
-        forward_headers=section.forward_headers,
-        max_event=section.max_event,
-        timeouts=timeouts,
-        retry=retry,
-        breaker=breaker,
-        options=section.options,
-    )
+        return QueuedRunsBackend(name, dialect, url, max_event=section.max_event, **settings)
+    from bridge.transports.http import HttpBackend
+
+    return HttpBackend(name, dialect, url, max_event=section.max_event, **settings)
 
 
 def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Route:

@@ -24,7 +24,7 @@ from bridge.model import (
     ToolResult,
     result_text,
 )
-from bridge.model.dump import dump_message
+from bridge.model.dump import dump
 from bridge.model.parts import LINKED
 
 NO_RESULT = "No result was provided."
@@ -52,7 +52,7 @@ def mark(message: Message) -> Mark:
         "".join(p.text for p in message.parts if isinstance(p, Text)).strip(),
         [c.call_id for c in calls_in(message)],
         [(r.call_id, result_text(r.parts)) for r in results_in(message)],
-        dump_message(Message("", rest)) if rest else None,
+        dump(Message("", rest)) if rest else None,
     )
 
 

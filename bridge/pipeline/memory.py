@@ -20,7 +20,7 @@ from bridge.codec import Capabilities, Feature, Support
 from bridge.codec.jsontext import dumps
 from bridge.errors import BridgeError
 from bridge.model import Answer, Event, FinishReason, HistoryMode, Interrupted, Message, Request, RunFinished
-from bridge.model.dump import dump_message, load_message
+from bridge.model.dump import dump, load_message
 from bridge.model.events import CONTENT
 from bridge.pipeline.conversation import (
     as_client_sees,
@@ -346,7 +346,7 @@ class Recall(Turn):
         if not (self._nameless or self._had or self._conversation.open_interrupts):
             return
         asks = self._whole and self._conversation.open_interrupts
-        self._conversation.extra[_ANSWER] = [dump_message(m) for m in messages_of(answer)] if asks else []
+        self._conversation.extra[_ANSWER] = [dump(m) for m in messages_of(answer)] if asks else []
         seen = [*self._messages, as_client_sees(shown, self._front)] if self._whole else None
         await self._commit([], name=digest(seen) if seen else None)
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from bridge.model.dump import dump, dump_message, dump_tool, load, load_message, load_tool
+from bridge.model.dump import dump, load, load_message, load_tool
 from bridge.model.events import Interrupted
 from bridge.model.parts import Message
 from bridge.stores.base import Bounds, Conversation, plain_id, stored_id
@@ -32,7 +32,7 @@ class Row:
 
 
 def to_row(message: Message) -> Row:
-    body = write(dump_message(message))
+    body = write(dump(message))
     linked = links(message)
     size = len(body) if body.isascii() else len(body.encode())
     return Row(message.role, size, write(linked) if any(linked) else None, body)
@@ -78,7 +78,7 @@ class Change:
         self.rows = [to_row(message) for message in new]
         self.size = sum(row.size for row in self.rows)
         # The columns of small JSON, which are written with every commit.
-        self.tools = None if conversation.tools is None else write([dump_tool(tool) for tool in conversation.tools])
+        self.tools = None if conversation.tools is None else write([dump(tool) for tool in conversation.tools])
         interrupts = [dump(event) for event in conversation.open_interrupts]
         self.beside = write([conversation.backend_thread, interrupts, conversation.extra])
 
