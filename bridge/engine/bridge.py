@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.codec import Capabilities, Losses, Operation, QueuedRunsOptions, StoredAnswer
+from bridge.codec import Capabilities, Feature, Losses, Operation, QueuedRunsOptions, StoredAnswer, Support
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
-from bridge.model import Answer, Event, Folder, Request, estimate_tokens
+from bridge.model import Answer, Event, Folder, MediaKind, Request, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
-from bridge.pipeline.attached import Attached, LinkedMedia, kinds_as_text
+from bridge.pipeline.attached import Attached, LinkedMedia
 from bridge.pipeline.attempt import NextAttempt
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.continuation import StreamContinuation, continued_request
@@ -318,7 +318,8 @@ class Bridge:
         route, front = order.route, order.capabilities
         if self._attachments is None or route.passthrough or backend.capabilities is front:
             return None
-        kinds, base = kinds_as_text(front), self._public_files(route)
+        kinds = [kind for kind in MediaKind if front.answer(Feature(str(kind))) is Support.TEXT]
+        base = self._public_files(route)
         if base is None or not kinds or getattr(route.options, "media", None) == "drop":
             return None
         thread = order.request.thread_id or info.run_id

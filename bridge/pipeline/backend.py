@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from bridge.codec import Capabilities, Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
 from bridge.codec.naming import ModelNames
@@ -115,6 +116,37 @@ class Fetches(Protocol):
         """The request with media as such a backend takes them. Raises `RequestError` for what cannot be fetched."""
 
     async def close(self) -> None: ...
+
+
+class ConfiguredBackend:
+    """What every `Backend` of a configuration has, whatever carries it."""
+
+    def __init__(
+        self,
+        name: str,
+        capabilities: Capabilities,
+        names: ModelNames | None,
+        timeouts: Timeouts | None,
+        retry: Retry | None,
+        breaker: Breaker | None,
+    ) -> None:
+        self.name = name
+        self.capabilities = capabilities
+        self.names = names or ModelNames()
+        self.timeouts = timeouts or Timeouts()
+        self.retry = retry or Retry()
+        self.budget = Budget(self.retry.budget)
+        self.breaker = breaker
+        self._chores: set[asyncio.Task[None]] = set()
+
+    def model_for(self, requested: str | None) -> str | None:
+        return self.names.model_for(requested)
+
+    def later(self, chore: Coroutine[Any, Any, None]) -> None:
+        """Does something short beside the runs."""
+        task = asyncio.get_running_loop().create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
 
 
 class Backend(Protocol):

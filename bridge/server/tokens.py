@@ -12,7 +12,7 @@ from jwt import exceptions
 from jwt.algorithms import has_crypto
 
 from bridge.codec import Scope
-from bridge.errors import ConfigError, RequestError
+from bridge.errors import ConfigError
 from bridge.server.access import Grant, Reason, checked_user, unauthorized
 from bridge.server.jwks import KeySet
 
@@ -154,7 +154,8 @@ class Tokens:
         if self._keys is not None:
             found = await self._keys.find(header.get("kid"), header["alg"])
             if found is None:
-                raise self._unknown_key()
+                text = "The token is signed with a key that its issuer does not have."
+                raise unauthorized(text, Reason.INVALID_TOKEN)
             key = found
         return jwt.decode(
             token,
@@ -166,7 +167,3 @@ class Tokens:
             # `sub` need not be text when another claim names the user; `checked_user` looks at the one that does.
             options={"verify_sub": False, "require": self._required},
         )
-
-    @staticmethod
-    def _unknown_key() -> RequestError:
-        return unauthorized("The token is signed with a key that its issuer does not have.", Reason.INVALID_TOKEN)
