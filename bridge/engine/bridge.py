@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bridge.config import Config
     from bridge.runs import RunKey, RunPlan, Runs, RunSlots
     from bridge.speech import Speech
-    from bridge.stores import Attachments, RunStore
+    from bridge.stores import Attachments, ConversationStore, RunStore
     from bridge.telemetry.metrics import Metrics
     from bridge.telemetry.tracing import Tracing
 
@@ -146,11 +146,11 @@ class Bridge:
         return self._runs is not None
 
     @property
-    def conversations(self) -> queued_runs.Conversations:
+    def history(self) -> ConversationStore:
         """The conversations that clients read back. Raises `RuntimeError` if no route stores any."""
         if self._memory is None:
             raise RuntimeError("no route of this bridge keeps talks")
-        return queued_runs.Conversations(self._memory.history)
+        return self._memory.history
 
     @property
     def attachments(self) -> Attachments:

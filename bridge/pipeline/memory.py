@@ -14,7 +14,7 @@ import hashlib
 import logging
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 from bridge.codec import Capabilities, Feature, Support
 from bridge.codec.jsontext import dumps
@@ -149,11 +149,6 @@ class Turn:
     async def _load(self, thread: str) -> None:
         self._conversation = await self._history.load(self._owner, self._scope, thread) or Conversation(thread)
 
-    async def _thread_of(self, messages: list[Message]) -> str | None:
-        """Return the conversation that matches the messages up to the last answer, for clients that send no id."""
-        answered = up_to_last_answer(messages)
-        return await self._history.find(self._owner, self._scope, digest(answered)) if answered else None
-
     async def _commit(self, new: list[Message], *, keep: int | None = None, name: str | None = None) -> None:
         """Store the conversation. The next request of it may go on from now."""
         if self._held is not None:
@@ -248,7 +243,10 @@ class Trim(Turn):
     async def begin(self, run_id: str) -> None:
         request = self.request
         self._whole = request.messages
-        thread = request.thread_id or await self._thread_of(request.messages) or run_id
+        thread = request.thread_id
+        if not thread and (answered := up_to_last_answer(request.messages)):
+            thread = await self._history.find(self._owner, self._scope, digest(answered))
+        thread = thread or run_id
         await self._enter(thread)
         stored = self._conversation.messages
         self._ran = [str(i) for i in self._conversation.extra.get(_RAN, ())]
@@ -256,7 +254,7 @@ class Trim(Turn):
         position = continues(stored, self._whole, self._ran) if here else None
         if position == len(self._whole) and not request.resume:
             position = None  # nothing new: an answer is to be made again
-        self._context = _fingerprint(request.context)
+        self._context = hashlib.sha256(dumps(request.context)).hexdigest() if request.context else ""
         if position is not None and self.tells_context and self._conversation.extra.get(_CONTEXT) == self._context:
             request = replace(request, context=[])  # the backend was told, and remembers it
         if position is None:
@@ -367,10 +365,6 @@ def _recalls(front: Capabilities, back: Capabilities) -> bool:
     """Return whether runs of this backend may wait for an answer that this front cannot address."""
     recalls = front.answer(Feature.INTERRUPT) is Support.EXACT and front.names_interrupts
     return not recalls and back.request(Feature.RESUME) in (Support.EXACT, Support.TEXT)
-
-
-def _fingerprint(context: list[dict[str, Any]]) -> str:
-    return hashlib.sha256(dumps(context)).hexdigest() if context else ""
 
 
 class Memory:

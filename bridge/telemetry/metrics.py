@@ -192,18 +192,13 @@ def _forget_dead(folder: str) -> None:
     """The state of processes that are gone counts no more; what they counted does."""
     for name in os.listdir(folder):
         found = _LIVE_FILE.fullmatch(name)
-        if found and _is_gone(int(found[1])):
-            mark_process_dead(int(found[1]), folder)  # type: ignore[no-untyped-call]
-
-
-def _is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+        if found:
+            try:
+                os.kill(int(found[1]), 0)
+            except ProcessLookupError:
+                mark_process_dead(int(found[1]), folder)  # type: ignore[no-untyped-call]
+            except PermissionError:
+                pass  # there is such a process
 
 
 @cache

@@ -61,7 +61,7 @@ class _Traced:
     @property
     def tools(self) -> Tools:
         """Those at its address. Raises `AttributeError` where there are none, as the backend itself does."""
-        return traced_tools(self._backend.tools, self._tracing)  # type: ignore[attr-defined]
+        return TracedTools(self._backend.tools, self._tracing)  # type: ignore[attr-defined]
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         model = self._backend.model_for(request.model)
@@ -136,12 +136,9 @@ class _TracedCall(WrappedCall):
                     pass
 
 
-def traced_tools(source: ToolSource, tracing: Tracing) -> Tools:
-    """The tools with a span for each call, below that of the request, whose context the tool is shown."""
-    return _TracedTools(source, tracing)
+class TracedTools:
+    """Tools with a span for each call, below that of the request, whose context the tool is shown."""
 
-
-class _TracedTools:
     def __init__(self, source: ToolSource, tracing: Tracing) -> None:
         self._source = source
         self._tracing = tracing
