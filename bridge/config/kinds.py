@@ -21,10 +21,7 @@ DEMO = "demo"
 PYTHON = "python"
 BUILT_IN = (DEMO, PYTHON)
 
-PUBLIC_ALGORITHMS = (
-    *(f"{family}{size}" for family in ("RS", "PS", "ES") for size in (256, 384, 512)),
-    "EdDSA",
-)
+PUBLIC_ALGORITHMS = (*(f"{family}{size}" for family in ("RS", "PS", "ES") for size in (256, 384, 512)), "EdDSA")
 """Signatures of tokens (RFC 7518, RFC 8037) that public keys check."""
 _ALGORITHMS = ("HS256", "HS384", "HS512", *PUBLIC_ALGORITHMS)
 

@@ -18,16 +18,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import Event
-from bridge.model.request import (
-    HistoryMode,
-    Request,
-    ResponseFormat,
-    Resume,
-    Sampling,
-    Tool,
-    ToolChoice,
-    ToolMode,
-)
+from bridge.model.request import HistoryMode, Request, ResponseFormat, Resume, Sampling, Tool, ToolChoice, ToolMode
 
 _T = TypeVar("_T")
 _Turn: TypeAlias = Callable[[Any], Any]

@@ -14,17 +14,7 @@ from typing import Any
 from bridge.errors import Failure
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
-from bridge.model.parts import (
-    Extras,
-    Media,
-    Message,
-    Part,
-    Reasoning,
-    Refusal,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from bridge.model.parts import Extras, Media, Message, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 
 @dataclass(slots=True)

@@ -13,17 +13,7 @@ from typing import Any
 from bridge.codec import Capabilities, project
 from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, RequestError, shortened
-from bridge.model import (
-    Answer,
-    FinishReason,
-    Message,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    result_text,
-)
+from bridge.model import Answer, FinishReason, Message, Part, Reasoning, Text, ToolCall, ToolResult, result_text
 from bridge.model.dump import dump
 from bridge.model.parts import LINKED
 

@@ -13,16 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
-from bridge.codec import (
-    Context,
-    Feature,
-    Losses,
-    Options,
-    RunsTools,
-    Support,
-    ToolHostDialect,
-    WireRequest,
-)
+from bridge.codec import Context, Feature, Losses, Options, RunsTools, Support, ToolHostDialect, WireRequest
 from bridge.codec import WireResponse as Wire
 from bridge.codec.jsontext import loads
 from bridge.codec.tools import OfferedTool

@@ -16,12 +16,7 @@ from typing import Self
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from bridge.codec import (
-    SCOPES,
-    Dialect,
-    Endpoint,
-    Operation,
-)
+from bridge.codec import SCOPES, Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected, shortened
 from bridge.server.bodies import BODIES

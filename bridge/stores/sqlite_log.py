@@ -20,12 +20,7 @@ _HEAD = f"SELECT r.id, r.thread, r.token, r.ended_at, r.entries, r.last {FROM} W
 
 
 def append(
-    db: sqlite3.Connection,
-    where: Stored,
-    token: str,
-    position: int,
-    bodies: Sequence[str],
-    end: bool,
+    db: sqlite3.Connection, where: Stored, token: str, position: int, bodies: Sequence[str], end: bool
 ) -> tuple[int, list[LogEntry]]:
     """`RunStore.append`: the number of the run's last entry before it, and the new ones."""
     found = db.execute(_HEAD, where).fetchone()

@@ -7,14 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from bridge.codec.surface import shown_path
-from bridge.config.kinds import (
-    AttachmentsUrl,
-    HistoryUrl,
-    OptionalSecret,
-    RunsUrl,
-    Text,
-    Url,
-)
+from bridge.config.kinds import AttachmentsUrl, HistoryUrl, OptionalSecret, RunsUrl, Text, Url
 from bridge.config.problems import expected
 from bridge.config.schema.backends import Backend
 from bridge.config.schema.base import Section, or_off_word
@@ -55,9 +48,7 @@ class Stores(Section):
         description="silence after which a process counts as dead: its runs end, its turns go to others; at least 1s",
     )
     max_run: Annotated[Size | None, BeforeValidator(off_is_none)] = Field(
-        default=64 * 2**20,
-        description="bytes of the log of one run, at which it fails",
-        json_schema_extra=or_off_word,
+        default=64 * 2**20, description="bytes of the log of one run, at which it fails", json_schema_extra=or_off_word
     )
     max_messages: Annotated[int, Field(ge=1)] = Field(
         default=10_000, description="messages of one conversation; its oldest turns are deleted beyond that"

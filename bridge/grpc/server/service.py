@@ -34,14 +34,7 @@ from bridge.codec.sessions import (
     Visitor,
 )
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
-from bridge.grpc.channels import (
-    call_unary,
-    channel_options,
-    failure_of,
-    metadata_of,
-    open_channel,
-    server_credentials,
-)
+from bridge.grpc.channels import call_unary, channel_options, failure_of, metadata_of, open_channel, server_credentials
 from bridge.grpc.registration import stay
 from bridge.grpc.server.activity import TOOL_ERROR, Activity, CallRecord
 from bridge.grpc.server.guard import Guard, peer_address

@@ -20,11 +20,7 @@ from bridge.runs.server.durable import cursor_of, written
 from bridge.server.handler import RequestScope
 from bridge.server.wire import WHERE, response_of
 
-_HEADERS = {
-    "content-type": "text/event-stream",
-    "cache-control": "no-cache, no-store",
-    "x-accel-buffering": "no",
-}
+_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache, no-store", "x-accel-buffering": "no"}
 _KEEPALIVE = 15.0
 
 
