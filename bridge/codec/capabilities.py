@@ -73,33 +73,8 @@ class Feature(StrEnum):
     EXTRAS = "extras"
 
 
-ANSWER_FEATURES: tuple[Feature, ...] = (
-    Feature.TEXT,
-    Feature.REASONING,
-    Feature.REASONING_SIGNATURE,
-    Feature.REFUSAL,
-    Feature.TOOL_CALL,
-    Feature.TOOL_ORIGIN,
-    Feature.TOOL_RESULT,
-    Feature.IMAGE,
-    Feature.AUDIO,
-    Feature.VIDEO,
-    Feature.FILE,
-    Feature.DATA,
-    Feature.USAGE,
-    Feature.USAGE_DETAILS,
-    Feature.FINISH_LENGTH,
-    Feature.FINISH_CONTENT_FILTER,
-    Feature.FINISH_CANCELED,
-    Feature.INTERRUPT,
-    Feature.STATE,
-    Feature.STEP,
-    Feature.CUSTOM,
-    Feature.RAW,
-    Feature.CHOICES,
-    Feature.PART_BORDERS,
-    Feature.MODEL,
-)
+_FEATURES = tuple(Feature)
+ANSWER_FEATURES = _FEATURES[: _FEATURES.index(Feature.SYSTEM)]
 """The features of an answer: the keys of `Capabilities.answers`."""
 
 REQUEST_FEATURES: tuple[Feature, ...] = (

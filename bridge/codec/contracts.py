@@ -23,8 +23,6 @@ from bridge.model.request import Request
 class CountingDialect(Dialect):
     """A dialect whose surface has `COUNT`, and whose backends can be asked for the tokens of a request."""
 
-    # ------------------------------------------------------------- as the front
-
     def decode_count_request(self, wire: WireRequest, context: Context) -> Request:
         """Return the request whose tokens are to be counted; by default, it looks like one to run.
 
@@ -35,8 +33,6 @@ class CountingDialect(Dialect):
     def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
         """Return the response with the number of input tokens; `estimated` if no backend counted them."""
         raise NotImplementedError
-
-    # ------------------------------------------------------------- as the back
 
     def count_request(self, request: Request, context: Context) -> WireRequest:
         """Return the request that asks a backend to count."""

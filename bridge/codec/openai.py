@@ -156,7 +156,8 @@ def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
         masked(_message(error)) or "The backend reported an error without a message.",
         param=masked(param, LONGEST_WORD) if isinstance(param, str) and param else None,
         status=status if status in _KEPT_STATUSES else None,
-        backend_code=_word(code),
+        # A number repeats the status, and means nothing to clients.
+        backend_code=masked(code, LONGEST_WORD) if isinstance(code, str) and code and not code.isdecimal() else None,
     )
 
 
@@ -189,11 +190,6 @@ def _as_status(code: Any) -> int | None:
     if isinstance(code, str) and code.isdecimal() and len(code) == 3:
         code = int(code)
     return code if isinstance(code, int) and not isinstance(code, bool) and 400 <= code <= 599 else None
-
-
-def _word(code: Any) -> str | None:
-    """The backend's code when it is a word: numbers repeat the status and mean nothing to clients."""
-    return masked(code, LONGEST_WORD) if isinstance(code, str) and code and not code.isdecimal() else None
 
 
 # ------------------------------------------------------------------ models

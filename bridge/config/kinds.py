@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
@@ -235,10 +236,22 @@ def _mount(value: str) -> str:
     return path
 
 
-def _reference(value: str) -> str:
-    if not _REFERENCE.fullmatch(value):
-        raise expected('"module:function", as in "mypkg.agent:run"')
-    return value
+def _matching(pattern: re.Pattern[str], what: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise expected(what)
+        return value
+
+    return AfterValidator(check)
+
+
+def _among(what: str, known: Sequence[str]) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in known:
+            raise unknown(what, known)
+        return value
+
+    return AfterValidator(check)
 
 
 def host_name(host: str) -> str:
@@ -261,12 +274,6 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _origin(value: str) -> str:
-    if not _ORIGIN.fullmatch(value):
-        raise expected('"*" or an origin such as https://app.example (no path, no "/" at the end)')
-    return value
 
 
 # They belong to one connection or to the body as we write it; a client's or a fixed one would make the message a lie,
@@ -324,19 +331,6 @@ def not_in_metadata(name: str, text: str = "") -> str | None:
     return None if _METADATA_TEXT.fullmatch(text) else "gRPC allows printable ASCII characters only"
 
 
-def _algorithm(value: str) -> str:
-    if value not in _ALGORITHMS:
-        raise unknown("algorithm", _ALGORITHMS)
-    return value
-
-
-def _operation(value: str) -> str:
-    known = [*map(str, Scope), "*"]
-    if value not in known:
-        raise unknown("operation", known)
-    return value
-
-
 def _network(value: str) -> str:
     try:
         return str(ipaddress.ip_network(value))
@@ -372,13 +366,13 @@ HistoryUrl = Annotated[str, _store_url("sqlite", "postgresql")]
 RunsUrl = Annotated[str, _store_url("sqlite", "redis", "rediss")]
 AttachmentsUrl = Annotated[str, _store_url("file", "s3")]
 MountPath = Annotated[str, AfterValidator(_mount)]
-Reference = Annotated[str, AfterValidator(_reference)]
-Origin = Annotated[str, AfterValidator(_origin)]
+Reference = Annotated[str, _matching(_REFERENCE, '"module:function", as in "mypkg.agent:run"')]
+Origin = Annotated[str, _matching(_ORIGIN, '"*" or an origin such as https://app.example (no path, no "/" at the end)')]
 HostName = Annotated[str, AfterValidator(_host_name)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
-Algorithm = Annotated[str, AfterValidator(_algorithm)]
-OperationWord = Annotated[str, AfterValidator(_operation)]
+Algorithm = Annotated[str, _among("algorithm", _ALGORITHMS)]
+OperationWord = Annotated[str, _among("operation", [*map(str, Scope), "*"])]
 Network = Annotated[str, AfterValidator(_network)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 FrontDialect = Annotated[str, AfterValidator(_registered)]

@@ -15,7 +15,6 @@ from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import estimate_usage, load_object
 from bridge.pipeline.stages import load as load_stage
-from bridge.pipeline.tools import Tools
 from bridge.speech import Speech
 from bridge.stores import Attachments, Bounds, open_attachments
 
@@ -120,18 +119,13 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         listen=section.listen,
         agent_id=section.agent_id,
         limits=section.limits,
-        tools=_tools(tools_at),
+        # The configuration's checks let through only a backend whose dialect offers tools.
+        tools=getattr(tools_at, "tools", None),
         tools_at=tools_at,
         extras_at=cast("HttpBackend | None", backends[section.extras] if section.extras is not None else None),
         max_tool_rounds=section.max_tool_rounds,
         mid_stream_fallback=section.mid_stream_fallback,
     )
-
-
-def _tools(backend: Backend | None) -> Tools | None:
-    """The tools at a backend, which the configuration's checks let through only when its dialect offers some."""
-    found: Tools | None = getattr(backend, "tools", None)
-    return found
 
 
 def _stage(index: int, target: str) -> StageFactory:

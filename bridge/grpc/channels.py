@@ -47,6 +47,13 @@ def server_credentials(settings: Channel) -> Any:
     return grpc.ssl_server_credentials([pair], ca, ca is not None)
 
 
+def add_port(server: grpc.aio.Server, address: str, settings: Channel) -> int:
+    """Listen at an address; its port. Raises `RuntimeError` for one that cannot be had, `OSError` for a file."""
+    if settings.secure:
+        return int(server.add_secure_port(address, server_credentials(settings)))
+    return int(server.add_insecure_port(address))
+
+
 def failure_of(dialect: Dialect, code: grpc.StatusCode, details: str | None) -> Failure:
     """Return the failure that a status means, with the status and its details as the cause for the log."""
     wire = WireResponse(500, {_STATUS: code.name}, (details or "").encode("utf-8", "replace"))

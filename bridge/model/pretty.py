@@ -47,15 +47,11 @@ def _printed(value: Any) -> str:
     pieces = [type(value).__name__]
     for field in fields(value):
         item = getattr(value, field.name)
-        if _required(field):
+        if field.default is MISSING and field.default_factory is MISSING:
             pieces.append(_short(item))
         elif field.repr and item != _default(field):
             pieces.append(f"{field.name}={_short(item)}")
     return " ".join(pieces)
-
-
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _default(field: Field[Any]) -> Any:

@@ -315,12 +315,11 @@ def _nearest(http: web.Request) -> Dialect | None:
     if DIALECT in http:
         return http[DIALECT]
     routes = [r for r in http.app[STATE].bridge.routes if _within(http.path, r.path)]
-    return max(routes, key=lambda r: (len(r.path), _marked(http, r.dialect))).dialect if routes else None
 
+    def nearness(route: Route) -> tuple[int, bool]:
+        return len(route.path), any(each.header in http.headers for each in route.dialect.surface if each.header)
 
-def _marked(http: web.Request, dialect: Dialect) -> bool:
-    """Return whether the request carries a header by which this dialect's endpoints share paths with others."""
-    return any(endpoint.header is not None and endpoint.header in http.headers for endpoint in dialect.surface)
+    return max(routes, key=nearness).dialect if routes else None
 
 
 def _within(path: str, mount: str) -> bool:

@@ -379,18 +379,9 @@ def _find(db: sqlite3.Connection, where: log.Stored) -> _Found | None:
     if row is None:
         return None
     run, thread, token, expires, *key, task_id, fingerprint, created_at, ended_at, entries, last, whole, plan = row
-    record = RunRecord(
-        RunKey(*map(plain_id, key)),
-        task_id,
-        fingerprint,
-        _state(token, ended_at),
-        created_at,
-        ended_at,
-        entries,
-        last,
-        bool(whole),
-        plan or "",
-    )
+    state = RunState.ENDED if ended_at is not None else RunState.QUEUED if token is None else RunState.RUNNING
+    facts = (task_id, fingerprint, state, created_at, ended_at, entries, last, bool(whole), plan or "")
+    record = RunRecord(RunKey(*map(plain_id, key)), *facts)
     return _Found(run, thread, token, expires, record)
 
 
@@ -428,12 +419,6 @@ def _check_room(db: sqlite3.Connection, where: log.Stored, room: Room) -> None:
     ):
         if most is not None and count >= most:
             raise no_room(holder)
-
-
-def _state(token: str | None, ended_at: float | None) -> RunState:
-    if ended_at is not None:
-        return RunState.ENDED
-    return RunState.QUEUED if token is None else RunState.RUNNING
 
 
 def _thread(db: sqlite3.Connection, where: Sequence[str], now: float) -> int:

@@ -34,7 +34,7 @@ from bridge.codec.sessions import (
     Visitor,
 )
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
-from bridge.grpc.channels import call_unary, channel_options, failure_of, metadata_of, open_channel, server_credentials
+from bridge.grpc.channels import add_port, call_unary, channel_options, failure_of, metadata_of, open_channel
 from bridge.grpc.registration import stay
 from bridge.grpc.server.activity import TOOL_ERROR, Activity, CallRecord
 from bridge.grpc.server.guard import Guard, peer_address
@@ -103,10 +103,7 @@ class GrpcServer:
         server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers((self._handlers,))
         try:
-            if self._settings.secure:
-                server.add_secure_port(self.address, server_credentials(self._settings))
-            else:
-                server.add_insecure_port(self.address)
+            add_port(server, self.address, self._settings)
         except RuntimeError:
             raise OSError(f"the agents' address {self.address} cannot be listened on") from None
         await server.start()
