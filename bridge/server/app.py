@@ -69,17 +69,8 @@ class State:
         server = bridge.config.server
         identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
         page = Page(bridge, identity) if server.has_page else None
-        browsers = Browsers(
-            server.known_hosts if server.hosts is not None else None,
-            server.cors.origins,
-            public_url=server.public_url,
-            ambient=server.auth is not None and server.auth.trusted_header is not None,
-        )
-        state = cls(bridge, identity, Limits.of(bridge.config), browsers, page)
-        state.refusals = RefusalLog(
-            lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None
-        )
-        return state
+        refusals = RefusalLog(lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None)
+        return cls(bridge, identity, Limits.of(bridge.config), Browsers(server), page, refusals=refusals)
 
     async def drain(self, seconds: float | None) -> None:
         """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
