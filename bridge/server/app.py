@@ -20,7 +20,7 @@ from bridge.codec import SCOPES, Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected, shortened
 from bridge.server.bodies import BODIES
-from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
+from bridge.server.browsers import KEPT, Browsers, is_preflight
 from bridge.server.handler import RouteHandler
 from bridge.server.heads import HeadWatch
 from bridge.server.identity import QUERY_TOKEN, Identity, visit_of
@@ -132,20 +132,10 @@ def make_app(bridge: Bridge) -> web.Application:
 
         scrape = Scrape(bridge, state.limits, state.identity, server.metrics)
         app.cleanup_ctx.append(scrape.life)
-        app.router.add_get(server.metrics.path, _stored(scrape.answer))
+        app.router.add_get(server.metrics.path, scrape.answer)
     app.router.add_get(server.health.live, _live)
     app.router.add_get(server.health.ready, _ready)
     return app
-
-
-def _stored(handler: Handler) -> Handler:
-    """The handler, out of reach for pages whose origin is not named."""
-
-    async def handle(http: web.Request) -> web.StreamResponse:
-        check_kept(http)
-        return await handler(http)
-
-    return handle
 
 
 async def _bridge_life(app: web.Application) -> AsyncIterator[None]:

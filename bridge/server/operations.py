@@ -171,7 +171,7 @@ _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.HISTORY: lambda of: HistoryHandler(of._bridge, of._route, files_of(of._bridge, of._route)),
     Operation.ATTACH: lambda of: of._uploads().attach,
     Operation.SIGN: lambda of: of._uploads().sign,
-    Operation.FETCH: lambda of: of._uploads().fetch,
+    Operation.FETCH: lambda of: files_of(of._bridge, of._route).content,
     Operation.TRANSCRIBE: lambda of: of._uploads().transcribe,
     Operation.DESCRIBE: lambda of: of._describe,
     Operation.FORWARD: lambda of: of._serves(serve_forward),
