@@ -181,7 +181,7 @@ class Route:
 
 @dataclass(slots=True)
 class Caller:
-    """Who asks, and what came beside the body. `owner` is that of the conversations that may be continued."""
+    """A caller, and what came beside the body. `owner` is that of the conversations that may be continued."""
 
     owner: str = ""
     request_id: str | None = None
