@@ -117,7 +117,8 @@ class Speech:
                 )
         except APIStatusError as error:
             if error.status_code in (400, 413, 415, 422):
-                raise _unsupported_there() from None
+                words = "The recording cannot be understood."
+                raise RequestError(words, details={"reason": UNSUPPORTED_FORMAT}) from None
             raise unavailable(f"status {error.status_code}") from None
         except (OpenAIError, ValueError, TimeoutError) as error:
             raise unavailable(type(error).__name__) from None
@@ -130,7 +131,3 @@ class Speech:
 def unavailable(reason: str) -> BackendError:
     """The one error for whatever is wrong with the service, and for none at all. `reason` holds no text of others."""
     return BackendError(f"Speech cannot be transcribed now ({reason}).", code=ErrorCode.BACKEND_UNAVAILABLE, status=503)
-
-
-def _unsupported_there() -> RequestError:
-    return RequestError("The recording cannot be understood.", details={"reason": UNSUPPORTED_FORMAT})

@@ -54,26 +54,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    serve = _command(commands, "serve", "serve a configuration", "dialect-bridge serve config.yaml --port 9000")
+    serve = _command(
+        commands, "bridge.cli.serve.serve", "serve a configuration", "dialect-bridge serve config.yaml --port 9000"
+    )
     serve.add_argument(
         "config", nargs="?", metavar="CONFIG", help="default: config.yaml; where there is none, the demo is served"
     )
     _serving_arguments(serve)
-    serve.set_defaults(run=_later("bridge.cli.serve", "serve"))
 
     demo = _command(
         commands,
-        "demo",
+        "bridge.cli.serve.demo",
         "serve a scripted agent behind six dialects and open its page",
         "dialect-bridge demo --port 9000",
     )
     _serving_arguments(demo)
     demo.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
-    demo.set_defaults(run=_later("bridge.cli.serve", "demo"))
 
     init = _command(
         commands,
-        "init",
+        "bridge.cli.init.init",
         "write a configuration, by flags or a few questions",
         "dialect-bridge init --from openai-chat --to agentscope --url http://127.0.0.1:8090",
     )
@@ -85,19 +85,18 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--port", type=int, default=8080, help="port to listen on")
     init.add_argument("--output", default="config.yaml", metavar="FILE", help="default: config.yaml")
     init.add_argument("--force", action="store_true", help="replace the file if there is one")
-    init.set_defaults(run=_later("bridge.cli.init", "init"))
 
-    check = _command(commands, "check", "validate a configuration", "dialect-bridge check config.yaml")
+    check = _command(commands, "bridge.cli.look.check", "validate a configuration", "dialect-bridge check config.yaml")
     _config_argument(check)
-    check.set_defaults(run=_later("bridge.cli.look", "check"))
 
-    dialects = _command(commands, "dialects", "what each dialect can carry", "dialect-bridge dialects --json")
+    dialects = _command(
+        commands, "bridge.cli.look.dialects", "what each dialect can carry", "dialect-bridge dialects --json"
+    )
     dialects.add_argument("--json", action="store_true", help="as JSON")
-    dialects.set_defaults(run=_later("bridge.cli.look", "dialects"))
 
     translate = _command(
         commands,
-        "translate",
+        "bridge.cli.look.translate",
         "translate a recording, stdin to stdout",
         "dialect-bridge translate --from openai-chat --to agentscope < stream.sse",
     )
@@ -107,11 +106,10 @@ def _parser() -> argparse.ArgumentParser:
     translate.add_argument(
         "--explain", action="store_true", help="show input, events, output and losses side by side: for bug reports"
     )
-    translate.set_defaults(run=_later("bridge.cli.look", "translate"))
 
     chat = _command(
         commands,
-        "chat",
+        "bridge.cli.chat.chat",
         "talk to anything that speaks a dialect",
         "dialect-bridge chat http://127.0.0.1:8080/v1 --dialect openai-chat Hello",
     )
@@ -120,10 +118,12 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("--model", metavar="M")
     chat.add_argument("--api-key", metavar="KEY", help="default: $BRIDGE_API_KEY")
     chat.add_argument("text", nargs="*", default=[], metavar="TEXT", help="one turn; without it, a conversation")
-    chat.set_defaults(run=_later("bridge.cli.chat", "chat"))
 
     nodes = _command(
-        commands, "nodes", "who is registered at a running gateway", "dialect-bridge nodes 127.0.0.1:50051"
+        commands,
+        "bridge.cli.nodes.nodes",
+        "who is registered at a running gateway",
+        "dialect-bridge nodes 127.0.0.1:50051",
     )
     nodes.add_argument("address", metavar="ADDRESS", help="host:port of the gateway")
     nodes.add_argument("--domain", metavar="D", help="the nodes of one domain; default: all")
@@ -133,42 +133,39 @@ def _parser() -> argparse.ArgumentParser:
     nodes.add_argument("--ca", metavar="FILE", help="certificates that the gateway is checked by; makes it a TLS call")
     nodes.add_argument("--cert", metavar="FILE", help="our own certificate, where the gateway asks for one")
     nodes.add_argument("--cert-key", metavar="FILE", help="its private key")
-    nodes.set_defaults(run=_later("bridge.cli.nodes", "nodes"))
 
     key = _command(
         commands,
-        "key",
+        "bridge.cli.key.key",
         "make an API key and the line for server.auth.keys_file",
         "dialect-bridge key web >> keys.yaml",
     )
     key.add_argument("name", metavar="NAME", help="the user whose key it is")
     key.add_argument("--hash", action="store_true", help="hash a key from stdin instead of making one")
-    key.set_defaults(run=_later("bridge.cli.key", "key"))
 
     openapi = _command(
         commands,
-        "openapi",
+        "bridge.cli.look.openapi",
         "OpenAPI description of what a configuration serves",
         "dialect-bridge openapi > openapi.json",
     )
     _config_argument(openapi)
-    openapi.set_defaults(run=_later("bridge.cli.look", "openapi"))
 
-    schema = _command(commands, "schema", "JSON Schema of the configuration", "dialect-bridge schema > schema.json")
-    schema.set_defaults(run=_later("bridge.cli.look", "schema"))
+    _command(
+        commands, "bridge.cli.look.schema", "JSON Schema of the configuration", "dialect-bridge schema > schema.json"
+    )
 
-    completion = _command(
+    shells = _command(
         commands,
-        "completion",
+        "bridge.cli.completion",
         "completion script for a shell",
         "dialect-bridge completion bash > ~/.local/share/bash-completion/completions/dialect-bridge",
     )
-    completion.add_argument("shell", choices=["bash", "zsh", "tcsh"])
-    completion.set_defaults(run=_completion)
+    shells.add_argument("shell", choices=["bash", "zsh", "tcsh"])
     return parser
 
 
-def _completion(args: argparse.Namespace) -> int:
+def completion(args: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
@@ -186,18 +183,10 @@ def _serving_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, what: str, example: str
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], function: str, what: str, example: str
 ) -> argparse.ArgumentParser:
-    title = f"{what[0].upper()}{what[1:]}."
-    return commands.add_parser(name, help=what, description=title, epilog=f"example: {example}")
-
-
-def _config_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", nargs="?", default="config.yaml", metavar="CONFIG", help="default: config.yaml")
-
-
-def _later(module: str, name: str) -> Command:
-    """The command, imported when it runs: `--help` loads nothing."""
+    """The command that a function of its name runs, which is imported then: `--help` loads nothing."""
+    module, _, name = function.rpartition(".")
 
     def run(args: argparse.Namespace) -> int:
         import importlib
@@ -205,7 +194,14 @@ def _later(module: str, name: str) -> Command:
         command: Command = getattr(importlib.import_module(module), name)
         return command(args)
 
-    return run
+    title = f"{what[0].upper()}{what[1:]}."
+    command = commands.add_parser(name, help=what, description=title, epilog=f"example: {example}")
+    command.set_defaults(run=run)
+    return command
+
+
+def _config_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", nargs="?", default="config.yaml", metavar="CONFIG", help="default: config.yaml")
 
 
 def _version() -> str:

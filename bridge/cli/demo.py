@@ -17,13 +17,10 @@ routes:
 
 def configuration() -> str:
     """Return the text of the configuration."""
-    served = [d for name in registry.names() if _is_served(d := registry.get(name))]
+    dialects = map(registry.get, registry.names())
+    # Those that need neither gRPC nor a queue of runs.
+    served = [d for d in dialects if not d.over_grpc and offers(d.surface, Operation.RUN)]
     return _HEAD + "".join(f"  - {{dialect: {d.name}, path: {mount_of(d)}, backend: demo}}\n" for d in served)
-
-
-def _is_served(dialect: Dialect) -> bool:
-    """Return whether the dialect needs neither gRPC nor a queue of runs."""
-    return not dialect.over_grpc and offers(dialect.surface, Operation.RUN)
 
 
 def mount_of(dialect: Dialect) -> str:

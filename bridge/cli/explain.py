@@ -30,9 +30,7 @@ Row = tuple[str, str, str]
 
 
 class Explanation:
-    """The three columns of one translation. `failed`: there is none, or it is that of a run that failed, as the rows
-    say; known after the last line.
-    """
+    """The three columns of one translation. `failed`, known after the last line: there is none, or its run failed."""
 
     def __init__(
         self, data: bytes, source: str, target: str, what: str, done: Callable[[int], None] = lambda _: None

@@ -1,6 +1,4 @@
-"""What the parent of several workers passes to each: its sockets, the configuration, a pipe to report that it is
-ready.
-"""
+"""What the parent of several workers passes to each: sockets, the configuration, a pipe to say that it is ready."""
 
 from __future__ import annotations
 

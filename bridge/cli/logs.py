@@ -64,9 +64,7 @@ class _Stamp:
 
 @lru_cache(maxsize=256)
 def _locations(names: tuple[str, ...]) -> str:
-    """The positions of these facts in a line. Most lines have the same ones, and filling them in takes half the
-    time.
-    """
+    """The positions of these facts in a line. Most lines have the same ones, and this is half of the time."""
     return " ".join(f"{name.replace('%', '%%')}=%s" for name in names)
 
 
@@ -77,17 +75,17 @@ _UNPRINTABLE |= {code: f"\\u{code:04x}" for code in (0x2028, 0x2029, 0x202A, 0x2
 _UNPRINTABLE |= {code: f"\\u{code:04x}" for code in (*range(0x2066, 0x206A), *range(0xD800, 0xE000))}
 
 
-class TextFormatter(logging.Formatter):
-    """`time level message key=value ...`; a record's facts are its attribute `facts`, a mapping.
-
-    A record is one line: control characters in it are escaped. Only a traceback that it carries has lines of its own.
-    Without `tracebacks`, of an exception only its class and place are told.
-    """
+class _Formatter(logging.Formatter):
+    """A record's facts are its attribute `facts`; without `tracebacks` an exception is its class and place."""
 
     def __init__(self, *, tracebacks: bool = True) -> None:
         super().__init__()
         self._stamp = _Stamp()
         self._tracebacks = tracebacks
+
+
+class TextFormatter(_Formatter):
+    """`time level message key=value ...` in one line, with control characters escaped, and tracebacks behind it."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{self._stamp.of(record.created)} {record.levelname} {record.getMessage()}"
@@ -103,16 +101,8 @@ class TextFormatter(logging.Formatter):
         return line
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with the record's facts beside time, level and message.
-
-    Without `tracebacks`, of an exception only its class and place are told.
-    """
-
-    def __init__(self, *, tracebacks: bool = True) -> None:
-        super().__init__()
-        self._stamp = _Stamp()
-        self._tracebacks = tracebacks
+class JsonFormatter(_Formatter):
+    """One JSON object a line, with the record's facts beside time, level and message."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {

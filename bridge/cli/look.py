@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from bridge.cli.progress import Progress, amount
@@ -131,8 +130,11 @@ def _explain(args: argparse.Namespace) -> int:
 
     data = b"".join(_pieces("read"))
     progress = _seen_apart()
-    done = partial(_explained, progress, len(data))
-    explained = Explanation(data, args.source, args.target, args.what, done)
+
+    def tell(done: int) -> None:
+        progress.tell(f"[{amount(done)} of {amount(len(data))} explained]")
+
+    explained = Explanation(data, args.source, args.target, args.what, tell)
     try:
         for line in explained.lines(shutil.get_terminal_size((120, 24)).columns):
             sys.stdout.buffer.write(line.encode())
@@ -140,10 +142,6 @@ def _explain(args: argparse.Namespace) -> int:
         progress.clear()
     sys.stdout.buffer.flush()
     return 1 if explained.failed else 0
-
-
-def _explained(progress: Progress, size: int, done: int) -> None:
-    progress.tell(f"[{amount(done)} of {amount(size)} explained]")
 
 
 def openapi(args: argparse.Namespace) -> int:

@@ -12,32 +12,28 @@ from bridge.codec.capabilities import (
 )
 from bridge.codec.check import Node, body_of
 from bridge.codec.context import Context, Losses, StoredAnswer, StoredResponses
-from bridge.codec.counting import CountingDialect
+from bridge.codec.contracts import CountingDialect, DescribedDialect, ModesDialect, ResumableDialect, SocketDialect
 from bridge.codec.decoder import JsonDecoder
-from bridge.codec.described import DescribedDialect
 from bridge.codec.dialect import Decoder, Dialect, Encoder, Framing, Options, require
 from bridge.codec.models import ModelInfo, ModelsDialect
-from bridge.codec.modes import ModesDialect
 from bridge.codec.objects import ObjectDialect
 from bridge.codec.outline import Outline, outline, project
-from bridge.codec.queued_run import QueuedRun
 from bridge.codec.queued_runs import (
     CONNECTIONS,
     HistoryFile,
     HistoryMessage,
     HistoryPage,
     HistoryQuery,
+    QueuedRun,
     QueuedRunsDialect,
     QueuedRunsOptions,
     RunRef,
     StoredFile,
     SubscribeRequest,
 )
-from bridge.codec.resumable import ResumableDialect
 from bridge.codec.scope import SCOPES, Scope
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SessionRef, SingleRunDialect, SingleRunOptions
-from bridge.codec.socket import SocketDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Endpoint, Operation, QueryParameter, Surface, offers, served
 from bridge.codec.tasks import TaskDialect, TaskRequest, TaskState, TaskStatus

@@ -73,33 +73,8 @@ class Feature(StrEnum):
     EXTRAS = "extras"
 
 
-ANSWER_FEATURES: tuple[Feature, ...] = (
-    Feature.TEXT,
-    Feature.REASONING,
-    Feature.REASONING_SIGNATURE,
-    Feature.REFUSAL,
-    Feature.TOOL_CALL,
-    Feature.TOOL_ORIGIN,
-    Feature.TOOL_RESULT,
-    Feature.IMAGE,
-    Feature.AUDIO,
-    Feature.VIDEO,
-    Feature.FILE,
-    Feature.DATA,
-    Feature.USAGE,
-    Feature.USAGE_DETAILS,
-    Feature.FINISH_LENGTH,
-    Feature.FINISH_CONTENT_FILTER,
-    Feature.FINISH_CANCELED,
-    Feature.INTERRUPT,
-    Feature.STATE,
-    Feature.STEP,
-    Feature.CUSTOM,
-    Feature.RAW,
-    Feature.CHOICES,
-    Feature.PART_BORDERS,
-    Feature.MODEL,
-)
+_FEATURES = tuple(Feature)
+ANSWER_FEATURES = _FEATURES[: _FEATURES.index(Feature.SYSTEM)]
 """The features of an answer: the keys of `Capabilities.answers`."""
 
 REQUEST_FEATURES: tuple[Feature, ...] = (
@@ -199,9 +174,7 @@ class Capabilities:
     media_types: bool = True
     """The media type is written, not only guessed."""
     call_ids: bool = True
-    """Tool calls and results are written with the id of the call; without, decoders number calls and find the call of
-    a result by its place.
-    """
+    """Calls and results are written with the call's id; without, decoders number calls and match results by place."""
     exact_arguments: bool = True
     """The arguments of a call arrive as the model wrote them, and not only as the same JSON value."""
     exact_results: bool = True
@@ -231,9 +204,7 @@ class Capabilities:
 
     @classmethod
     def only(cls, exact: Collection[Feature], why: str, *, text: Collection[Feature] = ()) -> Capabilities:
-        """Return the capabilities of a wire that carries the features `exact`, those of `text` as text, and no others,
-        because of `why`.
-        """
+        """Return those of a wire with the features `exact`, those of `text` as text, and no others, by reason `why`."""
 
         def role(wanted: tuple[Feature, ...]) -> dict[Feature, FeatureSupport]:
             as_text = {feature: why for feature in wanted if feature in text}

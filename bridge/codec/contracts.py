@@ -1,21 +1,97 @@
-"""Which optional contract an operation of a surface needs."""
+"""The small optional contracts of dialects, and which contract an operation of a surface needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import ClassVar
 
-from bridge.codec.counting import CountingDialect
-from bridge.codec.described import DescribedDialect
-from bridge.codec.dialect import Dialect, require
+from bridge.codec.capabilities import Capabilities
+from bridge.codec.context import Context
+from bridge.codec.dialect import Dialect, Options, require
 from bridge.codec.models import ModelsDialect
 from bridge.codec.queued_runs import QueuedRunsDialect
 from bridge.codec.sessions import SessionDialect
 from bridge.codec.single_run import SingleRunDialect
-from bridge.codec.socket import SocketDialect
 from bridge.codec.stored_responses import StoredAnswersDialect
 from bridge.codec.surface import Operation
 from bridge.codec.tasks import TaskDialect
+from bridge.codec.wire import WireRequest, WireResponse
+from bridge.model.request import Request
+
+
+class CountingDialect(Dialect):
+    """A dialect whose surface has `COUNT`, and whose backends can be asked for the tokens of a request."""
+
+    def decode_count_request(self, wire: WireRequest, context: Context) -> Request:
+        """Return the request whose tokens are to be counted; by default, it looks like one to run.
+
+        Raises `RequestError`.
+        """
+        return self.decode_request(wire, context)
+
+    def encode_count(self, tokens: int, estimated: bool) -> WireResponse:
+        """Return the response with the number of input tokens; `estimated` if no backend counted them."""
+        raise NotImplementedError
+
+    def count_request(self, request: Request, context: Context) -> WireRequest:
+        """Return the request that asks a backend to count."""
+        raise NotImplementedError
+
+    def decode_count(self, wire: WireResponse) -> int:
+        """Return the count in a backend's answer. Raises `BackendError` when there is none."""
+        raise NotImplementedError
+
+
+class DescribedDialect(Dialect):
+    """A dialect whose surface has `DESCRIBE`."""
+
+    def encode_description(self, name: str, backends: Sequence[Capabilities]) -> WireResponse:
+        """Return the response that describes an agent of this name, which each of these backends may be."""
+        raise NotImplementedError
+
+
+class ModesDialect(Dialect):
+    """A dialect with a field for the mode of a request. A route may name a backend for each mode."""
+
+    modes: ClassVar[tuple[str, ...]]
+    """The modes; the first one is the default."""
+
+    def mode_of(self, request: Request) -> str | None:
+        """Return the mode that the request names, None for the default."""
+        raise NotImplementedError
+
+
+class ResumableDialect(Dialect):
+    """A dialect whose `SUBSCRIBE` reads the run of a thread that has not ended, from its beginning.
+
+    The response is 204 if nothing runs, as it is on routes that are not durable.
+    """
+
+    def decode_resume(self, wire: WireRequest) -> str:
+        """Return the id of the thread. Raises `RequestError`."""
+        raise NotImplementedError
+
+
+class SocketDialect(StoredAnswersDialect):
+    """A dialect whose surface has `SOCKET`: each message of the client is a request, answered by the payloads of its
+    stream, a message each.
+
+    A request may go on from the answer before it on the same connection, also where no answers are stored.
+    """
+
+    def takes_sockets(self, options: Options | None) -> bool:
+        """Return whether routes with these options serve WebSockets."""
+        raise NotImplementedError
+
+    def decode_message(self, message: str) -> WireRequest:
+        """Return the request that a message stands for. Raises `RequestError`."""
+        raise NotImplementedError
+
+    def encode_refusal(self, response: WireResponse) -> bytes:
+        """Return the message for a response that would refuse the request over HTTP."""
+        raise NotImplementedError
+
 
 CONTRACTS: Mapping[Operation, type[Dialect]] = MappingProxyType({
     Operation.ATTACH: QueuedRunsDialect,

@@ -47,11 +47,9 @@ class Decoder(Protocol):
 
         The first event of the run is `RunStarted`; after the terminal event the list is empty for ever.
         """
-        ...
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         """The input is over: cleanly, or because of `failure`. The terminal event is out after this at the latest."""
-        ...
 
 
 class Encoder(Protocol):
@@ -59,11 +57,9 @@ class Encoder(Protocol):
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         """The frames of these events, possibly none. `Heartbeat` becomes whatever keeps this wire warm."""
-        ...
 
     def close(self) -> list[FrameLike]:
         """Frames that follow the terminal event."""
-        ...
 
 
 class Dialect:
@@ -154,9 +150,7 @@ class Dialect:
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
-        """Return the request for a backend. Raises `Unsupported`, with the path (`messages[2]...`), for a part that the
-        capabilities refuse.
-        """
+        """Return the request for a backend. Raises `Unsupported`, with the path, for what the capabilities refuse."""
         raise Unsupported(f"{self.name} cannot be called.")
 
     def decoder(self, context: Context) -> Decoder:

@@ -68,8 +68,6 @@ def described(info: ModelInfo, entry: Mapping[str, Any]) -> ModelInfo:
 class ModelsDialect(Dialect):
     """A dialect that lists models: as the front where its surface has `MODELS`, as the back always."""
 
-    # ------------------------------------------------------------- as the front
-
     def encode_models(self, models: Sequence[ModelInfo]) -> WireResponse:
         """Return the response with the list of models."""
         raise Unsupported(f"{self.name} has no list of models.")
@@ -77,8 +75,6 @@ class ModelsDialect(Dialect):
     def encode_model(self, model: ModelInfo) -> WireResponse:
         """Return the response about one model of the list."""
         raise Unsupported(f"{self.name} has no single model.")
-
-    # ------------------------------------------------------------- as the back
 
     def models_request(self) -> WireRequest:
         """Return the request that asks a backend for its models."""

@@ -49,8 +49,6 @@ class ObjectDialect(Dialect):
         """The object of a run that did not fail."""
         raise NotImplementedError
 
-    # ------------------------------------------------------------- as the front
-
     def encoder(self, context: Context) -> Encoder:
         """One that writes each event by itself."""
         return ObjectEncoder(self.say, context)
@@ -69,8 +67,6 @@ class ObjectDialect(Dialect):
     def encode_health(self, alive: bool) -> WireResponse:
         """`{"alive": true}`, or false with status 503."""
         return json_response(dumps({"alive": alive}), 200 if alive else 503)
-
-    # ------------------------------------------------------------- as the back
 
     def decoder(self, context: Context) -> Decoder:
         """One that reads each object by itself."""

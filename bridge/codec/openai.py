@@ -156,7 +156,8 @@ def failure_of(error: dict[str, Any], status: int | None = None) -> Failure:
         masked(_message(error)) or "The backend reported an error without a message.",
         param=masked(param, LONGEST_WORD) if isinstance(param, str) and param else None,
         status=status if status in _KEPT_STATUSES else None,
-        backend_code=_word(code),
+        # A number repeats the status, and means nothing to clients.
+        backend_code=masked(code, LONGEST_WORD) if isinstance(code, str) and code and not code.isdecimal() else None,
     )
 
 
@@ -191,11 +192,6 @@ def _as_status(code: Any) -> int | None:
     return code if isinstance(code, int) and not isinstance(code, bool) and 400 <= code <= 599 else None
 
 
-def _word(code: Any) -> str | None:
-    """The backend's code when it is a word: numbers repeat the status and mean nothing to clients."""
-    return masked(code, LONGEST_WORD) if isinstance(code, str) and code and not code.isdecimal() else None
-
-
 # ------------------------------------------------------------------ models
 
 
@@ -226,14 +222,6 @@ _PARAMETERS = frozenset({"reasoning", "tools"})
 """Abilities that are parameters of a request; the others are kinds of input."""
 
 
-def encode_models(infos: Sequence[ModelInfo]) -> WireResponse:
-    return json_response(dumps({"object": "list", "data": [_model(i) for i in infos]}))
-
-
-def encode_model(info: ModelInfo) -> WireResponse:
-    return json_response(dumps(_model(info)))
-
-
 def _model(info: ModelInfo) -> dict[str, Any]:
     """The fields of the official API, then what is known besides, as OpenRouter writes it."""
     out: dict[str, Any] = {"id": info.id, "object": "model", "created": info.created, "owned_by": info.owned_by}
@@ -245,18 +233,6 @@ def _model(info: ModelInfo) -> dict[str, Any]:
         out["architecture"] = {"input_modalities": ["text", *sorted(info.abilities - _PARAMETERS)]}
         out["supported_parameters"] = sorted(info.abilities & _PARAMETERS)
     return out
-
-
-def decode_models(wire: WireResponse) -> list[ModelInfo]:
-    """The models of a backend: `{"data": [...]}`, a bare list (Together), or `{"models": [...]}`."""
-    if wire.status >= 400:
-        raise BridgeError.of(decode_error(wire))
-    value = read_json(wire.body)
-    if isinstance(value, dict) and ("data" in value or "models" in value):
-        value = value.get("data") or value.get("models") or []  # null when there are none (Ollama)
-    if not isinstance(value, list):
-        raise BackendError("The backend's answer is no list of models.", code=ErrorCode.BACKEND_PROTOCOL)
-    return [_info(v) for v in value if isinstance(v, dict) and isinstance(v.get("id"), str) and v["id"]]
 
 
 def _info(value: dict[str, Any]) -> ModelInfo:
@@ -283,9 +259,7 @@ _AUDIO_TYPES = {"mp3": "audio/mpeg", "pcm16": "audio/pcm"}
 
 
 def bytes_or_url(data: str) -> tuple[Source, str | None]:
-    """Return the data and the media type of a field that should be base64, but may hold a `data:` URL or a URL
-    (OpenRouter, DashScope).
-    """
+    """Return data and media type of a field of base64 that may also hold a URL (OpenRouter, DashScope)."""
     return source_of(data) if _URL.match(data) else (Inline(data), None)
 
 
@@ -386,10 +360,10 @@ class OpenAIDialect(ModelsDialect):
         return encode_error(failure)
 
     def encode_models(self, models: Sequence[ModelInfo]) -> WireResponse:
-        return encode_models(models)
+        return json_response(dumps({"object": "list", "data": [_model(info) for info in models]}))
 
     def encode_model(self, model: ModelInfo) -> WireResponse:
-        return encode_model(model)
+        return json_response(dumps(_model(model)))
 
     def decode_error(self, wire: WireResponse) -> Failure:
         return decode_error(wire)
@@ -398,4 +372,12 @@ class OpenAIDialect(ModelsDialect):
         return WireRequest("GET", "/models", {"accept": "application/json"})
 
     def decode_models(self, wire: WireResponse) -> list[ModelInfo]:
-        return decode_models(wire)
+        """The models of a backend: `{"data": [...]}`, a bare list (Together), or `{"models": [...]}`."""
+        if wire.status >= 400:
+            raise BridgeError.of(decode_error(wire))
+        value = read_json(wire.body)
+        if isinstance(value, dict) and ("data" in value or "models" in value):
+            value = value.get("data") or value.get("models") or []  # null when there are none (Ollama)
+        if not isinstance(value, list):
+            raise BackendError("The backend's answer is no list of models.", code=ErrorCode.BACKEND_PROTOCOL)
+        return [_info(v) for v in value if isinstance(v, dict) and isinstance(v.get("id"), str) and v["id"]]

@@ -6,17 +6,16 @@ Each operation has a method that reads its request and one that writes its respo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
 from bridge.codec.context import Context
 from bridge.codec.dialect import Dialect, Options
-from bridge.codec.queued_run import QueuedRun
-from bridge.codec.wire import WireRequest, WireResponse
+from bridge.codec.wire import FrameLike, WireRequest, WireResponse
 from bridge.model.request import Request
 
 CONNECTIONS = "connections"
@@ -106,6 +105,35 @@ class StoredFile:
     path: str
     mime: str
     url: str
+
+
+class QueuedRun(Protocol):
+    """One run at a backend that queues it, as a state machine without I/O: a transport sends, waits and reads.
+
+    `uploads` are sent, then `start`; its events are read by `subscribe`, as often as they break off."""
+
+    @property
+    def uploads(self) -> Sequence[WireRequest]:
+        """The requests that must succeed before the run is started."""
+
+    @property
+    def waits(self) -> Sequence[float]:
+        """Seconds before each further try to read on; anew with each event. After the last one it is given up."""
+
+    def start(self, run_id: str, uploaded: Sequence[WireResponse]) -> WireRequest:
+        """Queues the run, given the answers to `uploads`; comes first, and sent twice it still is one run.
+
+        `run_id` is what the backend shall call it: new with each try. Raises `BackendError` for an answer that is none.
+        """
+
+    def subscribe(self) -> WireRequest | None:
+        """Asks for the events behind those that came; None when they do not say how to go on from them."""
+
+    def fresh(self, frames: Sequence[FrameLike]) -> list[FrameLike]:
+        """Which of these complete frames belong to this run and did not come before. Never raises on wire data."""
+
+    def cancel(self) -> WireRequest:
+        """Asks for the end of the run."""
 
 
 class QueuedRunsDialect(Dialect):

@@ -55,40 +55,31 @@ class CallerSession(Protocol):
 
     def ask(self, request: Request, context: Context) -> list[bytes]:
         """Return the messages of a new turn. Raises `Unsupported` for what the capabilities refuse."""
-        ...
 
     def feed(self, frames: Sequence[FrameLike], now: float) -> list[Event]:
         """The events of the turn that these messages make; never raises on wire data."""
-        ...
 
     @property
     def due(self) -> float | None:
         """When `wake` wants to be called, if nothing comes before."""
-        ...
 
     def wake(self, now: float) -> list[Event]:
         """Time has passed in silence, which may end a turn."""
-        ...
 
     def stop(self) -> list[bytes]:
         """The messages that ask the peer to end the session; none when it was asked already."""
-        ...
 
     def close(self, failure: Failure | None) -> list[Event]:
         """The call is over, cleanly or for `failure`: the events that end the turn."""
-        ...
 
     def tools(self, request: Request, context: Context) -> ClientTools | None:
         """The client's tools as the peer is to find them during this turn; None = it finds none."""
-        ...
 
     def called(self, calls: Sequence[ToolCall]) -> list[Event]:
         """The peer waits for what the client's tools say to these: the events that end the turn."""
-        ...
 
     def resume(self, context: Context) -> None:
         """A new turn, in which the peer goes on with what it waited for: nothing is asked."""
-        ...
 
 
 class ClientTools(Protocol):
@@ -108,19 +99,15 @@ class ClientTools(Protocol):
 
     def same(self, other: ClientTools) -> bool:
         """Return whether the other tools are called in the same way."""
-        ...
 
     def registrations(self, registry: str, addresses: Sequence[str], key: str) -> list[Registration]:
         """Return their registrations at the registry, which identifies the bridge by `key`."""
-        ...
 
     def called(self, body: bytes) -> ToolCall | Respond | Refuse:
         """Return the client's tool call that a message stands for, or the response to a message that is none."""
-        ...
 
     def answer(self, body: bytes, result: ToolResult) -> bytes:
         """The answer to a call."""
-        ...
 
 
 # ---------------------------------------------------------------------- as the answering side
@@ -149,20 +136,16 @@ class CalleeSession(Protocol):
 
     def feed(self, frame: bytes) -> bytes | None:
         """Return the body of the request that a message completes; None if there is none."""
-        ...
 
     def encoder(self, context: Context) -> Encoder:
         """Writes the answers of the next turn."""
-        ...
 
     @property
     def over(self) -> bool:
         """True if the last turn has ended the session already."""
-        ...
 
     def farewell(self) -> list[bytes]:
         """The messages that end the session."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,17 +186,12 @@ class Relay(Protocol):
 
     def onwards(self, frame: bytes) -> bytes | None:
         """Return the part of the caller's message that is forwarded to the node; None if there is none."""
-        ...
 
     def ends(self, frame: bytes) -> bool:
         """Return whether this message of the node, which is forwarded to the caller, is its last one."""
-        ...
 
     def goodbye(self) -> list[bytes]:
-        """Return the messages that ask the node to end the session when the caller has left; none if the caller asked
-        already.
-        """
-        ...
+        """Return the messages that ask the node to end the session; none if its caller has asked already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,15 +313,12 @@ class Registration(Protocol):
 
     def next(self, now: float) -> tuple[str, bytes] | float:
         """The method to call and its message, or the time before which there is nothing to say."""
-        ...
 
     def answered(self, body: bytes | None, now: float) -> bool:
         """Read the registry's answer, or None for an error. Return whether the agent is registered now."""
-        ...
 
     def leave(self) -> tuple[str, bytes] | None:
         """Return the method and the message that end the registration; None if the agent is not registered."""
-        ...
 
 
 class AgentRegistry(Protocol):
@@ -358,55 +333,42 @@ class AgentRegistry(Protocol):
     @property
     def addresses(self) -> set[str]:
         """The addresses of the registered nodes."""
-        ...
 
     def call(self, endpoint: Endpoint, body: bytes, now: float, by: Visitor) -> Decision:
         """Return how to answer a single message."""
-        ...
 
     def open(self, endpoint: Endpoint, first: bytes | None, now: float, by: Visitor) -> Decision:
         """Return how to answer a session, by its first message; None if it ended without one."""
-        ...
 
     def closed(self, session: str) -> None:
         """A session that `open` let in is over."""
-        ...
 
     def dialed(self, node: str, outcome: Dialed, now: float) -> Decision:
         """Return how to answer the node that was dialed. Called exactly once for each `Dial`."""
-        ...
 
     def lost(self, node: str) -> None:
         """The node cannot be reached any more."""
-        ...
 
     def changes(self) -> list[NodeChange]:
         """The changes of registered nodes since the last call."""
-        ...
 
     def failed(self, answer: bytes) -> bool:
         """Return whether this answer of a tool says that the call failed."""
-        ...
 
     def events(self, subscriber: str) -> list[bytes] | None:
         """The messages for a subscriber since the last call; None when it is none any more."""
-        ...
 
     def unwatched(self, subscriber: str) -> None:
         """The call of this subscriber is over."""
-        ...
 
     def taken(self, other: AgentRegistry) -> list[str]:
         """Which ids of the other one's own agents belong to nodes that are registered here."""
-        ...
 
     def replace(self, other: AgentRegistry) -> None:
         """Has the other one's own agents from now on, and none of its own. Nodes, sessions and subscribers stay."""
-        ...
 
     def expire(self, now: float) -> list[str]:
         """Forgets the nodes that were silent for too long; their ids."""
-        ...
 
 
 # ---------------------------------------------------------------------- the dialect

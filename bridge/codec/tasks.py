@@ -31,9 +31,7 @@ class TaskRequest:
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """The state of a task. `since` is its time of submission in Unix seconds; `events` is the whole run once it has
-    ended.
-    """
+    """The state of a task. `since`: submitted, in Unix seconds; `events`: the whole run, once it has ended."""
 
     state: TaskState
     since: float
@@ -53,7 +51,5 @@ class TaskDialect(Dialect):
         raise NotImplementedError
 
     def encode_task(self, task_id: str, seen: TaskStatus | None) -> WireResponse:
-        """Return the response with the state of a task; None is a task that does not exist, has expired, or is another
-        user's.
-        """
+        """Return the response with a task's state; None: there is none, it has expired, or is another user's."""
         raise NotImplementedError

@@ -4,12 +4,12 @@ from bridge.config.keys import parse_keys
 from bridge.config.kinds import Names, is_loopback, names_in, weights_in
 from bridge.config.load import load, parse, read
 from bridge.config.reference import json_schema
-from bridge.config.schema import (
+from bridge.config.schema.backends import Backend, Breaker, Retry, Timeouts
+from bridge.config.schema.base import Places
+from bridge.config.schema.routes import Route
+from bridge.config.schema.server import (
     ApiKey,
     Auth,
-    Backend,
-    Breaker,
-    Config,
     Cors,
     FileKey,
     Health,
@@ -17,14 +17,9 @@ from bridge.config.schema import (
     Jwt,
     Limits,
     Metrics,
-    Places,
-    Retry,
-    Route,
     Server,
-    Speech,
-    Stores,
-    Timeouts,
 )
+from bridge.config.schema.whole import Config, Speech, Stores
 from bridge.config.share import share_of
 
 __all__ = [

@@ -13,7 +13,8 @@ from typing import Any
 from bridge.codec import ModesDialect, Operation, SessionDialect, ToolHostDialect, offers, served
 from bridge.config.kinds import dialect_of, is_loopback
 from bridge.config.problems import Path, Problem, nearest, path_text
-from bridge.config.schema import Allowed, ApiKey, Config, FileKey
+from bridge.config.schema.server import Allowed, ApiKey, FileKey
+from bridge.config.schema.whole import Config
 
 Show = Callable[[Path, Any], str]
 

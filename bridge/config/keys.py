@@ -7,7 +7,8 @@ from pydantic import TypeAdapter, ValidationError
 from bridge.config import checks, source
 from bridge.config.origin import Origin
 from bridge.config.problems import Problem
-from bridge.config.schema import Config, FileKey
+from bridge.config.schema.server import FileKey
+from bridge.config.schema.whole import Config
 from bridge.config.translate import translate
 
 _KEYS = tuple[FileKey, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
@@ -21,10 +22,7 @@ DEMO = "demo"
 PYTHON = "python"
 BUILT_IN = (DEMO, PYTHON)
 
-PUBLIC_ALGORITHMS = (
-    *(f"{family}{size}" for family in ("RS", "PS", "ES") for size in (256, 384, 512)),
-    "EdDSA",
-)
+PUBLIC_ALGORITHMS = (*(f"{family}{size}" for family in ("RS", "PS", "ES") for size in (256, 384, 512)), "EdDSA")
 """Signatures of tokens (RFC 7518, RFC 8037) that public keys check."""
 _ALGORITHMS = ("HS256", "HS384", "HS512", *PUBLIC_ALGORITHMS)
 
@@ -244,6 +242,21 @@ def _reference(value: str) -> str:
     return value
 
 
+def _origin(value: str) -> str:
+    if not _ORIGIN.fullmatch(value):
+        raise expected('"*" or an origin such as https://app.example (no path, no "/" at the end)')
+    return value
+
+
+def _among(what: str, known: Sequence[str]) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in known:
+            raise unknown(what, known)
+        return value
+
+    return AfterValidator(check)
+
+
 def host_name(host: str) -> str:
     """The host as a `Host` header names it: in lower case, an IPv6 address in brackets."""
     host = host.lower().removesuffix(".")
@@ -264,12 +277,6 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _origin(value: str) -> str:
-    if not _ORIGIN.fullmatch(value):
-        raise expected('"*" or an origin such as https://app.example (no path, no "/" at the end)')
-    return value
 
 
 # They belong to one connection or to the body as we write it; a client's or a fixed one would make the message a lie,
@@ -327,19 +334,6 @@ def not_in_metadata(name: str, text: str = "") -> str | None:
     return None if _METADATA_TEXT.fullmatch(text) else "gRPC allows printable ASCII characters only"
 
 
-def _algorithm(value: str) -> str:
-    if value not in _ALGORITHMS:
-        raise unknown("algorithm", _ALGORITHMS)
-    return value
-
-
-def _operation(value: str) -> str:
-    known = [*map(str, Scope), "*"]
-    if value not in known:
-        raise unknown("operation", known)
-    return value
-
-
 def _network(value: str) -> str:
     try:
         return str(ipaddress.ip_network(value))
@@ -380,8 +374,8 @@ Origin = Annotated[str, AfterValidator(_origin)]
 HostName = Annotated[str, AfterValidator(_host_name)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
-Algorithm = Annotated[str, AfterValidator(_algorithm)]
-OperationWord = Annotated[str, AfterValidator(_operation)]
+Algorithm = Annotated[str, _among("algorithm", _ALGORITHMS)]
+OperationWord = Annotated[str, _among("operation", [*map(str, Scope), "*"])]
 Network = Annotated[str, AfterValidator(_network)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 FrontDialect = Annotated[str, AfterValidator(_registered)]

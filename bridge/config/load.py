@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from bridge.config import checks, source
 from bridge.config.origin import Origin
-from bridge.config.problems import Path, Problem
-from bridge.config.schema import Config
+from bridge.config.problems import Problem
+from bridge.config.schema.whole import Config
 from bridge.config.substitute import substitute
 from bridge.config.translate import translate
 from bridge.errors import ConfigError
@@ -81,7 +81,9 @@ def _build(
     data = _lay_over(replaced.data, server or {}, origin)
     known = [*problems, *replaced.problems]
     config, wrong = _validated(data, origin)
-    known += _not_below(wrong, [problem.path for problem in known])
+    reported = [problem.path for problem in known]
+    # Not what merely follows from a problem that is told already.
+    known += [each for each in wrong if not any(path and each.path[: len(path)] == path for path in reported)]
     if config is not None and not known:
         known = checks.problems(config, origin.show)
     if config is None or known:
@@ -109,8 +111,3 @@ def _validated(data: dict[str, Any], origin: Origin) -> tuple[Config | None, lis
     except ValidationError as error:
         return None, translate(error, data, origin)
     return config, []
-
-
-def _not_below(problems: list[Problem], reported: list[Path]) -> list[Problem]:
-    """The problems that do not merely follow from one that was told already."""
-    return [each for each in problems if not any(path and each.path[: len(path)] == path for path in reported)]

@@ -10,7 +10,9 @@ from pydantic_core import core_schema
 
 from bridge.codec import registry
 from bridge.config.kinds import BUILT_IN, dialect_of
-from bridge.config.schema import Backend, Config, Route
+from bridge.config.schema.backends import Backend
+from bridge.config.schema.routes import Route
+from bridge.config.schema.whole import Config
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{"}
 # YAML 1.2, which editors read, knows no `on` and `off`.
@@ -40,7 +42,10 @@ def json_schema() -> dict[str, Any]:
     `options` of routes and backends are free objects; the shape of each dialect's is `$defs["front:<dialect>"]` and
     `$defs["back:<dialect>"]`, applied by the value of `dialect`. A dialect that cannot be loaded has none.
     """
-    options = _options_models()
+    options: dict[str, type[BaseModel]] = {}
+    for name in registry.names():
+        if (dialect := dialect_of(name)) is not None:
+            options |= {f"front:{name}": dialect.front_options, f"back:{name}": dialect.back_options}
     models: dict[type[BaseModel], None] = dict.fromkeys([Config, *options.values()])
     refs, schema = models_json_schema(
         [(model, "validation") for model in models],
@@ -55,15 +60,6 @@ def json_schema() -> dict[str, Any]:
     for role, owner in _ROLES:
         _apply(definitions[owner.__name__], role, options)
     return {"$schema": _Generator.schema_dialect, **schema, **refs[Config, "validation"]}
-
-
-def _options_models() -> dict[str, type[BaseModel]]:
-    found: dict[str, type[BaseModel]] = {}
-    for name in registry.names():
-        dialect = dialect_of(name)
-        if dialect is not None:
-            found |= {f"front:{name}": dialect.front_options, f"back:{name}": dialect.back_options}
-    return found
 
 
 def _apply(definition: dict[str, Any], role: str, options: dict[str, type[BaseModel]]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from bridge.config.schema import Config, Places
-from bridge.config.schema.server import Limits
+from bridge.config.schema.base import Places
+from bridge.config.schema.whole import Config
 
-_Any = TypeVar("_Any", Limits, Places)
+_Any = TypeVar("_Any", bound=Places)
 
 
 def share_of(config: Config, number: int) -> Config:

@@ -26,9 +26,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 @dataclass(slots=True)
 class Document:
-    """A parsed file. `places` holds the position of the key of each mapping entry and of the start of each list
-    item.
-    """
+    """A parsed file. `places`: the position of the key of each mapping entry and of the start of each list item."""
 
     data: Any = None
     places: dict[Path, Place] = field(default_factory=dict)

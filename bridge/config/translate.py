@@ -12,7 +12,9 @@ from pydantic_core import ErrorDetails
 from bridge.config.kinds import back_options, front_options
 from bridge.config.origin import Origin
 from bridge.config.problems import EXPECTED, UNKNOWN, WRONG, Path, Problem, nearest
-from bridge.config.schema import Backend, Config, Route
+from bridge.config.schema.backends import Backend
+from bridge.config.schema.routes import Route
+from bridge.config.schema.whole import Config
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -110,19 +112,15 @@ def _unknown_name(what: str, known: list[str], value: Any, given: str) -> str:
 
 
 def _unknown_key(path: Path, data: Any, model: Any) -> str:
-    known, word = known_keys(path[:-1], data, model), str(path[-1])
+    section, word = _model_at(path[:-1], data, model), str(path[-1])
+    fields = section.model_fields.items() if _is_model(section) else ()
+    known = [field.alias or name for name, field in fields]
     meant = next((key for key in _ELSEWHERE.get(word, ()) if key.partition(".")[0] in known), None)
     hint = f'; did you mean "{meant}"?' if meant else nearest(word, known)
     return f"unknown key{hint} Known keys: {', '.join(known) or 'none'}"
 
 
-def known_keys(path: Path, data: Any, model: Any = Config) -> list[str]:
-    """The keys of the mapping at `path`, in the order of the schema; empty where it is free."""
-    model = model_at(path, data, model)
-    return _keys(model) if _is_model(model) else []
-
-
-def model_at(path: Path, data: Any = None, model: Any = Config) -> Any:
+def _model_at(path: Path, data: Any, model: Any) -> Any:
     """The type of the value at `path` in a `model`; `data` tells the dialect that options belong to."""
     for step in path:
         model = _below(model, step, data)
@@ -151,10 +149,6 @@ def _plain(annotation: Any) -> Any:
 
 def _is_model(value: Any) -> bool:
     return isclass(value) and issubclass(value, BaseModel)
-
-
-def _keys(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _entry(value: Any, step: str | int) -> Any:

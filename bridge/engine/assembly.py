@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bridge import config as cfg
 from bridge.codec import ModesDialect, Operation, QueuedRunsDialect, SessionDialect, registry
@@ -17,7 +16,6 @@ from bridge.pipeline.backend import Fetches
 from bridge.pipeline.memory import Memory, wants_memory
 from bridge.pipeline.stages import estimate_usage, load_object
 from bridge.pipeline.stages import load as load_stage
-from bridge.pipeline.tools import Tools
 from bridge.speech import Speech
 from bridge.stores import Attachments, Bounds, open_attachments
 
@@ -65,9 +63,7 @@ def _traced(backend: Backend, section: cfg.Backend, tracing: Tracing) -> Backend
 def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Backend:
     names = ModelNames(section.model, dict(section.model_map))
     breaker = Breaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
-    timeouts = Timeouts(
-        section.timeouts.connect, section.timeouts.first_event, section.timeouts.idle, section.timeouts.total
-    )
+    timeouts = Timeouts(**section.timeouts.model_dump())
     if section.is_demo or section.target is not None:
         from bridge.transports.local import LocalBackend
 
@@ -81,44 +77,29 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient) -> Ba
             raise ConfigError(f"backends.{name}.target: {error.message}") from error
         return LocalBackend(name, agent, names=names, timeouts=timeouts, breaker=breaker)
     dialect = registry.get(section.dialect)
-    retry = Retry(section.retry.attempts, section.retry.backoff, section.retry.max_backoff, section.retry.budget)
+    url = section.url or ""
+    settings: dict[str, Any] = {
+        "api_key": section.api_key.get_secret_value() if section.api_key else None,
+        "names": names,
+        "headers": dict(section.headers),
+        "forward_headers": section.forward_headers,
+        "timeouts": timeouts,
+        "retry": Retry(**section.retry.model_dump()),
+        "breaker": breaker,
+        "options": section.options,
+    }
     if isinstance(dialect, SessionDialect):
         from bridge.grpc.backend import GrpcBackend
 
-        return GrpcBackend(
-            name,
-            dialect,
-            section.url or "",
-            api_key=section.api_key.get_secret_value() if section.api_key else None,
-            names=names,
-            headers=dict(section.headers),
-            forward_headers=section.forward_headers,
-            timeouts=timeouts,
-            retry=retry,
-            breaker=breaker,
-            options=section.options,
-        )
-    from bridge.transports.http import HttpBackend
-
-    open_backend: Callable[..., HttpBackend] = HttpBackend
+        return GrpcBackend(name, dialect, url, **settings)
     if isinstance(dialect, QueuedRunsDialect):
         from bridge.runs.backend import QueuedRunsBackend
 
-        open_backend = QueuedRunsBackend
-    return open_backend(
-        name,
-        dialect,
-        section.url or "",
-        api_key=section.api_key.get_secret_value() if section.api_key else None,
-        names=names,
-        headers=dict(section.headers),
-        forward_headers=section.forward_headers,
-        max_event=section.max_event,
-        timeouts=timeouts,
-        retry=retry,
-        breaker=breaker,
-        options=section.options,
-        httptools=http_client == "httptools",
+        return QueuedRunsBackend(name, dialect, url, max_event=section.max_event, **settings)
+    from bridge.transports.http import HttpBackend
+
+    return HttpBackend(
+        name, dialect, url, max_event=section.max_event, httptools=http_client == "httptools", **settings
     )
 
 
@@ -147,18 +128,13 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend]) -> Rout
         listen=section.listen,
         agent_id=section.agent_id,
         limits=section.limits,
-        tools=_tools(tools_at),
+        # The configuration's checks let through only a backend whose dialect offers tools.
+        tools=getattr(tools_at, "tools", None),
         tools_at=tools_at,
         extras_at=cast("HttpBackend | None", backends[section.extras] if section.extras is not None else None),
         max_tool_rounds=section.max_tool_rounds,
         mid_stream_fallback=section.mid_stream_fallback,
     )
-
-
-def _tools(backend: Backend | None) -> Tools | None:
-    """The tools at a backend, which the configuration's checks let through only when its dialect offers some."""
-    found: Tools | None = getattr(backend, "tools", None)
-    return found
 
 
 def _stage(index: int, target: str) -> StageFactory:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.codec import Capabilities, Losses, Operation, QueuedRunsOptions, StoredAnswer
+from bridge.codec import Capabilities, Feature, Losses, Operation, QueuedRunsOptions, StoredAnswer, Support
 from bridge.engine.route import LIBRARY, Caller, Route
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode
-from bridge.model import Answer, Event, Folder, Request, estimate_tokens
+from bridge.model import Answer, Event, Folder, MediaKind, Request, estimate_tokens
 from bridge.pipeline import Backend, BackendAttempt, CallInfo, Group, Run, queued_runs, threads
-from bridge.pipeline.attached import Attached, LinkedMedia, kinds_as_text
+from bridge.pipeline.attached import Attached, LinkedMedia
 from bridge.pipeline.attempt import NextAttempt
 from bridge.pipeline.backend import Fetches
 from bridge.pipeline.continuation import StreamContinuation, continued_request
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bridge.config import Config, HttpClient
     from bridge.runs import RunKey, RunPlan, Runs, RunSlots
     from bridge.speech import Speech
-    from bridge.stores import Attachments, RunStore
+    from bridge.stores import Attachments, ConversationStore, RunStore
     from bridge.telemetry.metrics import Metrics
     from bridge.telemetry.tracing import Tracing
 
@@ -149,11 +149,11 @@ class Bridge:
         return self._runs is not None
 
     @property
-    def conversations(self) -> queued_runs.Conversations:
+    def history(self) -> ConversationStore:
         """The conversations that clients read back. Raises `RuntimeError` if no route stores any."""
         if self._memory is None:
             raise RuntimeError("no route of this bridge keeps talks")
-        return queued_runs.Conversations(self._memory.history)
+        return self._memory.history
 
     @property
     def attachments(self) -> Attachments:
@@ -283,9 +283,11 @@ class Bridge:
         history, owner = self._memory.history, order.caller.owner
         if route.serves(Operation.HISTORY):
             options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
-            return await queued_runs.begin(
-                history, owner, route.path, request, order.capabilities, backend.capabilities, run_id, options=options
+            remembers = backend.capabilities.takes_news
+            turn = queued_runs.QueuedRunTurn(
+                history, owner, route.path, request, order.capabilities, remembers=remembers, options=options
             )
+            return await turn.begun(run_id)
         keeper = backend.name if group.shares_conversations else None
         return await self._memory.begin(
             owner, route.path, request, order.capabilities, backend.capabilities, run_id, keeper=keeper
@@ -315,13 +317,12 @@ class Bridge:
         return public.rstrip("/") + serving[0].path.rstrip("/") if public and serving else None
 
     def _linked(self, order: _Asked, backend: Backend, info: CallInfo) -> LinkedMedia | None:
-        """What stores the media of an answer that its client can only be told of; None where all arrive, or no files
-        are kept.
-        """
+        """What stores media that the client can only be told of; None where all arrive, or no files are kept."""
         route, front = order.route, order.capabilities
         if self._attachments is None or route.passthrough or backend.capabilities is front:
             return None
-        kinds, base = kinds_as_text(front), self._public_files(route)
+        kinds = [kind for kind in MediaKind if front.answer(Feature(str(kind))) is Support.TEXT]
+        base = self._public_files(route)
         if base is None or not kinds or getattr(route.options, "media", None) == "drop":
             return None
         thread = order.request.thread_id or info.run_id

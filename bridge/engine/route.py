@@ -82,7 +82,7 @@ class Route:
     def __post_init__(self) -> None:
         check_surface(self.dialect)
         self.surface = served(self.dialect.surface, self.durable, self.passthrough, self.extras_at is not None)
-        if not self._takes_sockets:
+        if not (isinstance(self.dialect, SocketDialect) and self.dialect.takes_sockets(self.options)):
             self.surface = tuple(e for e in self.surface if e.operation is not Operation.SOCKET)
         self.keeps_answers = (
             isinstance(self.dialect, StoredAnswersDialect)
@@ -97,10 +97,6 @@ class Route:
         unnamed = None if self.models is None else pick(self.models, "")
         backends = self.backends if self.models is None else unnamed.members if unnamed else ()
         self.default_model = next((name for each in backends if (name := each.model_for(None))), None)
-
-    @property
-    def _takes_sockets(self) -> bool:
-        return isinstance(self.dialect, SocketDialect) and self.dialect.takes_sockets(self.options)
 
     def serves(self, operation: Operation) -> bool:
         """Return whether one of its endpoints is for this operation."""
@@ -148,9 +144,7 @@ class Route:
 
     @property
     def some_model(self) -> str | None:
-        """A model name that this route serves; None where only the backend knows its models, and where patterns are
-        beyond guessing.
-        """
+        """A model name that this route serves; None where only the backend knows, or a pattern cannot be guessed."""
         if self.models is not None:
             return _guess(self.models)
         backend = self.backends[0]
@@ -187,9 +181,7 @@ class Route:
 
 @dataclass(slots=True)
 class Caller:
-    """The caller of a request, and the parts of the request beside its body. `owner` is the owner of the
-    conversations that it may continue.
-    """
+    """A caller, and what came beside the body. `owner` is that of the conversations that may be continued."""
 
     owner: str = ""
     request_id: str | None = None

@@ -17,11 +17,9 @@ class Splits(Protocol):
 
     def feed(self, chunk: bytes) -> list[FrameLike]:
         """The frames that became complete."""
-        ...
 
     def close(self) -> list[FrameLike]:
         """The input ended: the frames that are complete by that."""
-        ...
 
 
 class FramingModule(Protocol):

@@ -9,14 +9,12 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import grpc
 import grpc.aio
 
 from bridge.codec import (
-    Capabilities,
     Context,
     Dialect,
     FrameLike,
@@ -39,9 +37,9 @@ from bridge.grpc.client_tools import ClientToolBroker
 from bridge.grpc.sessions import Session, WaitingSession, results_in
 from bridge.model import Event, Request, RunFailed, ToolCall, ToolResult
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo, Timeouts
+from bridge.pipeline.backend import CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
-from bridge.pipeline.retries import Budget, Retry
+from bridge.pipeline.retries import Retry
 from bridge.pipeline.tools import ToolSource
 
 log = logging.getLogger("bridge.grpc")
@@ -57,7 +55,7 @@ _ADVICE = {
 """What to check, by the status of a call."""
 
 
-class GrpcBackend:
+class GrpcBackend(ConfiguredBackend):
     """A configured backend that speaks a dialect over gRPC. `url` is `host:port`."""
 
     def __init__(
@@ -75,14 +73,8 @@ class GrpcBackend:
         breaker: Breaker | None = None,
         options: Options | None = None,
     ) -> None:
-        self.name = name
+        super().__init__(name, dialect.capabilities, names, timeouts, retry, breaker)
         self.dialect = dialect
-        self.capabilities: Capabilities = dialect.capabilities
-        self.names = names or ModelNames()
-        self.timeouts = timeouts or Timeouts()
-        self.retry = retry or Retry()
-        self.budget = Budget(self.retry.budget)
-        self.breaker = breaker
         self.options = options if options is not None else dialect.back_options()
         self.settings = dialect.channel(self.options)
         own = {name.lower(): value for name, value in (headers or {}).items()}
@@ -94,7 +86,6 @@ class GrpcBackend:
         self._channel: grpc.aio.Channel | None = None
         self._sessions: dict[str, Session] = {}
         self._holding: dict[str, WaitingSession] = {}
-        self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         if self._channel is None:
@@ -117,15 +108,6 @@ class GrpcBackend:
         if self._channel is None:
             raise RuntimeError(f"backend {self.name!r} is not started")
         return self._channel
-
-    def later(self, chore: Coroutine[Any, Any, None]) -> None:
-        """Does something short beside the runs."""
-        task = asyncio.get_running_loop().create_task(chore)
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
-
-    def model_for(self, requested: str | None) -> str | None:
-        return self.names.model_for(requested)
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         """Headers that gRPC cannot carry (not ASCII, say) are dropped, as they would end the call."""

@@ -25,11 +25,17 @@ def channel_options(settings: Channel) -> list[tuple[str, int]]:
 
 def open_channel(address: str, settings: Channel) -> grpc.aio.Channel:
     """A channel, made inside the running loop; it connects at first use. Raises `OSError` for unreadable files."""
-    options, address = channel_options(settings), without_scheme(address)
+    return channel_to(without_scheme(address), settings)
+
+
+def channel_to(target: str, settings: Channel, *more: tuple[str, int | str]) -> grpc.aio.Channel:
+    """As `open_channel`, to a gRPC target and with `more` options."""
+    options = [*channel_options(settings), *more]
     if not settings.secure:
-        return grpc.aio.insecure_channel(address, options=options)
-    credentials = grpc.ssl_channel_credentials(_pem(settings.ca), _pem(settings.key), _pem(settings.cert))
-    return grpc.aio.secure_channel(address, credentials, options=options)
+        return grpc.aio.insecure_channel(target, options=options)
+    files = (settings.ca, settings.key, settings.cert)
+    credentials = grpc.ssl_channel_credentials(*(Path(name).read_bytes() if name else None for name in files))
+    return grpc.aio.secure_channel(target, credentials, options=options)
 
 
 def server_credentials(settings: Channel) -> Any:
@@ -39,6 +45,13 @@ def server_credentials(settings: Channel) -> Any:
     pair = (Path(settings.key).read_bytes(), Path(settings.cert).read_bytes())
     ca = Path(settings.ca).read_bytes() if settings.ca else None
     return grpc.ssl_server_credentials([pair], ca, ca is not None)
+
+
+def add_port(server: grpc.aio.Server, address: str, settings: Channel) -> int:
+    """Listen at an address; its port. Raises `RuntimeError` for one that cannot be had, `OSError` for a file."""
+    if settings.secure:
+        return int(server.add_secure_port(address, server_credentials(settings)))
+    return int(server.add_insecure_port(address))
 
 
 def failure_of(dialect: Dialect, code: grpc.StatusCode, details: str | None) -> Failure:
@@ -67,7 +80,3 @@ async def call_unary(
     except grpc.aio.AioRpcError as error:
         raise BackendError.of(failure_of(dialect, error.code(), error.details())) from None
     return answer
-
-
-def _pem(name: str | None) -> bytes | None:
-    return Path(name).read_bytes() if name else None

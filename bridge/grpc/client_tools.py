@@ -16,7 +16,7 @@ import grpc.aio
 from bridge.codec import Dialect
 from bridge.codec.sessions import Channel, ClientTools, Refuse, Registration, Respond
 from bridge.errors import BackendError, ErrorCode
-from bridge.grpc.channels import channel_options, server_credentials
+from bridge.grpc.channels import add_port, channel_options
 from bridge.grpc.registration import stay
 from bridge.model import Text, ToolCall, ToolResult
 
@@ -47,11 +47,7 @@ class ClientToolBroker:
         server.add_generic_rpc_handlers((_Handler(self),))
         address = f"{self.tools.host}:0"
         try:
-            if self._settings.secure:
-                credentials = server_credentials(self._settings)
-                ports = [server.add_secure_port(address, credentials) for _ in range(self.tools.places)]
-            else:
-                ports = [server.add_insecure_port(address) for _ in range(self.tools.places)]
+            ports = [add_port(server, address, self._settings) for _ in range(self.tools.places)]
         except (RuntimeError, OSError):
             text = f"The client's tools cannot be offered: {self.tools.host} cannot be listened on."
             raise BackendError(text, code=ErrorCode.BACKEND_UNAVAILABLE) from None

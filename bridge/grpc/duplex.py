@@ -89,8 +89,6 @@ class Duplex:
         await self._came.put(None)
 
     def _end(self, code: grpc.StatusCode, details: str | None) -> None:
-        """Return the status of the call. A write into a call that the peer has just ended makes grpc hide the peer's
-        status.
-        """
+        """Note the status. A write into a call that the peer has just ended makes grpc hide the peer's own."""
         if code is not grpc.StatusCode.OK and details != _WRITTEN_TOO_LATE:
             self.status = (code, details)

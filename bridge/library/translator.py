@@ -129,9 +129,7 @@ class Translator:
         return self._sent.body
 
     def decode_error(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> BridgeError:
-        """Return the failure that a backend's answer with an error status means, to raise or to pass to
-        `encode_error`.
-        """
+        """Return the failure that a backend's error status means, to raise or to pass to `encode_error`."""
         wire = WireResponse(status, _lower(headers, self._back), _bytes(data))
         return BridgeError.of(with_status(self._back.decode_error(wire), status))
 

@@ -56,16 +56,7 @@ from bridge.model.parts import (
     url_of,
 )
 from bridge.model.pretty import pretty
-from bridge.model.request import (
-    HistoryMode,
-    Request,
-    ResponseFormat,
-    Resume,
-    Sampling,
-    Tool,
-    ToolChoice,
-    ToolMode,
-)
+from bridge.model.request import HistoryMode, Request, ResponseFormat, Resume, Sampling, Tool, ToolChoice, ToolMode
 from bridge.model.text import as_markdown, as_text, interrupt_text, json_text, question_about, result_text
 
 __all__ = [

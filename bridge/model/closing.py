@@ -17,12 +17,7 @@ PIECES: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDel
 class OpenParts:
     """The open messages and parts of a stream that was sent. Batches of deltas cost one set operation."""
 
-    __slots__ = (
-        "_messages",
-        "_parts",
-        "ended",
-        "started",
-    )
+    __slots__ = ("_messages", "_parts", "ended", "started")
 
     def __init__(self) -> None:
         self.started = False

@@ -18,16 +18,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import Event
-from bridge.model.request import (
-    HistoryMode,
-    Request,
-    ResponseFormat,
-    Resume,
-    Sampling,
-    Tool,
-    ToolChoice,
-    ToolMode,
-)
+from bridge.model.request import HistoryMode, Request, ResponseFormat, Resume, Sampling, Tool, ToolChoice, ToolMode
 
 _T = TypeVar("_T")
 _Turn: TypeAlias = Callable[[Any], Any]
@@ -128,24 +119,9 @@ def _dump(value: Any) -> list[Any]:
     return [shape.code, *out[: len(out) - unsaid]]
 
 
-def dump(event: Event) -> list[Any]:
-    """The event as a JSON array."""
-    return _dump(event)
-
-
-def dump_message(message: pt.Message) -> list[Any]:
-    """The message as a JSON array."""
-    return _dump(message)
-
-
-def dump_tool(tool: Tool) -> list[Any]:
-    """The tool as a JSON array."""
-    return _dump(tool)
-
-
-def dump_request(request: Request) -> list[Any]:
-    """The request as a JSON array."""
-    return _dump(request)
+def dump(value: Event | pt.Message | Tool | Request) -> list[Any]:
+    """The value as a JSON array."""
+    return _dump(value)
 
 
 def _load_value(value: Any) -> Any:
@@ -175,17 +151,17 @@ def load(array: list[Any]) -> Event:
 
 
 def load_message(array: list[Any]) -> pt.Message:
-    """The message that `dump_message` wrote. Raises `ValueError` for anything else."""
+    """The message that `dump` wrote. Raises `ValueError` for anything else."""
     return _only(array, {pt.Message}, "a message")
 
 
 def load_tool(array: list[Any]) -> Tool:
-    """The tool that `dump_tool` wrote. Raises `ValueError` for anything else."""
+    """The tool that `dump` wrote. Raises `ValueError` for anything else."""
     return _only(array, {Tool}, "a tool")
 
 
 def load_request(array: list[Any]) -> Request:
-    """The request that `dump_request` wrote. Raises `ValueError` for anything else."""
+    """The request that `dump` wrote. Raises `ValueError` for anything else."""
     return _only(array, {Request}, "a request")
 
 

@@ -45,9 +45,7 @@ class MessageStatus(StrEnum):
 
 
 class StateOp(StrEnum):
-    """The content of a `StateChanged`: the whole state, a JSON Patch (RFC 6902), or the messages of the
-    conversation.
-    """
+    """What a `StateChanged` holds: the whole state, a JSON Patch (RFC 6902), or the conversation's messages."""
 
     SNAPSHOT = "snapshot"
     PATCH = "patch"

@@ -14,17 +14,7 @@ from typing import Any
 from bridge.errors import Failure
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, MessageStatus, PartKind
-from bridge.model.parts import (
-    Extras,
-    Media,
-    Message,
-    Part,
-    Reasoning,
-    Refusal,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from bridge.model.parts import Extras, Media, Message, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 
 @dataclass(slots=True)
@@ -240,8 +230,9 @@ def unfold(answer: Answer) -> list[Event]:
         ev.RunStarted(answer.run_id, answer.thread_id, answer.model, answer.created_at, answer.metadata, answer.extras)
     ]
     for number, message in enumerate(answer.messages):
-        if message.role == "tool" and _only_results(message):
-            out.extend(_results(message))
+        results = [p for p in message.parts if isinstance(p, ToolResult)]
+        if message.role == "tool" and 0 < len(results) == len(message.parts):
+            out += (ev.ToolResulted(r.call_id, r.parts, r.name, r.is_error, message.id, r.extras) for r in results)
             continue
         message_id = message.id or f"{answer.run_id}-{number}"
         ending = answer.endings.get(message.id or "") or Ending()
@@ -258,18 +249,6 @@ def unfold(answer: Answer) -> list[Event]:
     else:
         out.append(ev.RunFinished(answer.reason or FinishReason.STOP, answer.ended_at, answer.end_extras))
     return out
-
-
-def _only_results(message: Message) -> bool:
-    return bool(message.parts) and all(isinstance(p, ToolResult) for p in message.parts)
-
-
-def _results(message: Message) -> list[Event]:
-    return [
-        ev.ToolResulted(p.call_id, p.parts, p.name, p.is_error, message.id, p.extras)
-        for p in message.parts
-        if isinstance(p, ToolResult)
-    ]
 
 
 def _part_events(part_id: str, message_id: str, part: Part) -> list[Event]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
@@ -26,26 +26,20 @@ def pretty(events: Event | Iterable[Event]) -> str:
         PartStarted 'p-1' 'm-1' text
           TextDelta 'p-1' 'Hello'
     """
-    return "\n".join(_lines(events if isinstance(events, Iterable) else (events,)))
+    each = events if isinstance(events, Iterable) else (events,)
+    return "\n".join("  " * _DEPTHS.get(type(event), 1) + _printed(event) for event in each)
 
 
 def pretty_request(request: Request) -> str:
     """A request as lines: what it says, and each message and tool in one of its own."""
-    return "\n".join(_request_lines(request))
-
-
-def _request_lines(request: Request) -> Iterator[str]:
+    lines: list[str] = []
     for field in fields(request):
         value = getattr(request, field.name)
         if isinstance(value, list) and value and all(map(is_dataclass, value)):
-            yield from (f"{field.name}[{n}] {_printed(item)}" for n, item in enumerate(value))
+            lines += (f"{field.name}[{n}] {_printed(item)}" for n, item in enumerate(value))
         elif value != _default(field):
-            yield f"{field.name} {_printed(value) if is_dataclass(value) else repr(value)}"
-
-
-def _lines(events: Iterable[Event]) -> Iterator[str]:
-    for event in events:
-        yield "  " * _DEPTHS.get(type(event), 1) + _printed(event)
+            lines.append(f"{field.name} {_printed(value) if is_dataclass(value) else repr(value)}")
+    return "\n".join(lines)
 
 
 def _printed(value: Any) -> str:
@@ -53,15 +47,11 @@ def _printed(value: Any) -> str:
     pieces = [type(value).__name__]
     for field in fields(value):
         item = getattr(value, field.name)
-        if _required(field):
+        if field.default is MISSING and field.default_factory is MISSING:
             pieces.append(_short(item))
         elif field.repr and item != _default(field):
             pieces.append(f"{field.name}={_short(item)}")
     return " ".join(pieces)
-
-
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _default(field: Field[Any]) -> Any:

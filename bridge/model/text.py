@@ -88,9 +88,7 @@ def result_text(parts: list[Part]) -> str:
 
 
 def interrupt_text(event: Interrupted) -> str:
-    """Return an interrupt as a question to a person: the text in its payload, with the call that it describes, else the
-    whole payload.
-    """
+    """Return an interrupt as a question to a person: its payload's text, with the call it describes, else all of it."""
     payload = event.payload
     if isinstance(payload, str) and payload.strip():
         return payload

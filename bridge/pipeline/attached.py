@@ -9,7 +9,6 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 
-from bridge.codec import Capabilities, Feature, Support
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model import (
     ContentAdded,
@@ -99,11 +98,6 @@ class LinkedMedia:
         except BridgeError as error:
             log.warning("a medium of an answer could not be stored: %s", error.message)
             return part
-
-
-def kinds_as_text(front: Capabilities) -> list[MediaKind]:
-    """The kinds of media that clients with these capabilities get as text."""
-    return [kind for kind in MediaKind if front.answer(Feature(str(kind))) is Support.TEXT]
 
 
 async def _whole(data: bytes) -> AsyncIterator[bytes]:

@@ -1,12 +1,11 @@
-"""The interface of a backend for the pipeline, whatever carries it: HTTP, gRPC, or a Python generator in this
-process.
-"""
+"""The interface of a backend for the pipeline, whatever carries it: HTTP, gRPC, or a generator in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from bridge.codec import Capabilities, Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
 from bridge.codec.naming import ModelNames
@@ -48,7 +47,8 @@ class CallInfo:
 class Call(Protocol):
     """One try of one request at one backend."""
 
-    context: Context
+    @property
+    def context(self) -> Context: ...
 
     frames: list[FrameLike]
     """The raw frames that the last read brought, for passthrough routes."""
@@ -56,40 +56,30 @@ class Call(Protocol):
     @property
     def whole(self) -> WireResponse | None:
         """The answer, if it came in one piece."""
-        ...
 
     @property
     def wire_ended(self) -> bool:
         """The terminal event was read from the wire, and not made up for an answer that broke off."""
-        ...
 
     @property
     def received(self) -> int:
         """Bytes of the answer that have arrived so far."""
-        ...
 
     @property
     def sent(self) -> WireRequest | None:
-        """The request as it was sent; None where nothing goes over a wire. Its headers may hold keys, and its body
-        may be released once the answer has begun.
-        """
-        ...
+        """The request as sent, None where no wire is; headers may hold keys. Its body may be released by then."""
 
     async def open(self) -> None:
         """Sends the request and waits for the head of the answer. Raises `BackendError`."""
-        ...
 
     async def read(self) -> list[Event]:
         """The events of one read, possibly none; the batch with the terminal event is the last one."""
-        ...
 
     def fail(self, failure: Failure) -> list[Event]:
         """Gives up from this side, when no `read` is waiting: the events that end the run for this reason."""
-        ...
 
     async def close(self) -> None:
         """Lets go of the backend; before the terminal event this cancels its work. Never raises."""
-        ...
 
 
 class KnownAnswer:
@@ -123,12 +113,40 @@ class Fetches(Protocol):
     async def start(self) -> None: ...
 
     async def request(self, request: Request, capabilities: Capabilities) -> Request:
-        """Return the request with media in a form that a backend with these capabilities accepts. Raises
-        `RequestError` for media that cannot be fetched.
-        """
-        ...
+        """The request with media as such a backend takes them. Raises `RequestError` for what cannot be fetched."""
 
     async def close(self) -> None: ...
+
+
+class ConfiguredBackend:
+    """What every `Backend` of a configuration has, whatever carries it."""
+
+    def __init__(
+        self,
+        name: str,
+        capabilities: Capabilities,
+        names: ModelNames | None,
+        timeouts: Timeouts | None,
+        retry: Retry | None,
+        breaker: Breaker | None,
+    ) -> None:
+        self.name = name
+        self.capabilities = capabilities
+        self.names = names or ModelNames()
+        self.timeouts = timeouts or Timeouts()
+        self.retry = retry or Retry()
+        self.budget = Budget(self.retry.budget)
+        self.breaker = breaker
+        self._chores: set[asyncio.Task[None]] = set()
+
+    def model_for(self, requested: str | None) -> str | None:
+        return self.names.model_for(requested)
+
+    def later(self, chore: Coroutine[Any, Any, None]) -> None:
+        """Does something short beside the runs."""
+        task = asyncio.get_running_loop().create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
 
 
 class Backend(Protocol):
@@ -144,30 +162,24 @@ class Backend(Protocol):
 
     def model_for(self, requested: str | None) -> str | None:
         """The model name to send for the one that the client named."""
-        ...
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         """Encodes the request, without I/O. Raises `Unsupported` when the dialect cannot say it."""
-        ...
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         """Which of the client's headers go to this backend; `front` is the dialect that the client speaks."""
-        ...
 
     async def models(self) -> list[ModelInfo]:
         """The models that this backend offers by itself. Raises `BackendError`."""
-        ...
 
     async def count(self, request: Request, info: CallInfo) -> int | None:
         """The input tokens of this request as the backend counts them; None when it has no way to say.
 
         Raises `BackendError`, and `Unsupported` when the dialect cannot say the request.
         """
-        ...
 
     async def check(self) -> None:
         """Check cheaply whether the backend can be called. Raises `BackendError`."""
-        ...
 
     async def start(self) -> None: ...
 

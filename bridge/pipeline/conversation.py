@@ -13,18 +13,8 @@ from typing import Any
 from bridge.codec import Capabilities, project
 from bridge.codec.jsontext import dumps
 from bridge.errors import ErrorCode, RequestError, shortened
-from bridge.model import (
-    Answer,
-    FinishReason,
-    Message,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    result_text,
-)
-from bridge.model.dump import dump_message
+from bridge.model import Answer, FinishReason, Message, Part, Reasoning, Text, ToolCall, ToolResult, result_text
+from bridge.model.dump import dump
 from bridge.model.parts import LINKED
 
 NO_RESULT = "No result was provided."
@@ -52,7 +42,7 @@ def mark(message: Message) -> Mark:
         "".join(p.text for p in message.parts if isinstance(p, Text)).strip(),
         [c.call_id for c in calls_in(message)],
         [(r.call_id, result_text(r.parts)) for r in results_in(message)],
-        dump_message(Message("", rest)) if rest else None,
+        dump(Message("", rest)) if rest else None,
     )
 
 
@@ -189,9 +179,7 @@ def no_results(calls: list[ToolCall]) -> list[Message]:
 
 
 def messages_of(answer: Answer) -> list[Message]:
-    """Return the messages of an answer that become part of the conversation: none of a failed one, half of a
-    canceled one.
-    """
+    """Return an answer's messages that join the conversation: none of a failed one, half of a canceled one."""
     messages = [m for m in answer.messages if m.role == "tool" or answer.choice_of(m) == 0]
     if answer.reason not in (None, FinishReason.CANCELED):
         return [m for m in messages if m.parts]

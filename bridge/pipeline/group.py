@@ -35,9 +35,7 @@ class Group:
 
     @property
     def shares_conversations(self) -> bool:
-        """True if several backends may answer one conversation and one of them remembers it by itself: none of them
-        has all of it.
-        """
+        """True if several backends may answer one conversation and one remembers it by itself: none has all of it."""
         return len(self.members) > 1 and any(member.capabilities.keeps_history for member in self.members)
 
 

@@ -14,13 +14,13 @@ import hashlib
 import logging
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Self
 
 from bridge.codec import Capabilities, Feature, Support
 from bridge.codec.jsontext import dumps
 from bridge.errors import BridgeError
 from bridge.model import Answer, Event, FinishReason, HistoryMode, Interrupted, Message, Request, RunFinished
-from bridge.model.dump import dump_message, load_message
+from bridge.model.dump import dump, load_message
 from bridge.model.events import CONTENT
 from bridge.pipeline.conversation import (
     as_client_sees,
@@ -84,9 +84,7 @@ class Turn:
         whole: bool = False,
         keeper: str | None = None,
     ) -> None:
-        """If `whole`, the backend is sent the whole conversation though it remembers it. `keeper` is the backend's
-        name if others may answer the next request of this conversation.
-        """
+        """`whole`: the backend is sent everything, though it remembers. `keeper`: its name, where others may answer."""
         self.request = request
         self.reply: list[Event] | None = None
         self.tells_context = False
@@ -106,6 +104,15 @@ class Turn:
     async def begin(self, run_id: str) -> None:
         """Loads what is needed and rewrites `request`. Raises `BridgeError`."""
         raise NotImplementedError
+
+    async def begun(self, run_id: str) -> Self:
+        """The turn after `begin`; closed when that fails."""
+        try:
+            await self.begin(run_id)
+        except BaseException:
+            await self.close()
+            raise
+        return self
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
         """The run is over: stores what the next request needs. `answer` is the backend's, `shown` what the client got
@@ -141,11 +148,6 @@ class Turn:
 
     async def _load(self, thread: str) -> None:
         self._conversation = await self._history.load(self._owner, self._scope, thread) or Conversation(thread)
-
-    async def _thread_of(self, messages: list[Message]) -> str | None:
-        """Return the conversation that matches the messages up to the last answer, for clients that send no id."""
-        answered = up_to_last_answer(messages)
-        return await self._history.find(self._owner, self._scope, digest(answered)) if answered else None
 
     async def _commit(self, new: list[Message], *, keep: int | None = None, name: str | None = None) -> None:
         """Store the conversation. The next request of it may go on from now."""
@@ -241,7 +243,10 @@ class Trim(Turn):
     async def begin(self, run_id: str) -> None:
         request = self.request
         self._whole = request.messages
-        thread = request.thread_id or await self._thread_of(request.messages) or run_id
+        thread = request.thread_id
+        if not thread and (answered := up_to_last_answer(request.messages)):
+            thread = await self._history.find(self._owner, self._scope, digest(answered))
+        thread = thread or run_id
         await self._enter(thread)
         stored = self._conversation.messages
         self._ran = [str(i) for i in self._conversation.extra.get(_RAN, ())]
@@ -249,7 +254,7 @@ class Trim(Turn):
         position = continues(stored, self._whole, self._ran) if here else None
         if position == len(self._whole) and not request.resume:
             position = None  # nothing new: an answer is to be made again
-        self._context = _fingerprint(request.context)
+        self._context = hashlib.sha256(dumps(request.context)).hexdigest() if request.context else ""
         if position is not None and self.tells_context and self._conversation.extra.get(_CONTEXT) == self._context:
             request = replace(request, context=[])  # the backend was told, and remembers it
         if position is None:
@@ -339,7 +344,7 @@ class Recall(Turn):
         if not (self._nameless or self._had or self._conversation.open_interrupts):
             return
         asks = self._whole and self._conversation.open_interrupts
-        self._conversation.extra[_ANSWER] = [dump_message(m) for m in messages_of(answer)] if asks else []
+        self._conversation.extra[_ANSWER] = [dump(m) for m in messages_of(answer)] if asks else []
         seen = [*self._messages, as_client_sees(shown, self._front)] if self._whole else None
         await self._commit([], name=digest(seen) if seen else None)
 
@@ -360,10 +365,6 @@ def _recalls(front: Capabilities, back: Capabilities) -> bool:
     """Return whether runs of this backend may wait for an answer that this front cannot address."""
     recalls = front.answer(Feature.INTERRUPT) is Support.EXACT and front.names_interrupts
     return not recalls and back.request(Feature.RESUME) in (Support.EXACT, Support.TEXT)
-
-
-def _fingerprint(context: list[dict[str, Any]]) -> str:
-    return hashlib.sha256(dumps(context)).hexdigest() if context else ""
 
 
 class Memory:
@@ -415,12 +416,7 @@ class Memory:
             return None
         turn = kind(self.history, owner, scope, request, front, whole=back.wants_whole, keeper=keeper)
         turn.tells_context = back.request(Feature.CONTEXT) is Support.DROP
-        try:
-            await turn.begin(run_id)
-        except BaseException:
-            await turn.close()
-            raise
-        return turn
+        return await turn.begun(run_id)
 
     def answers(self, owner: str, scope: str, look: Look | None = None) -> Answers:
         """The answers that this owner's clients may name by id."""

@@ -41,9 +41,7 @@ def places_of(request: Request) -> Iterator[None]:
 
 
 def _place_of(message: Message, part: str | None, inner: str) -> str | None:
-    """The place of a message, or of one of its parts; None if the client did not send it. `inner`: the index of a part
-    of a tool's result.
-    """
+    """The place of a message or part; None if the client did not send it. `inner`: an index in a tool's result."""
     if not message.places or part is None:
         return message.places[0] if message.places else None
     whole, *known = message.places

@@ -84,79 +84,64 @@ def _stamped(message: Message, run: str, name: str, *, visible: bool = True) -> 
     return replace(message, id=message.id or name, metadata=metadata)
 
 
-def _plain(message: Message) -> Message:
-    """As backends are given it."""
-    return replace(message, metadata=own_metadata(message))
-
-
 def _for_model(message: Message) -> bool:
     """Return whether backends are sent this message. A call and its result stay together."""
     kept = _OURS not in message.metadata or MODEL in Kept.of(message).views
     return kept or not LINKED.isdisjoint(map(type, message.parts))
 
 
-class Conversations:
-    """The stored conversations of one conversation store."""
+async def say(
+    history: ConversationStore,
+    owner: str,
+    scope: str,
+    request: Request,
+    run: str,
+    conversation: Conversation | None = None,
+) -> Conversation:
+    """Store the new messages of a request and return the conversation with them.
 
-    def __init__(self, history: ConversationStore) -> None:
-        self._history = history
+    `conversation` is the stored one, where it is loaded already. Raises `RequestError` for a result without a call.
+    """
+    if conversation is None:
+        thread = request.thread_id or run
+        conversation = await history.load(owner, scope, thread) or Conversation(thread)
 
-    async def load(self, owner: str, scope: str, thread: str) -> Conversation | None:
-        return await self._history.load(owner, scope, thread)
+    def new(conversation: Conversation) -> list[Message]:
+        fresh = _new_messages(conversation.messages, request.messages)
+        waiting = open_calls(conversation.messages, fresh)
+        missing: list[Message] = []
+        if fresh and not only_results(fresh):
+            resumed = {r.interrupt_id for r in request.resume}
+            answered = {i.call_id for i in conversation.open_interrupts if i.interrupt_id in resumed}
+            missing = no_results([call for call in waiting if call.call_id not in answered])
+        return [
+            *(_stamped(m, run, f"{run}-none-{n}", visible=False) for n, m in enumerate(missing)),
+            *(_stamped(m, run, f"{run}-{n}") for n, m in enumerate(fresh)),
+        ]
 
-    async def latest(self, owner: str, scope: str) -> str | None:
-        """The thread of this owner in which something was said last."""
-        return await self._history.latest(owner, scope)
+    return await _append(history, owner, scope, conversation, new)
 
-    async def owner(self, scope: str, thread: str) -> str | None:
-        """Return the owner of this thread if something was said in it."""
-        return await self._history.owner(scope, thread)
 
-    async def say(
-        self, owner: str, scope: str, request: Request, run: str, conversation: Conversation | None = None
-    ) -> Conversation:
-        """Store the new messages of a request and return the conversation with them.
-
-        `conversation` is the stored one, where it is loaded already. Raises `RequestError` for a result without a call.
-        """
-        if conversation is None:
-            conversation = await self._conversation(owner, scope, request.thread_id or run)
-
-        def new(conversation: Conversation) -> list[Message]:
-            fresh = _new_messages(conversation.messages, request.messages)
-            waiting = open_calls(conversation.messages, fresh)
-            missing: list[Message] = []
-            if fresh and not only_results(fresh):
-                resumed = {r.interrupt_id for r in request.resume}
-                answered = {i.call_id for i in conversation.open_interrupts if i.interrupt_id in resumed}
-                missing = no_results([call for call in waiting if call.call_id not in answered])
-            return [
-                *(_stamped(m, run, f"{run}-none-{n}", visible=False) for n, m in enumerate(missing)),
-                *(_stamped(m, run, f"{run}-{n}") for n, m in enumerate(fresh)),
-            ]
-
-        return await self.append(owner, scope, conversation, new)
-
-    async def append(
-        self, owner: str, scope: str, conversation: Conversation, new: Callable[[Conversation], list[Message]]
-    ) -> Conversation:
-        """Append what `new` returns for the stored conversation; called again if another writer was faster."""
-        while True:
-            try:
-                await self._history.commit(owner, scope, conversation, new(conversation))
-            except StoreConflict:
-                conversation = await self._conversation(owner, scope, conversation.thread_id)
-                continue
-            return conversation
-
-    async def _conversation(self, owner: str, scope: str, thread: str) -> Conversation:
-        return await self.load(owner, scope, thread) or Conversation(thread)
+async def _append(
+    history: ConversationStore,
+    owner: str,
+    scope: str,
+    conversation: Conversation,
+    new: Callable[[Conversation], list[Message]],
+) -> Conversation:
+    """Append what `new` returns for the stored conversation; called again if another writer was faster."""
+    while True:
+        try:
+            await history.commit(owner, scope, conversation, new(conversation))
+        except StoreConflict:
+            thread = conversation.thread_id
+            conversation = await history.load(owner, scope, thread) or Conversation(thread)
+            continue
+        return conversation
 
 
 def _new_messages(stored: list[Message], messages: list[Message]) -> list[Message]:
-    """Return the messages whose ids the conversation does not hold yet; the same question under two ids is two
-    questions.
-    """
+    """Return the messages whose ids are not stored yet; the same question under two ids is two questions."""
     if not all(message.id for message in messages):
         return unknown(stored, messages)
     return behind(stored, messages, {message.id for message in stored})
@@ -177,7 +162,6 @@ class QueuedRunTurn(Expand):
         options: QueuedRunsOptions,
     ) -> None:
         super().__init__(history, owner, scope, request, front)
-        self._conversations = Conversations(history)
         self._remembers = remembers
         self._options = options
         self._run = ""
@@ -192,8 +176,8 @@ class QueuedRunTurn(Expand):
         self._run = self.request.run_id or run_id
         thread = self.request.thread_id or self._run
         await (self._enter(thread) if self._options.one_run_per_thread else self._load(thread))
-        self._conversation = await self._conversations.say(
-            self._owner, self._scope, self.request, self._run, self._conversation
+        self._conversation = await say(
+            self._history, self._owner, self._scope, self.request, self._run, self._conversation
         )
         self._taken = frozenset(message.id for message in self._conversation.messages)
         return _by_run(self._conversation.messages, self._run, self.request)
@@ -235,7 +219,7 @@ class QueuedRunTurn(Expand):
         try:
             await self._commit(new(self._conversation))
         except StoreConflict:  # another run of this thread spoke meanwhile
-            await self._conversations.append(self._owner, self._scope, self._conversation, new)
+            await _append(self._history, self._owner, self._scope, self._conversation, new)
 
 
 def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list[Message], list[Message]]:
@@ -246,7 +230,7 @@ def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list
     for message in stored:
         of_run = runs.setdefault(Kept.of(message).run, [])
         if _for_model(message):
-            of_run.append(_plain(message))
+            of_run.append(replace(message, metadata=own_metadata(message)))
     earlier = list(runs)
     if run in runs:
         del earlier[earlier.index(run) :]
@@ -274,24 +258,3 @@ def _notes(answer: Answer) -> dict[str, dict[str, Any]]:
             if isinstance(name, str):
                 notes.setdefault(name, {}).update({k: v for k, v in event.value.items() if k != "messageId"})
     return notes
-
-
-async def begin(
-    history: ConversationStore,
-    owner: str,
-    scope: str,
-    request: Request,
-    front: Capabilities,
-    back: Capabilities,
-    run_id: str,
-    *,
-    options: QueuedRunsOptions,
-) -> QueuedRunTurn:
-    """The turn of this request, begun. Raises `BridgeError`."""
-    turn = QueuedRunTurn(history, owner, scope, request, front, remembers=back.takes_news, options=options)
-    try:
-        await turn.begin(run_id)
-    except BaseException:
-        await turn.close()
-        raise
-    return turn

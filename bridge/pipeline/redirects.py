@@ -13,67 +13,17 @@ from typing import Any
 from bridge.codec import Feature, Losses
 from bridge.model import Request
 
-_FIELDS = frozenset(
-    [
-        "api_base",
-        "api_base_url",
-        "api_key",
-        "api_type",
-        "api_url",
-        "auth_token",
-        "access_token",
-        "authorization",
-        "base_url",
-        "bearer_token",
-        "azure_ad_token",
-        "azure_ad_token_provider",
-        "azure_endpoint",
-        "azure_password",
-        "azure_username",
-        "client_id",
-        "client_secret",
-        "aws_access_key_id",
-        "aws_bedrock_runtime_endpoint",
-        "aws_external_id",
-        "aws_profile_name",
-        "aws_region_name",
-        "aws_role_name",
-        "aws_secret_access_key",
-        "aws_session_name",
-        "aws_session_token",
-        "aws_sts_endpoint",
-        "aws_web_identity_token",
-        "vertex_ai_credentials",
-        "vertex_ai_location",
-        "vertex_ai_project",
-        "vertex_credentials",
-        "vertex_location",
-        "vertex_project",
-        "custom_headers",
-        "default_headers",
-        "default_query",
-        "extra_body",
-        "extra_headers",
-        "extra_query",
-        "headers",
-        "http_headers",
-        "credentials",
-        "custom_llm_provider",
-        "endpoint_url",
-        "fallbacks",
-        "http_proxy",
-        "https_proxy",
-        "litellm_credential_name",
-        "litellm_params",
-        "model_list",
-        "organization",
-        "proxy",
-        "proxies",
-        "tenant_id",
-        "user_config",
-    ]
-)
-_SAME = frozenset(name.replace("_", "") for name in _FIELDS)
+_FIELDS = """
+    api_base api_base_url api_key api_type api_url auth_token access_token authorization base_url bearer_token
+    azure_ad_token azure_ad_token_provider azure_endpoint azure_password azure_username client_id client_secret
+    aws_access_key_id aws_bedrock_runtime_endpoint aws_external_id aws_profile_name aws_region_name aws_role_name
+    aws_secret_access_key aws_session_name aws_session_token aws_sts_endpoint aws_web_identity_token
+    vertex_ai_credentials vertex_ai_location vertex_ai_project vertex_credentials vertex_location vertex_project
+    custom_headers default_headers default_query extra_body extra_headers extra_query headers http_headers
+    credentials custom_llm_provider endpoint_url fallbacks http_proxy https_proxy litellm_credential_name
+    litellm_params model_list organization proxy proxies tenant_id user_config
+"""
+_SAME = frozenset(_FIELDS.replace("_", "").split())
 """Compared without case, dashes and underscores: `apiKey`, `api-key` and `API_KEY` are one field."""
 _WITHIN = ("fields", "forwardedProps")
 """Objects in which dialects nest unknown fields."""

@@ -33,9 +33,7 @@ def failed_at_once(events: list[Event]) -> Failure | None:
 
 
 def may_repeat(failure: Failure) -> bool:
-    """Return whether the same backend may succeed on a second call; a 409 is one of its locks
-    (docs/dialects/openai-chat.md).
-    """
+    """Return whether a second call may succeed; a 409 is a lock of the backend (docs/dialects/openai-chat.md)."""
     return failure.may_retry or failure.details.get("backend_status") == 409
 
 

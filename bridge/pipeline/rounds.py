@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from bridge.codec import FrameLike, Losses, WireRequest
-from bridge.codec import WireResponse as Wire
+from bridge.codec import Losses
 from bridge.codec.tools import OfferedTool
 from bridge.errors import ErrorCode, Failure
 from bridge.model import (
@@ -32,8 +31,9 @@ from bridge.model import (
 )
 from bridge.model import events as ev
 from bridge.model.events import UsageReported
-from bridge.pipeline.backend import Call, CallInfo
+from bridge.pipeline.backend import CallInfo
 from bridge.pipeline.conversation import messages_of
+from bridge.pipeline.wrapped import WrappedCall
 
 if TYPE_CHECKING:
     from bridge.pipeline.tools import WithTools
@@ -49,19 +49,19 @@ def not_run(call: ToolCall, text: str) -> ToolResulted:
     return ToolResulted(call.call_id, [Text(f"Error: {text}")], call.name, is_error=True)
 
 
-class Rounds:
-    """See `bridge.pipeline.backend.Call`: as many calls of the backend as its model needs, as one run."""
+class Rounds(WrappedCall):
+    """As many calls of the backend as its model needs, as one run."""
 
     def __init__(
         self, user: WithTools, own: Mapping[str, OfferedTool], request: Request, info: CallInfo, lost: Losses
     ) -> None:
+        super().__init__(user.inner.call(request, info, lost))
         self._user = user
         self._own = own
         self._request = request
         self._info = info
         self._lost = lost
         self._round = 1
-        self._call: Call = user.backend.call(request, info, lost)
         self._ids = _Ids()
         self._usage: UsageReported | None = None
         self._folder = Folder()
@@ -69,49 +69,22 @@ class Rounds:
         self._end: RunFinished | None = None
         self._ask_again = False
         self._received = 0
-        self.context = self._call.context
-
-    @property
-    def frames(self) -> list[FrameLike]:
-        return self._call.frames
-
-    @frames.setter
-    def frames(self, value: list[FrameLike]) -> None:
-        self._call.frames = value
-
-    @property
-    def whole(self) -> Wire | None:
-        return self._call.whole
-
-    @property
-    def wire_ended(self) -> bool:
-        return self._call.wire_ended
 
     @property
     def received(self) -> int:
-        return self._received + self._call.received
-
-    @property
-    def sent(self) -> WireRequest | None:
-        return self._call.sent
-
-    async def open(self) -> None:
-        await self._call.open()
+        return self._received + self.inner.received
 
     async def read(self) -> list[Event]:
         if self._waiting:
             return await self._run_tools()
         if self._ask_again:
             await self._next()
-        return self._heard(await self._call.read())
+        return self._heard(await self.inner.read())
 
     def fail(self, failure: Failure) -> list[Event]:
         if self._waiting or self._ask_again:
             return [RunFailed(failure)]
-        return self._heard(self._call.fail(failure))
-
-    async def close(self) -> None:
-        await self._call.close()
+        return self._heard(self.inner.fail(failure))
 
     # ------------------------------------------------------------------ one round
 
@@ -186,15 +159,15 @@ class Rounds:
         self._request = replace(self._request, messages=messages, tool_choice=choice)
         if answer.usage is not None:
             self._usage = answer.usage if self._usage is None else _sum(self._usage, answer.usage)
-        self._received += self._call.received
-        await self._call.close()
+        self._received += self.inner.received
+        await self.inner.close()
         info = self._next_info
         self._round += 1
         self._folder = Folder()
         self._folder.feed([RunStarted(info.run_id)])
-        self._call = self._user.backend.call(self._request, info, self._lost)
+        self.inner = self._user.inner.call(self._request, info, self._lost)
         self._ask_again = False
-        await self._call.open()
+        await self.inner.open()
 
 
 _PLAIN: frozenset[type] = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ArgsDelta})
@@ -226,7 +199,7 @@ class _Ids:
     def __init__(self) -> None:
         self._seen: set[str] = set()
         self._new: dict[str, str] = {}
-        self._calls: dict[str, str] = {}
+        self.inners: dict[str, str] = {}
 
     def apply(self, events: list[Event], number: int) -> list[Event]:
         return [self._first(event) if number == 1 else self._one(event, number) for event in events]
@@ -249,13 +222,13 @@ class _Ids:
         match event:
             case RunStarted():
                 self._new.clear()
-                self._calls.clear()
+                self.inners.clear()
             case MessageStarted():
                 event = replace(event, message_id=self._fresh(event.message_id, number))
             case PartStarted():
                 call_id = event.call_id
                 if call_id is not None:
-                    call_id = self._calls[call_id] = self._unseen(f"call {call_id}", number).removeprefix("call ")
+                    call_id = self.inners[call_id] = self._unseen(f"call {call_id}", number).removeprefix("call ")
                 message = self._new.get(event.message_id, event.message_id)
                 event = replace(event, part_id=self._fresh(event.part_id, number), message_id=message, call_id=call_id)
             case ev.TextDelta() | ev.ReasoningDelta() | ev.ArgsDelta() | PartEnded():
@@ -264,7 +237,7 @@ class _Ids:
             case MessageEnded() | ev.ContentAdded():
                 event = replace(event, message_id=self._new.get(event.message_id, event.message_id))
             case ToolResulted():
-                event = replace(event, call_id=self._calls.get(event.call_id, event.call_id))
+                event = replace(event, call_id=self.inners.get(event.call_id, event.call_id))
         self._note(event)
         return event
 

@@ -48,9 +48,7 @@ from bridge.translation import Stage
 
 @dataclass(slots=True)
 class StageContext:
-    """The context of a stage. `front` and `back` are the capabilities of the two dialects, `options` the route's
-    options.
-    """
+    """What a stage is made for. `front` and `back`: the two dialects' capabilities; `options`: the route's."""
 
     request: Request
     front: Capabilities

@@ -13,19 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
-from bridge.codec import (
-    Capabilities,
-    Context,
-    Dialect,
-    Feature,
-    Losses,
-    ModelInfo,
-    Options,
-    RunsTools,
-    Support,
-    ToolHostDialect,
-    WireRequest,
-)
+from bridge.codec import Context, Feature, Losses, Options, RunsTools, Support, ToolHostDialect, WireRequest
 from bridge.codec import WireResponse as Wire
 from bridge.codec.jsontext import loads
 from bridge.codec.tools import OfferedTool
@@ -33,6 +21,7 @@ from bridge.errors import BackendError, BridgeError, ErrorCode
 from bridge.model import Request, ToolCall, ToolMode, ToolResulted
 from bridge.pipeline.backend import Backend, Call, CallInfo
 from bridge.pipeline.rounds import Rounds, not_run
+from bridge.pipeline.wrapped import WrappedBackend
 
 log = logging.getLogger("bridge.tools")
 
@@ -50,11 +39,9 @@ class Tools(Protocol):
 
     async def offered(self) -> list[OfferedTool]:
         """The tools that are there now. Raises `BackendError`."""
-        ...
 
     async def call(self, tool: OfferedTool, call: ToolCall, info: CallInfo, seconds: float) -> ToolResulted:
         """Return the tool's result; any error is a result, too, so that the model can react to it."""
-        ...
 
 
 class ToolSource:
@@ -125,55 +112,26 @@ async def with_tools(backend: Backend, source: Tools, rounds: int, lost: Losses)
     return WithTools(backend, source, offered, rounds) if offered else backend
 
 
-class WithTools:
-    """See `bridge.pipeline.backend.Backend`: one that runs the tools it was given by itself."""
+class WithTools(WrappedBackend):
+    """A backend that runs the tools it was given by itself."""
 
     def __init__(self, backend: Backend, source: Tools, offered: Sequence[OfferedTool], rounds: int) -> None:
-        self.backend = backend
+        super().__init__(backend)
         self.source = source
         self.rounds = rounds
-        self.name = backend.name
-        self.names = backend.names
-        self.timeouts = backend.timeouts
-        self.retry = backend.retry
-        self.budget = backend.budget
-        self.breaker = backend.breaker
-        never = backend.capabilities.runs_tools is RunsTools.NEVER
-        self.capabilities: Capabilities = (
-            replace(backend.capabilities, runs_tools=RunsTools.UNLISTED) if never else backend.capabilities
-        )
+        if backend.capabilities.runs_tools is RunsTools.NEVER:
+            self.capabilities = replace(backend.capabilities, runs_tools=RunsTools.UNLISTED)
         self._offered = offered
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         """A client's own tool hides one of the same name. Who wants several answers, or no tools, gets none offered."""
         several = request.sampling.n is not None and request.sampling.n > 1
         if several or (request.tool_choice is not None and request.tool_choice.mode is ToolMode.NONE):
-            return self.backend.call(request, info, lost)
+            return self.inner.call(request, info, lost)
         theirs = {tool.name for tool in request.tools or ()}
         own = {o.tool.name: o for o in self._offered if o.tool.name not in theirs}
         tools = [*(request.tools or ()), *(o.tool for o in own.values())]
         return Rounds(self, own, replace(request, tools=tools), info, lost)
-
-    def model_for(self, requested: str | None) -> str | None:
-        return self.backend.model_for(requested)
-
-    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
-        return self.backend.forwards(headers, front)
-
-    async def models(self) -> list[ModelInfo]:
-        return await self.backend.models()
-
-    async def count(self, request: Request, info: CallInfo) -> int | None:
-        return await self.backend.count(request, info)
-
-    async def check(self) -> None:
-        await self.backend.check()
-
-    async def start(self) -> None:
-        await self.backend.start()
-
-    async def close(self) -> None:
-        await self.backend.close()
 
     @property
     def call_seconds(self) -> float:

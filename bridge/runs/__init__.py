@@ -1,21 +1,18 @@
 """Durable runs: queued in a store, driven by any process with a free slot, read by any number of readers."""
 
-from bridge.runs.log import Batch, LogReader, expired
+from bridge.runs.log import LogReader
 from bridge.runs.plan import RunPlan
-from bridge.runs.responses import AnswerStream, response_now, run_of, settle
+from bridge.runs.responses import response_now, run_of, settle
 from bridge.runs.service import Runs, RunSlots, fingerprint
 from bridge.runs.subscription import START, Cursor, Subscription
-from bridge.runs.worker import SUPERSEDED, TAKEN_OVER, Drive
+from bridge.runs.worker import SUPERSEDED, TAKEN_OVER
 from bridge.stores import Ownership, RunKey, RunRecord, RunState, ThreadBusy
 
 __all__ = [
     "START",
     "SUPERSEDED",
     "TAKEN_OVER",
-    "AnswerStream",
-    "Batch",
     "Cursor",
-    "Drive",
     "LogReader",
     "Ownership",
     "RunKey",
@@ -26,7 +23,6 @@ __all__ = [
     "Runs",
     "Subscription",
     "ThreadBusy",
-    "expired",
     "fingerprint",
     "response_now",
     "run_of",

@@ -188,7 +188,10 @@ class QueuedCall:
             self._over = True
             if isinstance(events[-1], RunFailed):
                 self._backend.secrets.hide(events[-1].error)
-            self.wire_ended = not self._all_read and not _unreadable(events[-1])
+            # After invalid data only this side has ended, and the backend still works on the run.
+            last = events[-1]
+            is_invalid = isinstance(last, RunFailed) and last.error.code is ErrorCode.BACKEND_PROTOCOL
+            self.wire_ended = not self._all_read and not is_invalid
         return events
 
     async def _go_on(self) -> None:
@@ -226,11 +229,6 @@ class QueuedCall:
             log.debug("backend %s: a run was not cancelled: %s", self._backend.name, error.message)
         if response is not None:
             await drain(response, _LAST_EVENTS)
-
-
-def _unreadable(event: Event) -> bool:
-    """Return whether the run ended only here, as invalid data came, and its backend still works on it."""
-    return isinstance(event, RunFailed) and event.error.code is ErrorCode.BACKEND_PROTOCOL
 
 
 def _gave_up(reason: str) -> BackendError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model import Event
-from bridge.model.dump import dump, load
+from bridge.model.dump import load
 from bridge.model.events import TERMINAL
 from bridge.runs.plan import RunPlan
 from bridge.stores import RunKey, RunRecord, RunState, RunStore
@@ -30,11 +30,6 @@ class Batch:
     def ends(self) -> bool:
         """True if the batch has the terminal event."""
         return bool(self.events) and type(self.events[-1]) in TERMINAL
-
-
-def to_text(event: Event) -> str:
-    """Return the stored text of an event."""
-    return write(dump(event))
 
 
 def to_body(position: int, events: Sequence[str], lost: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 
 from bridge.codec import Context, StoredResponses
 from bridge.model import Request, RunStarted
-from bridge.model.dump import dump_request, load_request
+from bridge.model.dump import dump, load_request
 from bridge.stores.rows import read, write
 
 
@@ -57,7 +57,7 @@ class RunPlan:
     def dump(self) -> str:
         """Return the plan as a JSON object. Fields are named, as another version of the bridge may read it."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return write({**values, "request": dump_request(self.request)})
+        return write({**values, "request": dump(self.request)})
 
     @classmethod
     def load(cls, text: str) -> RunPlan:

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Event, Heartbeat
+from bridge.model.dump import dump
 from bridge.model.events import TERMINAL
-from bridge.runs.log import to_body, to_text
+from bridge.runs.log import to_body
 from bridge.stores import RunKey, RunStore
+from bridge.stores.rows import write
 
 log = logging.getLogger("bridge.runs")
 
@@ -83,7 +85,7 @@ class Recorder:
         if last is None or now - last.began > JOIN:
             last = _Group(now, [], [])
             self._groups.append(last)
-        texts = [to_text(event) for event in stored]
+        texts = [write(dump(event)) for event in stored]
         size = sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
         last.events += texts
         last.lost += new

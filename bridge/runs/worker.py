@@ -135,7 +135,8 @@ class RunWorker:
         if events and isinstance(events[-1], RunFinished | RunFailed) and self.outcome is None:
             self.outcome = events[-1]
         if self._limit is not None and self._recorder.size > self._limit:
-            self.cut(_too_long(self._limit))
+            text = f"The run is longer than the limit of {self._limit} bytes (stores.max_run)."
+            self.cut(Failure(ErrorCode.BACKEND_PROTOCOL, text, backend_code="too_large"))
 
     def _canceled(self) -> list[Event]:
         if self._run is not None:
@@ -144,11 +145,6 @@ class RunWorker:
 
     def _failed(self, failure: Failure) -> list[Event]:
         return self._run.cut(failure) if self._run is not None else [self.plan.head(), RunFailed(failure)]
-
-
-def _too_long(limit: int) -> Failure:
-    message = f"The run is longer than the limit of {limit} bytes (stores.max_run)."
-    return Failure(ErrorCode.BACKEND_PROTOCOL, message, backend_code="too_large")
 
 
 async def write_failure(

@@ -1,6 +1,4 @@
-"""The HTTP server: `make_app` gives an aiohttp application, `make_asgi_app` an ASGI one, `running` and `serve` run
-them.
-"""
+"""The HTTP server: `make_app` (aiohttp) and `make_asgi_app` make applications, `running` and `serve` run them."""
 
 from bridge.server.app import make_app
 from bridge.server.asgi import ASGIApp, make_asgi_app

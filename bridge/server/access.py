@@ -77,10 +77,6 @@ class Grant:
     routes: frozenset[str] = ALL_ROUTES
     scopes: frozenset[Scope] = ALL_SCOPES
 
-    def opens(self, mounts: Sequence[str]) -> bool:
-        """Return whether the grant is for one of the routes at `mounts`."""
-        return "*" in self.routes or not self.routes.isdisjoint(mounts)
-
 
 def check(grants: Sequence[Grant], mounts: Sequence[str], scope: Scope | None, bearer: str, user: str) -> None:
     """Check that one of the grants allows `scope` on one of the routes at `mounts`.
@@ -88,7 +84,7 @@ def check(grants: Sequence[Grant], mounts: Sequence[str], scope: Scope | None, b
     A `scope` of None needs the route alone. `bearer` names what was sent ("API key") by `user`. Raises `RequestError`
     (forbidden); a scope that is missing is named in the message and, by RFC 6750, in the header `www-authenticate`.
     """
-    opened = [grant for grant in grants if grant.opens(mounts)]
+    opened = [grant for grant in grants if "*" in grant.routes or not grant.routes.isdisjoint(mounts)]
     if grants and not opened:
         raise refused(f"This {bearer} does not open this route.", Reason.ROUTE, user=user)
     if scope is not None and not any(scope in grant.scopes for grant in opened):

@@ -16,16 +16,11 @@ from typing import Self
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from bridge.codec import (
-    SCOPES,
-    Dialect,
-    Endpoint,
-    Operation,
-)
+from bridge.codec import SCOPES, Dialect, Endpoint, Operation
 from bridge.engine import Bridge, Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, log_unexpected, shortened
 from bridge.server.bodies import BODIES
-from bridge.server.browsers import KEPT, Browsers, check_kept, is_preflight
+from bridge.server.browsers import KEPT, Browsers, is_preflight
 from bridge.server.handler import RouteHandler
 from bridge.server.heads import HeadWatch
 from bridge.server.identity import QUERY_TOKEN, Identity, visit_of
@@ -74,22 +69,11 @@ class State:
         server = bridge.config.server
         identity = Identity.of(server.auth, key_of(bridge), KeyFile.of(bridge.config))
         page = Page(bridge, identity) if server.has_page else None
-        browsers = Browsers(
-            server.known_hosts if server.hosts is not None else None,
-            server.cors.origins,
-            public_url=server.public_url,
-            ambient=server.auth is not None and server.auth.trusted_header is not None,
-        )
-        state = cls(bridge, identity, Limits.of(bridge.config), browsers, page)
-        state.refusals = RefusalLog(
-            lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None
-        )
-        return state
+        refusals = RefusalLog(lambda reason: bridge.metrics.refusal(reason) if bridge.metrics is not None else None)
+        return cls(bridge, identity, Limits.of(bridge.config), Browsers(server), page, refusals=refusals)
 
     async def drain(self, seconds: float | None) -> None:
-        """Gives open runs this long to finish, None = as long as they need, unless there is a hurry; then they are cut,
-        and their clients told so.
-        """
+        """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
         for handler in self.handlers:
             handler.stop_accepting()
         loop = asyncio.get_running_loop()
@@ -148,20 +132,10 @@ def make_app(bridge: Bridge) -> web.Application:
 
         scrape = Scrape(bridge, state.limits, state.identity, server.metrics)
         app.cleanup_ctx.append(scrape.life)
-        app.router.add_get(server.metrics.path, _stored(scrape.answer))
+        app.router.add_get(server.metrics.path, scrape.answer)
     app.router.add_get(server.health.live, _live)
     app.router.add_get(server.health.ready, _ready)
     return app
-
-
-def _stored(handler: Handler) -> Handler:
-    """The handler, out of reach for pages whose origin is not named."""
-
-    async def handle(http: web.Request) -> web.StreamResponse:
-        check_kept(http)
-        return await handler(http)
-
-    return handle
 
 
 async def _bridge_life(app: web.Application) -> AsyncIterator[None]:
@@ -322,18 +296,15 @@ def _nearest(http: web.Request) -> Dialect | None:
     if DIALECT in http:
         return http[DIALECT]
     routes = [r for r in http.app[STATE].bridge.routes if _within(http.path, r.path)]
-    return max(routes, key=lambda r: (len(r.path), _marked(http, r.dialect))).dialect if routes else None
 
+    def nearness(route: Route) -> tuple[int, bool]:
+        return len(route.path), any(each.header in http.headers for each in route.dialect.surface if each.header)
 
-def _marked(http: web.Request, dialect: Dialect) -> bool:
-    """Return whether the request carries a header by which this dialect's endpoints share paths with others."""
-    return any(endpoint.header is not None and endpoint.header in http.headers for endpoint in dialect.surface)
+    return max(routes, key=nearness).dialect if routes else None
 
 
 def _within(path: str, mount: str) -> bool:
-    """Return whether the path lies below the mount path, also if the application itself is mounted below another
-    path.
-    """
+    """Return whether the path lies below the mount path, wherever the application itself is mounted."""
     return mount == "/" or f"{mount}/" in f"{path}/"
 
 

@@ -14,9 +14,7 @@ from bridge.stores.attachments import LIMIT
 LIFE = 3600.0
 """Seconds for which a signed URL is good."""
 CONTENT = "/attachments/content/{bucket}/{path:.+}"
-"""The path at which a dialect's surface mounts `AttachmentService.content`: GET, public, since the signature grants
-access.
-"""
+"""The path of `AttachmentService.content` in surfaces: GET, public, since the signature grants access."""
 
 
 class AttachmentService:

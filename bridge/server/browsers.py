@@ -6,7 +6,8 @@ needs no preflight is served all the same. So requests of pages that are not all
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -14,6 +15,9 @@ from multidict import CIMultiDict
 
 from bridge.codec import Operation
 from bridge.errors import ErrorCode, RequestError
+
+if TYPE_CHECKING:
+    from bridge.config import Server
 
 KEPT = frozenset(
     {
@@ -44,28 +48,21 @@ _PREFLIGHT = "Access-Control-Request-Method, Access-Control-Request-Headers, Acc
 
 
 class Browsers:
-    """Checks requests against the hosts and origins of the configuration.
+    """Checks requests against the hosts and origins of the configuration; `*` admits every page to what keeps nothing.
 
-    `hosts`: the names under which the server may be called, None for any. `origins`: the origins that may call; `*`
-    admits every page to what keeps nothing. `public_url`: how clients reach the server. `ambient`: something other than
-    a header of the page may identify the user (a proxy with cookies), so that only named origins get credentials.
+    `hosts`: the names under which the server may be called, None for any.
     """
 
-    def __init__(
-        self,
-        hosts: Collection[str] | None = None,
-        origins: Sequence[str] = (),
-        *,
-        public_url: str | None = None,
-        ambient: bool = False,
-    ) -> None:
-        self.hosts = hosts
+    def __init__(self, server: Server) -> None:
+        origins = server.cors.origins
+        self.hosts: Collection[str] | None = server.known_hosts if server.hosts is not None else None
         self._any = "*" in origins
         # Any page can get the origin `null` from a sandboxed frame, so that naming it opens no more than `*` does.
         self._named = frozenset(origin.lower() for origin in origins) - {"*", "null"}
         self._admits_null = self._any or "null" in origins
-        self._public = _authority(public_url) if public_url else None
-        self._ambient = ambient
+        self._public = _authority(server.public_url) if server.public_url else None
+        # A proxy may name the user by a cookie, not by a header of the page: only named origins get credentials then.
+        self._ambient = server.auth is not None and server.auth.trusted_header is not None
 
     def check(self, http: web.Request) -> None:
         """Raises `RequestError`: 421 for a wrong `Host`, 403 for a page whose origin may not call."""

@@ -64,7 +64,9 @@ async def _read(http: web.Request, file: str, limit: int, needs: tuple[str, ...]
             if not isinstance(part, BodyPartReader) or part.name is None:
                 raise ValueError("a part without a name")
             if part.name != file:
-                form.fields[part.name] = await (_skip(part, limit) if part.filename is not None else _text(part))
+                if part.filename is not None:  # a file where none is expected: an empty field
+                    await _keep(part, limit)
+                form.fields[part.name] = await _text(part) if part.filename is None else ""
                 if len(form.fields) > _MOST_FIELDS:
                     raise RequestError(f"Expected a form of at most {_MOST_FIELDS} fields.")
             elif form.file is None:
@@ -89,16 +91,6 @@ async def _text(part: BodyPartReader) -> str:
     return raw.decode()
 
 
-async def _skip(part: BodyPartReader, limit: int) -> str:
-    """Read a file in a field where none is expected; the field counts as empty."""
-    size = 0
-    async for piece in _pieces(part):
-        size += len(piece)
-        if size > limit:
-            raise _too_large(limit)
-    return ""
-
-
 async def _pieces(part: BodyPartReader) -> AsyncIterator[bytes]:
     try:
         while piece := await part.read_chunk(_PIECE):
@@ -107,14 +99,17 @@ async def _pieces(part: BodyPartReader) -> AsyncIterator[bytes]:
         raise _malformed() from None
 
 
-async def _keep(part: BodyPartReader, limit: int, spool: IO[bytes]) -> None:
+async def _keep(part: BodyPartReader, limit: int, spool: IO[bytes] | None = None) -> None:
+    """Read a file into `spool`; nowhere without one."""
     size = 0
     async for piece in _pieces(part):
         size += len(piece)
         if size > limit:
             raise _too_large(limit)
-        await asyncio.to_thread(spool.write, piece)
-    spool.seek(0)
+        if spool is not None:
+            await asyncio.to_thread(spool.write, piece)
+    if spool is not None:
+        spool.seek(0)
 
 
 async def _spooled(spool: IO[bytes]) -> AsyncIterator[bytes]:

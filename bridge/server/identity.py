@@ -203,4 +203,4 @@ def _tokens(section: Jwt) -> Tokens:
     # The package is small, but a server without tokens has no use for it.
     from bridge.server.tokens import Tokens
 
-    return Tokens.of(section)
+    return Tokens(section)

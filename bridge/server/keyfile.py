@@ -92,9 +92,7 @@ class KeyFile:
         self._mistake = None
 
     def _stamped(self) -> tuple[int, ...] | None:
-        """Return a value that changes with the file; None if it changed so recently that another change might not
-        show.
-        """
+        """Return a value that changes with the file; None after a change so recent that another might not show."""
         try:
             seen = os.stat(self._path)
         except OSError as error:

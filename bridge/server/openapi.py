@@ -114,19 +114,20 @@ def _operation(route: Route, endpoint: Endpoint, name: str, *, keyed: bool) -> J
         "summary": _WORDS.get(operation, str(operation)),
         "responses": _responses(route, endpoint, keyed=keyed),
     }
-    parameters = [
-        {"name": piece, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for piece in PIECE.findall(endpoint.path)
-    ]
+
+    def text(name: str, place: str, required: bool = False, **schema: int) -> Json:
+        return {"name": name, "in": place, "required": required, "schema": {"type": "string", **schema}}
+
+    parameters = [text(piece, "path", True, minLength=1) for piece in PIECE.findall(endpoint.path)]
     if endpoint.header is not None:
-        parameters.append({"name": endpoint.header, "in": "header", "required": True, "schema": {"type": "string"}})
+        parameters.append(text(endpoint.header, "header", True))
     if operation is Operation.SUBSCRIBE:
-        parameters.append({"name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"}})
+        parameters.append(text("Last-Event-ID", "header"))
     parameters += [_query(parameter) for parameter in endpoint.query]
     if endpoint.query_token is not None and getattr(route.options, endpoint.query_token, False):
-        parameters.append({"name": QUERY_TOKEN, "in": "query", "required": False, "schema": {"type": "string"}})
+        parameters.append(text(QUERY_TOKEN, "query"))
     if endpoint.query_key:
-        parameters.append({"name": endpoint.query_key, "in": "query", "required": False, "schema": {"type": "string"}})
+        parameters.append(text(endpoint.query_key, "query"))
     if parameters:
         out["parameters"] = parameters
     if operation in _BODIES | _FILES:

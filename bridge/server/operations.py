@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
@@ -12,6 +13,7 @@ from bridge.codec import (
     Context,
     CountingDialect,
     DescribedDialect,
+    Dialect,
     ModelInfo,
     ModelsDialect,
     Operation,
@@ -32,8 +34,8 @@ from bridge.runs.server.responses import (
     serve_retrieve,
     serve_run_or_background,
 )
-from bridge.runs.server.single_run import SessionLocks, StopHandler, serve_single_durable, single_run
-from bridge.runs.server.tasks import TaskStatusHandler, serve_task
+from bridge.runs.server.single_run import SessionLocks, serve_single_durable, serve_stop, single_run
+from bridge.runs.server.tasks import serve_status, serve_task
 from bridge.server.forwarding import serve_forward
 from bridge.server.handler import RouteHandler, Serve
 from bridge.server.limits import Rules
@@ -69,8 +71,8 @@ class RouteOperations:
     def _serves(self, serve: Serve) -> RouteHandler:
         return self._made(RouteHandler(self._bridge, self._route, self._limiter, self._rules, serve))
 
-    def _socket(self) -> SocketHandler:
-        return self._made(SocketHandler(self._bridge, self._route, self._limiter, self._rules))
+    def _is(self, contract: type[Dialect]) -> bool:
+        return isinstance(self._route.dialect, contract)
 
     @property
     def _rules(self) -> Rules:
@@ -90,12 +92,6 @@ class RouteOperations:
         if route.durable:
             return serve_durable
         return serve_run_or_background if route.in_background else serve_run
-
-    def _subscribe(self) -> Serve:
-        return serve_resume if isinstance(self._route.dialect, ResumableDialect) else serve_subscribe
-
-    def _cancel(self) -> Serve:
-        return serve_cancel if isinstance(self._route.dialect, QueuedRunsDialect) else serve_cancel_response
 
     def _uploads(self) -> UploadHandlers:
         return UploadHandlers(self._bridge, self._route, files_of(self._bridge, self._route), self._limiter)
@@ -163,22 +159,19 @@ class RouteOperations:
     async def _health(self, http: web.Request) -> web.StreamResponse:
         return response_of(self._route.dialect.encode_health(not self._state.draining))
 
-    def _history(self) -> HistoryHandler:
-        return HistoryHandler(self._bridge, self._route, files_of(self._bridge, self._route))
-
 
 _MAKERS: dict[Operation, Callable[[RouteOperations], Handler]] = {
     Operation.RUN: lambda of: of._serves(of._run()),
-    Operation.SOCKET: lambda of: of._socket(),
-    Operation.STOP: lambda of: StopHandler(of._bridge, of._route, of._locks),
+    Operation.SOCKET: lambda of: of._made(SocketHandler(of._bridge, of._route, of._limiter, of._rules)),
+    Operation.STOP: lambda of: partial(serve_stop, of._bridge, of._route, of._locks),
     Operation.START: lambda of: of._serves(serve_task if of._route.serves(Operation.STATUS) else serve_start),
-    Operation.STATUS: lambda of: TaskStatusHandler(of._bridge, of._route),
-    Operation.SUBSCRIBE: lambda of: of._serves(of._subscribe()),
-    Operation.CANCEL: lambda of: of._serves(of._cancel()),
-    Operation.HISTORY: lambda of: of._history(),
+    Operation.STATUS: lambda of: partial(serve_status, of._bridge, of._route),
+    Operation.SUBSCRIBE: lambda of: of._serves(serve_resume if of._is(ResumableDialect) else serve_subscribe),
+    Operation.CANCEL: lambda of: of._serves(serve_cancel if of._is(QueuedRunsDialect) else serve_cancel_response),
+    Operation.HISTORY: lambda of: HistoryHandler(of._bridge, of._route, files_of(of._bridge, of._route)),
     Operation.ATTACH: lambda of: of._uploads().attach,
     Operation.SIGN: lambda of: of._uploads().sign,
-    Operation.FETCH: lambda of: of._uploads().fetch,
+    Operation.FETCH: lambda of: files_of(of._bridge, of._route).content,
     Operation.TRANSCRIBE: lambda of: of._uploads().transcribe,
     Operation.DESCRIBE: lambda of: of._describe,
     Operation.FORWARD: lambda of: of._serves(serve_forward),

@@ -10,6 +10,7 @@ from aiohttp import web
 from bridge.config import Metrics as Section
 from bridge.engine import Bridge
 from bridge.errors import RequestError
+from bridge.server.browsers import check_kept
 from bridge.server.identity import Identity, visit_of
 from bridge.server.limits import Limits
 from bridge.server.wire import error_of
@@ -43,6 +44,7 @@ class Scrape:
             self._metrics.sample()
 
     async def answer(self, http: web.Request) -> web.StreamResponse:
+        check_kept(http)
         if not self._section.public:
             try:
                 await self._identity.check_operator(visit_of(http), self._section.path)

@@ -93,10 +93,8 @@ class Served:
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1, handle_signals=False)
         self._listeners: list[asyncio.Server] = []
         self._agents = _agents_of(bridge, self._state)
-        self._followed = before._at({each.address for each in self._agents}) if before is not None else {}
-
-    def _at(self, addresses: set[str]) -> dict[str, GrpcServer]:
-        return {each.address: each for each in self._agents if each.address in addresses}
+        served = {each.address: each for each in before._agents} if before is not None else {}
+        self._followed = {a.address: served[a.address] for a in self._agents if a.address in served}
 
     async def start(self) -> None:
         """Raises `OSError` for an address that cannot be had, `BridgeError` for a store or what needs a restart."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from jwt import exceptions
 from jwt.algorithms import has_crypto
 
 from bridge.codec import Scope
-from bridge.errors import ConfigError, RequestError
+from bridge.errors import ConfigError
 from bridge.server.access import Grant, Reason, checked_user, unauthorized
 from bridge.server.jwks import KeySet
 
@@ -52,67 +52,32 @@ class Bearer:
 
 
 class Tokens:
-    """Checks tokens with one shared `secret` or with the public `keys` of an issuer. `leeway`: seconds.
+    """Checks tokens as `server.auth.jwt` says.
 
-    `scope_claim`: the claim that limits a token; without one tokens grant everything. `scopes`: what each word of the
-    claim grants; None = the words are scopes.
+    Raises `ConfigError` when public keys are asked for and the package that checks them is missing.
     """
 
-    def __init__(
-        self,
-        algorithms: Sequence[str],
-        *,
-        secret: str | None = None,
-        keys: KeySet | None = None,
-        audience: str | None = None,
-        issuer: str | None = None,
-        user_claim: str = "sub",
-        leeway: float = 30.0,
-        require_exp: bool = True,
-        scope_claim: str | None = None,
-        scopes: Mapping[str, Grant] | None = None,
-    ) -> None:
-        self._algorithms = list(algorithms)
-        # HMAC fills keys up to its block with zeros (RFC 2104): the same signature, without PyJWT's warning each time.
-        self._secret = (secret or "").encode().ljust(_HMAC_BLOCK, b"\0")
-        self._keys = keys
-        self._audience = audience
-        self._issuer = issuer
-        self._user_claim = user_claim
-        self._leeway = leeway
-        self._required = ["exp"] if require_exp else []
-        self._scope_claim = scope_claim
-        self._scopes = _WORDS if scopes is None else scopes
-
-    @classmethod
-    def of(cls, section: Jwt) -> Tokens:
-        """Raises `ConfigError` when public keys are asked for and the package that checks them is missing."""
-        keys, secret = None, None
+    def __init__(self, section: Jwt, keys: KeySet | None = None) -> None:
+        """`keys`: those of the issuer, instead of what is at its URL."""
+        self._section = section
+        self._algorithms = list(section.accepted)
+        self._secret, self._keys = b"", keys
         if section.secret is not None:
-            secret = section.secret.get_secret_value()
-            if len(secret.encode()) < _SHORT:
+            secret = section.secret.get_secret_value().encode()
+            if len(secret) < _SHORT:
                 log.warning("server.auth.jwt.secret can be guessed: it has less than %d bytes", _SHORT)
-        else:
+            # HMAC fills keys up to its block with zeros (RFC 2104): the same signature, without PyJWT's warning.
+            self._secret = secret.ljust(_HMAC_BLOCK, b"\0")
+        elif keys is None:
             if not has_crypto:
                 raise ConfigError(
                     "server.auth.jwt.jwks_url needs the extra jwt: pip install 'dialect-bridge[jwt]'; "
                     "only secret works without it"
                 )
-            keys = KeySet(section.jwks_url or "")
-        return cls(
-            section.accepted,
-            secret=secret,
-            keys=keys,
-            audience=section.audience,
-            issuer=section.issuer,
-            user_claim=section.user_claim,
-            leeway=section.leeway,
-            require_exp=section.require_exp,
-            scope_claim=section.scope_claim,
-            scopes=None
-            if section.scopes is None
-            else {word: Grant(frozenset(each.routes), each.scopes) for word, each in section.scopes.items()},
-        )
+            self._keys = KeySet(section.jwks_url or "")
+        self._scopes = _WORDS
+        if section.scopes is not None:
+            self._scopes = {word: Grant(frozenset(each.routes), each.scopes) for word, each in section.scopes.items()}
 
     async def bearer(self, token: str) -> Bearer:
         """Return the user whom the token names and what it grants.
@@ -127,17 +92,18 @@ class Tokens:
             reason = next((_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), None)
             words = reason or "This is neither a known API key nor a well-formed token."
             raise unauthorized(words, Reason.INVALID_TOKEN) from None
-        named = claims.get(self._user_claim)
+        claim = self._section.user_claim
+        named = claims.get(claim)
         if isinstance(named, int) and not isinstance(named, bool):
             named = str(named)  # Some issuers number their users.
-        user = checked_user(named if isinstance(named, str) else "", f"The token's claim {self._user_claim}")
+        user = checked_user(named if isinstance(named, str) else "", f"The token's claim {claim}")
         return Bearer(user, self._grants(claims))
 
     def _grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
         """A list, or words between spaces (RFC 8693). Words that mean nothing here belong to other services."""
-        if self._scope_claim is None:
+        if self._section.scope_claim is None:
             return (Grant(),)
-        granted = claims.get(self._scope_claim)
+        granted = claims.get(self._section.scope_claim)
         words = granted.split() if isinstance(granted, str) else granted if isinstance(granted, list) else []
         return tuple(self._scopes[word] for word in words if isinstance(word, str) and word in self._scopes)
 
@@ -154,19 +120,16 @@ class Tokens:
         if self._keys is not None:
             found = await self._keys.find(header.get("kid"), header["alg"])
             if found is None:
-                raise self._unknown_key()
+                text = "The token is signed with a key that its issuer does not have."
+                raise unauthorized(text, Reason.INVALID_TOKEN)
             key = found
         return jwt.decode(
             token,
             key,
             algorithms=self._algorithms,
-            audience=self._audience,
-            issuer=self._issuer,
-            leeway=self._leeway,
+            audience=self._section.audience,
+            issuer=self._section.issuer,
+            leeway=self._section.leeway,
             # `sub` need not be text when another claim names the user; `checked_user` looks at the one that does.
-            options={"verify_sub": False, "require": self._required},
+            options={"verify_sub": False, "require": ["exp"] if self._section.require_exp else []},
         )
-
-    @staticmethod
-    def _unknown_key() -> RequestError:
-        return unauthorized("The token is signed with a key that its issuer does not have.", Reason.INVALID_TOKEN)

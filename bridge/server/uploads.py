@@ -1,4 +1,4 @@
-"""The operations `attach`, `sign`, `fetch` and `transcribe`: what clients bring besides words."""
+"""The operations `attach`, `sign` and `transcribe`: what clients bring besides words."""
 
 from __future__ import annotations
 
@@ -57,9 +57,6 @@ class UploadHandlers:
         wire = await read_request(http, self._route.path, server.max_body, server.body_time)
         stored = await self._files.sign(http[USER], *self._dialect.decode_sign(wire), self._files.base(http))
         return response_of(self._dialect.encode_signed(_file(stored)))
-
-    async def fetch(self, http: web.Request) -> web.StreamResponse:
-        return await self._files.content(http)
 
     async def transcribe(self, http: web.Request) -> web.StreamResponse:
         """Transcribe a recording. It is read and checked before the service is called."""

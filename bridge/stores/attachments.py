@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from bridge.errors import BridgeError, ErrorCode, RequestError
+from bridge.errors import ErrorCode, RequestError
 from bridge.model.media_types import EXTENSIONS, type_of_bytes
-from bridge.stores.base import unavailable
 
 LIMIT = 10 * 2**20
 """The default maximum size of an image in bytes."""
@@ -82,9 +81,7 @@ class Attachments(Protocol):
         """Raises `RequestError`: forbidden for another's, not_found."""
 
     async def fetch(self, bucket: str, path: str) -> tuple[Attachment, AsyncIterator[bytes]]:
-        """Return the image and its bytes, whatever its owner: call `stat` or `verify` first. Raises `RequestError`
-        (not_found).
-        """
+        """The image and its bytes, for anybody: call `stat` or `verify` first. Raises `RequestError` (not_found)."""
 
     async def sign(self, attachment: Attachment, base: str, life: float) -> str:
         """A URL that gives the image to anybody for `life` seconds.
@@ -100,9 +97,7 @@ class Attachments(Protocol):
         """
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
-        """Check a signature of `sign`. Raises `RequestError` (forbidden) if it is wrong, missing, of another object
-        or expired.
-        """
+        """Raises `RequestError` (forbidden) for a signature that is wrong, missing, expired or of another object."""
 
 
 def content_path(bucket: str, path: str) -> str:
@@ -133,11 +128,6 @@ def path_in(url: str, bucket: str) -> str | None:
         if path.startswith(prefix) and _PATH.fullmatch(path, len(prefix)):
             return path[len(prefix) :]
     return None
-
-
-def extension_of(mime: str) -> str:
-    """The extension of files of this type."""
-    return next((extension for extension, known in _EXTENSIONS.items() if known == mime), "bin")
 
 
 def new_path(owner: str, thread: str, extension: str) -> str:
@@ -182,10 +172,6 @@ def forbidden(message: str) -> RequestError:
     return RequestError(message, code=ErrorCode.FORBIDDEN)
 
 
-def store_failed(engine: str, reason: str) -> BridgeError:
-    return unavailable(engine, reason, "attachment")
-
-
 class Incoming:
     """A file on its way: `extension` is known from its first bytes on, and no more than `limit` is ever passed on.
 
@@ -197,7 +183,8 @@ class Incoming:
         self._data = aiter(data)
         self._limit = limit
         self._head = b""
-        self.extension = "" if mime is None else extension_of(mime)
+        known = next((extension for extension, each in _EXTENSIONS.items() if each == mime), "bin")
+        self.extension = "" if mime is None else known
         self.size = 0
         self.error: BaseException | None = None
 

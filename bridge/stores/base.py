@@ -76,6 +76,10 @@ class StoreConflict(BridgeError):
     """Another writer has changed the conversation since it was loaded: load it again."""
 
     default = ErrorCode.CONFLICT
+    text = "the conversation was changed by another request"
+
+    def __init__(self) -> None:
+        super().__init__(self.text)
 
 
 class HeldConversation(Protocol):
@@ -178,10 +182,6 @@ def unavailable(engine: str, reason: str, store: str = "history") -> BridgeError
     """The one error for whatever goes wrong in an engine. `reason` is a code or a class name, never its text."""
     message = f"the {store} store is not available ({engine}: {reason})"
     return BridgeError(message, code=ErrorCode.STORE_UNAVAILABLE, headers={"retry-after": "1"})
-
-
-def conflict() -> StoreConflict:
-    return StoreConflict("the conversation was changed by another request")
 
 
 def key(owner: str, scope: str, thread_id: str) -> tuple[str, str, str]:

@@ -64,7 +64,7 @@ def surplus(entries: Sequence[MessageSize], bounds: Bounds) -> list[int]:
 
 
 class _Room:
-    """Return whether the rest is within the bounds."""
+    """What is left of the messages, beside the bounds."""
 
     def __init__(self, entries: Sequence[MessageSize], bounds: Bounds) -> None:
         self._sizes = [entry.size for entry in entries]

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from bridge.errors import BridgeError
 from bridge.stores.attachments import (
     LIMIT,
     Attachment,
@@ -21,8 +20,8 @@ from bridge.stores.attachments import (
     mime_of,
     new_path,
     not_found,
-    store_failed,
 )
+from bridge.stores.base import unavailable
 from bridge.stores.signing import Signer, kept_secret
 
 _T = TypeVar("_T")
@@ -66,9 +65,9 @@ class FolderAttachments:
                 if len(waiting) >= _PIECE:
                     await _thread(_append, part, bytes(waiting))
                     waiting.clear()
-            await _thread(_finish, part, bytes(waiting), self._root / path)
+            await _thread(_append, part, bytes(waiting), self._root / path)
         except BaseException:
-            await _thread(_discard, part)
+            await _thread(part.unlink, True)
             raise
         return Attachment(BUCKET, path, mime_of(path), incoming.size)
 
@@ -90,7 +89,7 @@ class FolderAttachments:
 
     def verify(self, bucket: str, path: str, expires: str, signature: str) -> None:
         if self._signer is None:
-            raise store_failed("folder", "not open")
+            raise unavailable("folder", "not open", "attachment")
         self._signer.verify(bucket, path, expires, signature)
 
     # ------------------------------------------------------------------ in threads
@@ -137,29 +136,19 @@ async def _thread(work: Callable[..., _T], *args: object) -> _T:
         await asyncio.wait([running])
         raise
     except OSError as error:
-        raise _unavailable(error) from None
+        raise unavailable("folder", type(error).__name__, "attachment") from None
 
 
-def _unavailable(error: OSError) -> BridgeError:
-    return store_failed("folder", type(error).__name__)
-
-
-def _append(path: Path, data: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
-        file.write(data)
-
-
-def _finish(part: Path, data: bytes, path: Path) -> None:
+def _append(part: Path, data: bytes, path: Path | None = None) -> None:
+    """Adds to a file; with `path` it is whole, and gets this name once it is on the disk."""
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part.rename(path)
-
-
-def _discard(path: Path) -> None:
-    path.unlink(missing_ok=True)
+        if path is not None:
+            file.flush()
+            os.fsync(file.fileno())
+    if path is not None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part.rename(path)
 
 
 def _size(path: Path) -> int | None:

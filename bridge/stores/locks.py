@@ -41,21 +41,17 @@ POLL = 0.05
 class Tickets(Protocol):
     """Tickets as an engine stores them, beside the conversations. Each method is one transaction.
 
-    `mine` are other tickets of this process in the same queue: they are renewed before expired ones are deleted.
+    `own` are other tickets of this process in the same queue: they are renewed before expired ones are deleted.
     """
 
     async def enter(self, key: Key, own: Sequence[int]) -> tuple[int, Read | None]:
-        """Add a ticket to the end of the queue. If it is the first, return the conversation with it. Deletes expired
-        tickets.
-        """
+        """Add a ticket at the end, after deleting expired ones. The first one gets the conversation with it."""
 
     async def load(self, key: Key) -> Conversation:
         """The conversation as the last commit left it; a new one when there is none."""
 
     async def leave(self, key: Key, ticket: int, own: Sequence[int]) -> int | None:
-        """Gives a ticket back and says which is the first now, if it matters to one of `mine`; expired ones are taken
-        away.
-        """
+        """Give a ticket back; the first one now, if it matters to one of `own`. Expired ones are taken away."""
 
     async def commit(self, key: Key, ticket: int, own: Sequence[int], change: rows.Change) -> int | None:
         """`ConversationStore.commit` and `leave` at once."""
@@ -86,9 +82,7 @@ class _Waiter:
 
 
 class _Queue:
-    """This process's part of one conversation's queue. `async with queue` orders its database calls. It is dropped
-    when unused.
-    """
+    """This process's part of a conversation's queue; `async with` orders its database calls. Dropped when unused."""
 
     def __init__(self, forget: Callable[[], object]) -> None:
         self.places: dict[int, _Waiter] = {}

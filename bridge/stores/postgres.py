@@ -20,7 +20,7 @@ from bridge.stores.base import (
     Bounds,
     Conversation,
     HeldConversation,
-    conflict,
+    StoreConflict,
     key,
     plain_id,
     stored_id,
@@ -159,18 +159,17 @@ class PostgresHistory:
         change.settle(await self._run(work))
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
-        where = key(owner, scope, digest)
-        found = await self._run(lambda db: db.fetchval(_FIND, *where))
-        return None if found is None else plain_id(found)
+        return await self._id(_FIND, *key(owner, scope, digest))
 
     async def latest(self, owner: str, scope: str) -> str | None:
-        where = (stored_id(owner, "owner"), stored_id(scope, "scope"))
-        found = await self._run(lambda db: db.fetchval(_LATEST, *where))
-        return None if found is None else plain_id(found)
+        return await self._id(_LATEST, stored_id(owner, "owner"), stored_id(scope, "scope"))
 
     async def owner(self, scope: str, thread_id: str) -> str | None:
-        where = (stored_id(scope, "scope"), stored_id(thread_id, "conversation id"))
-        found = await self._run(lambda db: db.fetchval(_OWNER, *where))
+        return await self._id(_OWNER, stored_id(scope, "scope"), stored_id(thread_id, "conversation id"))
+
+    async def _id(self, query: str, *where: str) -> str | None:
+        """The first id that a query finds."""
+        found = await self._run(lambda db: db.fetchval(query, *where))
         return None if found is None else plain_id(found)
 
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
@@ -239,7 +238,7 @@ async def _commit(db: _Connection, where: Key, change: rows.Change, bounds: Boun
     found = await db.fetchrow(_LOCK, *where)
     version, row_id, dropped, seq, count, size = found or (0, None, 0, 0, 0, 0)
     if version != change.conversation.version:
-        raise conflict()
+        raise StoreConflict
     if row_id is not None and change.keep is not None:
         cut = await db.fetchrow(_CUT, row_id, change.keep)
         assert cut is not None
@@ -249,7 +248,7 @@ async def _commit(db: _Connection, where: Key, change: rows.Change, bounds: Boun
     state = (version + 1, change.name, dropped, seq + len(added), count, size, change.tools, change.beside)
     written = await (db.fetchrow(_CREATE, *state, *where) if row_id is None else db.fetchrow(_UPDATE, *state, row_id))
     if written is None:
-        raise conflict()  # somebody else has just made it
+        raise StoreConflict  # somebody else has just made it
     row_id, now = written
     if added:
         columns = [list(column) for column in zip(*((r.role, r.size, r.links, r.body) for r in added), strict=True)]
@@ -340,7 +339,7 @@ class _Tickets:
     async def _clean(
         self, db: _Connection, key: Key, own: Sequence[int], ticket: int = 0, *, lasting: bool = False
     ) -> int | None:
-        """Takes away `ticket` and the expired ones of the line, but not `mine`; the first that is left. Nobody else
+        """Takes away `ticket` and the expired ones of the line, but not `own`; the first that is left. Nobody else
         changes the line before the transaction is over. `lasting`: no crash of the server may undo it.
         """
         await db.execute(_LINE, "\t".join(key), not lasting)

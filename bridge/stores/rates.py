@@ -37,7 +37,6 @@ class Rates(Protocol):
 
     async def ask(self, name: str) -> float:
         """Counts a request of this name and gives 0; or, when it may not ask now, the seconds until it may."""
-        ...
 
     async def close(self) -> None: ...
 

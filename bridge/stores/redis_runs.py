@@ -15,26 +15,25 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 
 from bridge.errors import ConfigError
 from bridge.stores import redis_scripts as scripts
-from bridge.stores.base import plain_id, stored_id
+from bridge.stores.base import plain_id, stored_id, unavailable
 from bridge.stores.notifier import Notifier
 from bridge.stores.runs import (
     CANCEL_QUEUED,
     NOBODY,
     Created,
     Full,
+    LeaseLost,
     LogEntry,
     Ownership,
     Room,
+    RunConflict,
     RunKey,
     RunRecord,
     RunState,
-    lease_lost,
+    ThreadBusy,
     leased,
     no_room,
-    run_conflict,
-    run_store_unavailable,
     stored_key,
-    thread_busy,
 )
 
 try:
@@ -103,12 +102,12 @@ class RedisRuns:
         if new < 0:
             raise no_room(("of this user", "of this route", "of this server")[-new - 1])
         if not fields:
-            raise thread_busy()
+            raise ThreadBusy
         if new:
             self._notifier.notify(self._queue)
         record = _record(key, _pairs(fields))
         if record.fingerprint != fingerprint:
-            raise run_conflict()
+            raise RunConflict
         return Created(record, bool(new), bool(first))
 
     async def get(self, key: RunKey) -> RunRecord | None:
@@ -142,7 +141,7 @@ class RedisRuns:
         last, new, before = await self._run(lambda: self._appends.call(keys, *head, *bodies))
         if last < 0:
             self._tails.forget(n.channel)
-            raise lease_lost()
+            raise LeaseLost
         written = bodies[len(bodies) - new :]
         self._tails.add(n.channel, before, [LogEntry(last - new + 1 + i, body) for i, body in enumerate(written)])
         self._notifier.notify(n.channel)
@@ -272,7 +271,7 @@ class RedisRuns:
 
     async def _run(self, work: Callable[[], Awaitable[Any]]) -> Any:
         if self._closed:
-            raise run_store_unavailable("redis", "closed")
+            raise unavailable("redis", "closed", "run")
         # A task of its own: a command that is cancelled half way would cost its connection, and the client may swallow
         # the cancellation (redis-py 8.1 does so while it takes a connection from the pool).
         task = asyncio.ensure_future(work())
@@ -283,7 +282,7 @@ class RedisRuns:
         except _FAILURES as error:
             reason = type(error).__name__
         # Outside of the handler: the client's own text may name hosts and values.
-        raise run_store_unavailable("redis", reason)
+        raise unavailable("redis", reason, "run")
 
     def _done(self, command: asyncio.Future[Any]) -> None:
         self._commands.discard(command)

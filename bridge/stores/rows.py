@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from bridge.model.dump import dump, dump_message, dump_tool, load, load_message, load_tool
+from bridge.model.dump import dump, load, load_message, load_tool
 from bridge.model.events import Interrupted
 from bridge.model.parts import Message
 from bridge.stores.base import Bounds, Conversation, plain_id, stored_id
@@ -32,26 +32,10 @@ class Row:
 
 
 def to_row(message: Message) -> Row:
-    body = write(dump_message(message))
+    body = write(dump(message))
     linked = links(message)
     size = len(body) if body.isascii() else len(body.encode())
     return Row(message.role, size, write(linked) if any(linked) else None, body)
-
-
-def from_bodies(bodies: Iterable[str]) -> list[Message]:
-    return [load_message(read(body)) for body in bodies]
-
-
-def entry(role: str, size: int, commit: int, linked: str | None) -> MessageSize:
-    calls, results = read(linked) if linked else ((), ())
-    return MessageSize(role, size, commit, tuple(calls), tuple(results))
-
-
-def beside(conversation: Conversation) -> tuple[str | None, str]:
-    """The columns tools and beside: small JSON that is written with every commit."""
-    tools = None if conversation.tools is None else write([dump_tool(tool) for tool in conversation.tools])
-    interrupts = [dump(event) for event in conversation.open_interrupts]
-    return tools, write([conversation.backend_thread, interrupts, conversation.extra])
 
 
 # What `to_conversation` wants, in this order.
@@ -63,7 +47,7 @@ def to_conversation(row: Sequence[Any], bodies: Iterable[str]) -> Conversation:
     backend_thread, interrupts, extra = read(rest)
     return Conversation(
         plain_id(thread_id),
-        from_bodies(bodies),
+        [load_message(read(body)) for body in bodies],
         None if tools is None else [load_tool(tool) for tool in read(tools)],
         backend_thread,
         [event for event in map(load, interrupts) if isinstance(event, Interrupted)],
@@ -81,10 +65,7 @@ async def loaded(row: Sequence[Any], bodies: Sequence[str]) -> Conversation:
 
 
 class Change:
-    """Return a commit as texts, prepared outside the transaction that writes them.
-
-    Raises `RequestError` for a digest that is too long.
-    """
+    """A commit as texts, prepared outside its transaction. Raises `RequestError` for a digest that is too long."""
 
     def __init__(
         self, conversation: Conversation, new: list[Message], keep: int | None = None, digest: str | None = None
@@ -96,7 +77,10 @@ class Change:
         self.name = None if digest is None else stored_id(digest, "digest")
         self.rows = [to_row(message) for message in new]
         self.size = sum(row.size for row in self.rows)
-        self.tools, self.beside = beside(conversation)
+        # The columns of small JSON, which are written with every commit.
+        self.tools = None if conversation.tools is None else write([dump(tool) for tool in conversation.tools])
+        interrupts = [dump(event) for event in conversation.open_interrupts]
+        self.beside = write([conversation.backend_thread, interrupts, conversation.extra])
 
     def settle(self, outcome: Outcome) -> None:
         """Makes the caller's conversation what is stored now."""
@@ -120,9 +104,7 @@ async def _beside_loop(count: int, work: Callable[[], _T]) -> _T:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a commit. `gone` are the positions of the messages that the bounds removed, in old and new
-    together.
-    """
+    """The outcome of a commit. `gone`: positions, in old and new together, of what the bounds removed."""
 
     version: int
     dropped: int
@@ -136,7 +118,11 @@ def over(count: int, size: int, bounds: Bounds) -> bool:
 
 def too_many(rows: Sequence[Sequence[Any]], bounds: Bounds) -> tuple[list[int], list[Any]]:
     """Of rows (seq, role, size, commit, links) in order: the places and the seqs that must go."""
-    indexes = surplus([entry(*row[1:]) for row in rows], bounds)
+    sizes = []
+    for _, role, size, commit, linked in rows:
+        calls, results = read(linked) if linked else ((), ())
+        sizes.append(MessageSize(role, size, commit, tuple(calls), tuple(results)))
+    indexes = surplus(sizes, bounds)
     return indexes, [rows[index][0] for index in indexes]
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from bridge.errors import BackendError, BridgeError, ErrorCode
-from bridge.stores.base import StoreConflict, stored_id, unavailable
+from bridge.errors import BackendError, ErrorCode
+from bridge.stores.base import StoreConflict, stored_id
 
 CANCEL_QUEUED = 3600.0
 """Seconds for which the wish to cancel a run is kept, also of a run that is not known yet."""
@@ -115,12 +115,22 @@ class Full:
 NOBODY = Full()
 
 
+class RunConflict(StoreConflict):
+    """Another run has this id."""
+
+    text = "there is a run with this id already, and it was asked for something else"
+
+
 class ThreadBusy(StoreConflict):
     """Another run of this thread has not ended."""
+
+    text = "another run of this thread has not ended"
 
 
 class LeaseLost(StoreConflict):
     """The run has ended, or another process drives it now."""
+
+    text = "the run has ended, or another process has taken it over"
 
 
 class RunStore(Protocol):
@@ -157,9 +167,7 @@ class RunStore(Protocol):
         """Forgets a run that has ended, with its entries; False when there is none, or it has not ended."""
 
     async def thread(self, owner: str, scope: str, thread_id: str, *, make: bool = False) -> Ownership:
-        """Return who owns the thread. With `make`, one without an owner becomes this owner's, and the result is
-        `NONE`.
-        """
+        """Return who owns the thread. With `make`, one without an owner becomes this owner's; returns `NONE`."""
 
     # ------------------------------------------------------------------ the log
 
@@ -250,10 +258,6 @@ def stored_key(key: RunKey) -> tuple[str, str, str, str]:
     )
 
 
-def run_store_unavailable(engine: str, reason: str) -> BridgeError:
-    return unavailable(engine, reason, "run")
-
-
 def base_scope(scope: str) -> str:
     """The scope, without what keeps several kinds of runs in it apart: `/a` of `/a#tasks`."""
     return scope.partition("#")[0]
@@ -266,15 +270,3 @@ def no_room(holder: str) -> BackendError:
         code=ErrorCode.RATE_LIMITED,
         headers={"retry-after": "1"},
     )
-
-
-def run_conflict() -> StoreConflict:
-    return StoreConflict("there is a run with this id already, and it was asked for something else")
-
-
-def thread_busy() -> ThreadBusy:
-    return ThreadBusy("another run of this thread has not ended")
-
-
-def lease_lost() -> LeaseLost:
-    return LeaseLost("the run has ended, or another process has taken it over")

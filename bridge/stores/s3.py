@@ -23,8 +23,8 @@ from bridge.stores.attachments import (
     new_path,
     not_found,
     path_in,
-    store_failed,
 )
+from bridge.stores.base import unavailable
 
 _T = TypeVar("_T")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -118,7 +118,7 @@ class S3Attachments:
 
 
 async def _shielded(asking: Awaitable[_T]) -> _T:
-    """Return the metadata of one image."""
+    """The result, with our errors for those of the store."""
     try:
         return await asking
     except FileNotFoundError:
@@ -137,7 +137,7 @@ async def _pieces(found: Any) -> AsyncIterator[bytes]:
 
 def _failed(error: Exception) -> BridgeError:
     """Its text is not repeated: it names addresses, some stores put credentials there."""
-    return store_failed("s3", type(error).__name__)
+    return unavailable("s3", type(error).__name__, "attachment")
 
 
 def parse(url: str) -> tuple[str, dict[str, str]]:

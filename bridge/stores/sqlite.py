@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from bridge.model.parts import Message
 from bridge.stores import machine, rows, schema
-from bridge.stores.base import LEASE, Bounds, Conversation, HeldConversation, conflict, key, plain_id, stored_id
+from bridge.stores.base import LEASE, Bounds, Conversation, HeldConversation, StoreConflict, key, plain_id, stored_id
 from bridge.stores.locks import ConversationLocks, Key, Read
 from bridge.stores.sqlite_file import SQLiteFile
 
@@ -26,6 +26,11 @@ _LIVE = """EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.s
 
 _ROW = f"SELECT id, {rows.COLUMNS} FROM history_conversations WHERE {_KEY}"
 _STATE = f"SELECT version, id, dropped, next_seq, messages, size FROM history_conversations WHERE {_KEY}"
+_FIND = """SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ? AND digest = ?
+    ORDER BY updated_at DESC, id DESC LIMIT 1"""
+_LATEST = """SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ?
+    ORDER BY updated_at DESC, id DESC LIMIT 1"""
+_OWNER = "SELECT owner FROM history_conversations WHERE scope = ? AND thread_id = ? ORDER BY id LIMIT 1"
 _CREATE = """INSERT INTO history_conversations (version, updated_at, digest, dropped, next_seq, messages, size, tools,
     beside, owner, scope, thread_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _UPDATE = """UPDATE history_conversations SET version = ?, updated_at = ?, digest = ?, dropped = ?, next_seq = ?,
@@ -84,41 +89,18 @@ class SQLiteHistory:
         change.settle(await self._file.write(lambda db: commit(db, where, change, self._bounds)))
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
-        where = key(owner, scope, digest)
-
-        def work(db: sqlite3.Connection) -> str | None:
-            found = db.execute(
-                "SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ? AND digest = ?"
-                " ORDER BY updated_at DESC, id DESC LIMIT 1",
-                where,
-            ).fetchone()
-            return plain_id(found[0]) if found else None
-
-        return await self._file.read(work)
+        return await self._id(_FIND, *key(owner, scope, digest))
 
     async def latest(self, owner: str, scope: str) -> str | None:
-        where = (stored_id(owner, "owner"), stored_id(scope, "scope"))
-
-        def work(db: sqlite3.Connection) -> str | None:
-            found = db.execute(
-                "SELECT thread_id FROM history_conversations WHERE owner = ? AND scope = ?"
-                " ORDER BY updated_at DESC, id DESC LIMIT 1",
-                where,
-            ).fetchone()
-            return plain_id(found[0]) if found else None
-
-        return await self._file.read(work)
+        return await self._id(_LATEST, stored_id(owner, "owner"), stored_id(scope, "scope"))
 
     async def owner(self, scope: str, thread_id: str) -> str | None:
-        where = (stored_id(scope, "scope"), stored_id(thread_id, "conversation id"))
+        return await self._id(_OWNER, stored_id(scope, "scope"), stored_id(thread_id, "conversation id"))
 
-        def work(db: sqlite3.Connection) -> str | None:
-            found = db.execute(
-                "SELECT owner FROM history_conversations WHERE scope = ? AND thread_id = ? ORDER BY id LIMIT 1", where
-            ).fetchone()
-            return plain_id(found[0]) if found else None
-
-        return await self._file.read(work)
+    async def _id(self, query: str, *where: str) -> str | None:
+        """The first id that a query finds."""
+        found = await self._file.read(lambda db: db.execute(query, where).fetchone())
+        return plain_id(found[0]) if found is not None else None
 
     async def delete(self, owner: str, scope: str, thread_id: str) -> bool:
         where = key(owner, scope, thread_id)
@@ -152,7 +134,7 @@ class SQLiteHistory:
 
 def head(db: sqlite3.Connection, where: Key) -> Conversation | None:
     """The conversation without its messages; None when there is none."""
-    found = _row(db, where)
+    found = db.execute(_ROW, where).fetchone()
     return rows.to_conversation(found[1:], ()) if found is not None else None
 
 
@@ -162,14 +144,9 @@ def load(db: sqlite3.Connection, where: Key) -> Conversation | None:
     return rows.to_conversation(*found) if found is not None else None
 
 
-def _row(db: sqlite3.Connection, where: Key) -> tuple[Any, ...] | None:
-    found: tuple[Any, ...] | None = db.execute(_ROW, where).fetchone()
-    return found
-
-
 def _fetch(db: sqlite3.Connection, where: Key) -> _Stored | None:
     """Texts, since reading them is not worth keeping a transaction open."""
-    found = _row(db, where)
+    found = db.execute(_ROW, where).fetchone()
     if found is None:
         return None
     row_id, *row = found
@@ -182,7 +159,7 @@ def commit(db: sqlite3.Connection, where: Key, change: rows.Change, bounds: Boun
     now = time.time()
     version, place, dropped, seq, count, size = db.execute(_STATE, where).fetchone() or (0, None, 0, 0, 0, 0)
     if version != change.conversation.version:
-        raise conflict()
+        raise StoreConflict
     if place is not None and change.keep is not None:
         cut_count, cut_size = _cut(db, place, change.keep)
         count, size, dropped = count - cut_count, size - cut_size, dropped if change.keep else 0

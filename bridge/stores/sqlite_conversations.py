@@ -46,7 +46,7 @@ class SQLiteConversations:
         return self._change(thread_id, lambda found: [] if found is None else None)
 
     def append(self, thread_id: str, new: list[Message]) -> bool:
-        """Delete the conversation. Return False if there is none."""
+        """Add messages to the conversation. Return False if there is none."""
         return self._change(thread_id, lambda found: new if found is not None else None)
 
     def clear(self, thread_id: str) -> bool:
@@ -62,9 +62,7 @@ class SQLiteConversations:
     def _change(
         self, thread_id: str, wanted: Callable[[Conversation | None], list[Message] | None], keep: int | None = None
     ) -> bool:
-        """Append what `wanted` returns for the conversation, which it gets without its messages; None changes
-        nothing.
-        """
+        """Append what `wanted` returns for the conversation, which comes without messages; None changes nothing."""
         where = key(self._owner, self._scope, thread_id)
 
         def work(db: sqlite3.Connection) -> bool:

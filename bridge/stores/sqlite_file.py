@@ -61,9 +61,7 @@ class SQLiteFile:
             raise unavailable("sqlite", "closed", self._room.name)
 
     async def write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Return the result of `work`, run in one transaction that may write. Raises `BridgeError`
-        (store_unavailable).
-        """
+        """The result of `work` in a transaction that may write. Raises `BridgeError` (store_unavailable)."""
         return await self._lane(True).run(work)
 
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Collection, Sequence
 
-from bridge.stores.runs import LogEntry, lease_lost
+from bridge.stores.runs import LeaseLost, LogEntry
 
 Stored = tuple[str, str, str, str]
 """Owner, scope, thread id and run id as they are kept."""
@@ -20,22 +20,17 @@ _HEAD = f"SELECT r.id, r.thread, r.token, r.ended_at, r.entries, r.last {FROM} W
 
 
 def append(
-    db: sqlite3.Connection,
-    where: Stored,
-    token: str,
-    position: int,
-    bodies: Sequence[str],
-    end: bool,
+    db: sqlite3.Connection, where: Stored, token: str, position: int, bodies: Sequence[str], end: bool
 ) -> tuple[int, list[LogEntry]]:
     """`RunStore.append`: the number of the run's last entry before it, and the new ones."""
     found = db.execute(_HEAD, where).fetchone()
     if found is None or found[2] != token or found[4] < position:
-        raise lease_lost()  # with fewer entries than we wrote, the file was replaced under us
+        raise LeaseLost  # with fewer entries than we wrote, the file was replaced under us
     run, thread, _, ended_at, entries, last = found
     before, new = last or 0, bodies[entries - position :]
     if ended_at is not None:
         if new or not end:
-            raise lease_lost()
+            raise LeaseLost
         return before, []
     written = []
     for body in new:

@@ -28,15 +28,15 @@ from bridge.stores.runs import (
     LogEntry,
     Ownership,
     Room,
+    RunConflict,
     RunKey,
     RunRecord,
     RunState,
+    ThreadBusy,
     base_scope,
     leased,
     no_room,
-    run_conflict,
     stored_key,
-    thread_busy,
 )
 from bridge.stores.sqlite_file import SQLiteFile
 from bridge.stores.tails import Tails
@@ -90,14 +90,14 @@ class SQLiteRuns:
             found = _find(db, where)
             if found is not None:
                 if found.record.fingerprint != fingerprint:
-                    raise run_conflict()
+                    raise RunConflict
                 return Created(found.record, False, False)
             now = time.time()
             thread = _thread(db, where[:3], now)
             last = "SELECT ended_at FROM runs WHERE thread = ? ORDER BY id DESC LIMIT 1"
             latest = db.execute(last, (thread,)).fetchone()
             if alone and latest is not None and latest[0] is None:
-                raise thread_busy()
+                raise ThreadBusy
             if room is not None:
                 _check_room(db, where, room)
             db.execute(
@@ -379,25 +379,14 @@ def _find(db: sqlite3.Connection, where: log.Stored) -> _Found | None:
     if row is None:
         return None
     run, thread, token, expires, *key, task_id, fingerprint, created_at, ended_at, entries, last, whole, plan = row
-    record = RunRecord(
-        RunKey(*map(plain_id, key)),
-        task_id,
-        fingerprint,
-        _state(token, ended_at),
-        created_at,
-        ended_at,
-        entries,
-        last,
-        bool(whole),
-        plan or "",
-    )
+    state = RunState.ENDED if ended_at is not None else RunState.QUEUED if token is None else RunState.RUNNING
+    facts = (task_id, fingerprint, state, created_at, ended_at, entries, last, bool(whole), plan or "")
+    record = RunRecord(RunKey(*map(plain_id, key)), *facts)
     return _Found(run, thread, token, expires, record)
 
 
 class _Turns:
-    """The order of owners at the queue, in this process: the owner served last comes last, new owners right before
-    it.
-    """
+    """The order of owners at the queue, in this process: who was served last comes last, newcomers before them."""
 
     def __init__(self) -> None:
         self._served: dict[str, int] = {}
@@ -430,12 +419,6 @@ def _check_room(db: sqlite3.Connection, where: log.Stored, room: Room) -> None:
     ):
         if most is not None and count >= most:
             raise no_room(holder)
-
-
-def _state(token: str | None, ended_at: float | None) -> RunState:
-    if ended_at is not None:
-        return RunState.ENDED
-    return RunState.QUEUED if token is None else RunState.RUNNING
 
 
 def _thread(db: sqlite3.Connection, where: Sequence[str], now: float) -> int:

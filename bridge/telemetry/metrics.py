@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Protocol, TypeVar
 
@@ -45,17 +45,14 @@ class Watched(Protocol):
     @property
     def waiting(self) -> int:
         """Requests that wait for a place."""
-        ...
 
     @property
     def driven(self) -> int:
         """Runs at work that no connection holds."""
-        ...
 
     @property
     def left_alone(self) -> Mapping[str, bool]:
         """Backends that have a breaker, and whether it is open."""
-        ...
 
 
 @cache
@@ -73,95 +70,50 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         self.shared = SHARED_METRICS in os.environ
         """True if other processes write to the same metrics."""
-        self.requests = Counter(
-            "bridge_requests",
-            "requests answered, by HTTP status (0 = none was sent)",
-            (*_PATHS, "status"),
-            registry=registry,
+
+        def counter(name: str, what: str, labels: Sequence[str] = _PATHS) -> Counter:
+            return Counter(f"bridge_{name}", what, labels, registry=registry)
+
+        def seconds(name: str, what: str, buckets: Sequence[float] = _LONG) -> Histogram:
+            return Histogram(f"bridge_{name}_seconds", what, _PATHS, buckets=buckets, registry=registry)
+
+        def gauge(name: str, what: str, labels: Sequence[str] = ()) -> Gauge:
+            return Gauge(f"bridge_{name}", what, labels, registry=registry, multiprocess_mode="livesum")
+
+        status, code, outcome = (*_PATHS, "status"), (*_PATHS, "code"), (*_PATHS, "outcome")
+        self.requests = counter("requests", "requests answered, by HTTP status (0 = none was sent)", status)
+        self.request_seconds = seconds("request", "from the request to the end of its answer")
+        self.errors = counter("errors", "requests that ended in an error, by its code", code)
+        self.cancellations = counter("cancellations", "requests whose client left before the end")
+        self.streams_open = gauge("streams_open", "streams that are being sent", _PATHS[:2])
+        self.runs = counter("runs", "runs ended, by finish reason or error code", outcome)
+        self.first_token_seconds = seconds(
+            "first_token", "from the start of a run to its first content, tries that failed included", _FIRST
         )
-        self.request_seconds = Histogram(
-            "bridge_request_seconds",
-            "from the request to the end of its answer",
-            _PATHS,
-            buckets=_LONG,
-            registry=registry,
+        self.read_interval_seconds = seconds(
+            "read_interval", "mean wait for the next read of a backend's stream, one value for each stream", _GAPS
         )
-        self.errors = Counter(
-            "bridge_errors", "requests that ended in an error, by its code", (*_PATHS, "code"), registry=registry
+        self.longest_silence_seconds = seconds(
+            "longest_silence", "longest wait for a read of a backend's stream, one value for each stream"
         )
-        self.cancellations = Counter(
-            "bridge_cancellations", "requests whose client left before the end", _PATHS, registry=registry
-        )
-        self.streams_open = Gauge(
-            "bridge_streams_open",
-            "streams that are being sent",
-            _PATHS[:2],
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.runs = Counter(
-            "bridge_runs", "runs ended, by finish reason or error code", (*_PATHS, "outcome"), registry=registry
-        )
-        self.first_token_seconds = Histogram(
-            "bridge_first_token_seconds",
-            "from the start of a run to its first content, tries that failed included",
-            _PATHS,
-            buckets=_FIRST,
-            registry=registry,
-        )
-        self.read_interval_seconds = Histogram(
-            "bridge_read_interval_seconds",
-            "mean wait for the next read of a backend's stream, one value for each stream",
-            _PATHS,
-            buckets=_GAPS,
-            registry=registry,
-        )
-        self.longest_silence_seconds = Histogram(
-            "bridge_longest_silence_seconds",
-            "longest wait for a read of a backend's stream, one value for each stream",
-            _PATHS,
-            buckets=_LONG,
-            registry=registry,
-        )
-        self.tokens_in = Counter("bridge_tokens_in", "input tokens that backends reported", _PATHS, registry=registry)
-        self.tokens_out = Counter(
-            "bridge_tokens_out", "output tokens that backends reported", _PATHS, registry=registry
-        )
-        self.retries = Counter("bridge_retries", "tries after the first one, before content", _PATHS, registry=registry)
-        self.refusals = Counter(
-            "bridge_refusals", "requests and calls refused for want of a right, by why", ("reason",), registry=registry
-        )
-        self.losses = Counter(
-            "bridge_losses", "runs that lost a feature in translation", (*_PATHS, "feature"), registry=registry
-        )
-        self.node_changes = Counter(
-            "bridge_node_changes",
+        self.tokens_in = counter("tokens_in", "input tokens that backends reported")
+        self.tokens_out = counter("tokens_out", "output tokens that backends reported")
+        self.retries = counter("retries", "tries after the first one, before content")
+        self.refusals = counter("refusals", "requests and calls refused for want of a right, by why", ("reason",))
+        self.losses = counter("losses", "runs that lost a feature in translation", (*_PATHS, "feature"))
+        self.node_changes = counter(
+            "node_changes",
             "changes of the nodes that are registered at an address of agents, by kind of change",
             ("listen", "kind", "change"),
-            registry=registry,
         )
-        self.agent_calls = Counter(
-            "bridge_agent_calls",
+        self.agent_calls = counter(
+            "agent_calls",
             "calls at an address of agents, by their gRPC status (tool_error = the tool answered that it failed)",
             ("listen", "operation", "status"),
-            registry=registry,
         )
-        self.queue_waiting = Gauge(
-            "bridge_queue_waiting", "requests that wait for a place", registry=registry, multiprocess_mode="livesum"
-        )
-        self.runs_driven = Gauge(
-            "bridge_runs_driven",
-            "runs at work that no connection holds",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.breaker_open = Gauge(
-            "bridge_breaker_open",
-            "processes that leave a failing backend alone",
-            ("back",),
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
+        self.queue_waiting = gauge("queue_waiting", "requests that wait for a place")
+        self.runs_driven = gauge("runs_driven", "runs at work that no connection holds")
+        self.breaker_open = gauge("breaker_open", "processes that leave a failing backend alone", ("back",))
         if not self.shared:
             ProcessCollector(registry=registry)
         self.watched: list[Watched] = []
@@ -240,18 +192,13 @@ def _forget_dead(folder: str) -> None:
     """The state of processes that are gone counts no more; what they counted does."""
     for name in os.listdir(folder):
         found = _LIVE_FILE.fullmatch(name)
-        if found and _is_gone(int(found[1])):
-            mark_process_dead(int(found[1]), folder)  # type: ignore[no-untyped-call]
-
-
-def _is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+        if found:
+            try:
+                os.kill(int(found[1]), 0)
+            except ProcessLookupError:
+                mark_process_dead(int(found[1]), folder)  # type: ignore[no-untyped-call]
+            except PermissionError:
+                pass  # there is such a process
 
 
 @cache

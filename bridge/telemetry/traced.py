@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 
 from opentelemetry.trace import Span, SpanKind
 
-from bridge.codec import Dialect, FrameLike, Losses, RunsTools
+from bridge.codec import Dialect, Losses, RunsTools
 from bridge.codec.tools import OfferedTool
 from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted, ToolCall, ToolResulted
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.pipeline import Backend, Call, CallInfo
 from bridge.pipeline.tools import Tools, ToolSource
+from bridge.pipeline.wrapped import WrappedCall
 from bridge.telemetry.tracing import Tracing, carried, carrier_of, failed
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class _Traced:
     @property
     def tools(self) -> Tools:
         """Those at its address. Raises `AttributeError` where there are none, as the backend itself does."""
-        return traced_tools(self._backend.tools, self._tracing)  # type: ignore[attr-defined]
+        return TracedTools(self._backend.tools, self._tracing)  # type: ignore[attr-defined]
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         model = self._backend.model_for(request.model)
@@ -73,45 +74,34 @@ class _Traced:
             failed(span, str(error.code))
             span.end()
             raise
-        return cast("Call", _TracedCall(call, span))
+        return _TracedCall(call, span)
 
 
-class _TracedCall:
+class _TracedCall(WrappedCall):
     """A call that notes in its span how it went."""
 
     def __init__(self, call: Call, span: Span) -> None:
-        self._call = call
+        super().__init__(call)
         self._span = span
         self._began = time.monotonic()
         self._spoke = self._ended = False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._call, name)
-
-    @property
-    def frames(self) -> list[FrameLike]:
-        return self._call.frames
-
-    @frames.setter
-    def frames(self, frames: list[FrameLike]) -> None:
-        self._call.frames = frames
-
     async def open(self) -> None:
         self._began = time.monotonic()
         try:
-            await self._call.open()
+            await self.inner.open()
         except BridgeError as error:
             self._failed(str(error.code))
             raise
 
     async def read(self) -> list[Event]:
-        return self._noted(await self._call.read())
+        return self._noted(await self.inner.read())
 
     def fail(self, failure: Failure) -> list[Event]:
-        return self._noted(self._call.fail(failure))
+        return self._noted(self.inner.fail(failure))
 
     async def close(self) -> None:
-        await self._call.close()
+        await self.inner.close()
         if not self._ended:
             self._span.set_attribute("error.type", _CANCELED)
         self._span.end()
@@ -146,12 +136,9 @@ class _TracedCall:
                     pass
 
 
-def traced_tools(source: ToolSource, tracing: Tracing) -> Tools:
-    """The tools with a span for each call, below that of the request, whose context the tool is shown."""
-    return _TracedTools(source, tracing)
+class TracedTools:
+    """Tools with a span for each call, below that of the request, whose context the tool is shown."""
 
-
-class _TracedTools:
     def __init__(self, source: ToolSource, tracing: Tracing) -> None:
         self._source = source
         self._tracing = tracing

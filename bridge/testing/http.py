@@ -101,7 +101,7 @@ class Exchange:
         await self.seen.gone.wait()
 
 
-Play = Callable[[Exchange], Awaitable[None]]
+Play = Callable[[Exchange], Awaitable[object]]
 """One request at a backend, and its answer."""
 
 
@@ -144,11 +144,7 @@ class FakeBackend:
     def turns(self, *turns: Turn) -> None:
         """Answers the next requests one after another, each with a list of items or a `Failure`; repeats the last."""
         self._speaking().turns(*turns)
-
-        async def script(exchange: Exchange) -> None:
-            await self._speak(exchange)
-
-        self.script = script
+        self.script = self._speak
 
     def fails(self, failure: Failure) -> None:
         """Refuses every request, with the status and the body that its dialect has for the failure."""
@@ -192,19 +188,11 @@ class FakeBackend:
 
     def streams(self, *pieces: bytes) -> None:
         """Answers every request with this event stream."""
-
-        async def script(exchange: Exchange) -> None:
-            await exchange.stream(*pieces)
-
-        self.script = script
+        self.script = lambda exchange: exchange.stream(*pieces)
 
     def answers(self, status: int, body: bytes, content_type: str = "application/json", **headers: str) -> None:
         """Answers every request with this body."""
-
-        async def script(exchange: Exchange) -> None:
-            await exchange.answer(status, body, content_type, **headers)
-
-        self.script = script
+        self.script = lambda exchange: exchange.answer(status, body, content_type, **headers)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, closed: asyncio.Event) -> None:
         """One connection, until either side closes it."""

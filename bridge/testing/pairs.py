@@ -42,9 +42,7 @@ brief = settings(quick, max_examples=8)
 
 
 def told(events: list[Event], dialect: Dialect) -> dict[str, Any]:
-    """Return the content of an answer for a client of this dialect, in a form that does not depend on how parts are
-    cut and placed.
-    """
+    """Return what an answer says to a client of this dialect, however its parts are cut and placed."""
     out = project(with_numbered_calls(fold(events), dialect), dialect.capabilities)
     return {
         **{kind: "".join(i[1] for i in out.items if i[0] == kind) for kind in ("text", "refusal", "reasoning")},
@@ -84,9 +82,7 @@ class PairConformance:
     dialects: ClassVar[Sequence[str | Dialect]] = ()
     others: ClassVar[Sequence[str | Dialect] | None] = None
     names_losses: ClassVar[bool] = False
-    """Whether each translation must also name the losses that the capabilities declare, for readers of
-    `X-Bridge-Lost`.
-    """
+    """Whether each translation must also name the losses that the cards declare (`X-Bridge-Lost`)."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Runs a test once for each pair. Raises `TypeError` when there is no dialect."""

@@ -85,11 +85,8 @@ def same_ids(n: int) -> Request:
 
 def picture(n: int) -> Request:
     """One question with a picture of n KiB, base64."""
-    return Request([Message("user", [Text("What is it?"), *_pictures(n)])])
-
-
-def _pictures(n: int) -> list[Media]:
-    return [Media(MediaKind.IMAGE, Inline("A" * (n * UNIT)), "image/png")]
+    media = Media(MediaKind.IMAGE, Inline("A" * (n * UNIT)), "image/png")
+    return Request([Message("user", [Text("What is it?"), media])])
 
 
 def _ask() -> Message:
@@ -97,15 +94,8 @@ def _ask() -> Message:
 
 
 ANSWERS: dict[str, Callable[[int], list[Event]]] = {
-    "long_delta": long_delta,
-    "image": image,
-    "deltas": deltas,
-    "fragments": fragments,
-    "calls": calls,
+    make.__name__: make for make in (long_delta, image, deltas, fragments, calls)
 }
 REQUESTS: dict[str, Callable[[int], Request]] = {
-    "history": history,
-    "tool_history": tool_history,
-    "same_ids": same_ids,
-    "picture": picture,
+    make.__name__: make for make in (history, tool_history, same_ids, picture)
 }

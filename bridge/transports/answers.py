@@ -56,9 +56,7 @@ def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def unread(response: aiohttp.ClientResponse) -> bytes:
-    """Return the bytes that arrived before the connection broke; aiohttp returns them only after the error is
-    cleared.
-    """
+    """Return the bytes that came before the connection broke; aiohttp gives them once the error is cleared."""
     response.content.set_exception(None)  # type: ignore[arg-type]
     return response.content.read_nowait()
 

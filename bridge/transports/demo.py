@@ -196,27 +196,11 @@ async def _slow(request: Request) -> AsyncIterator[Yielded]:
         await asyncio.sleep(0.5)
 
 
-SCENES: dict[str, Scene] = {
-    "text": _text,
-    "reasoning": _reasoning,
-    "tool": _tool,
-    "tools": _tools,
-    "server tool": _server_tool,
-    "image": _image,
-    "audio": _audio,
-    "video": _video,
-    "file": _file,
-    "data": _data,
-    "refusal": _refusal,
-    "length": _length,
-    "filter": _filter,
-    "steps": _steps,
-    "interrupt": _interrupt,
-    "error": _error,
-    "error late": _error_late,
-    "limited": _limited,
-    "slow": _slow,
-}
+_SCENES = (
+    _text, _reasoning, _tool, _tools, _server_tool, _image, _audio, _video, _file, _data, _refusal, _length, _filter,
+    _steps, _interrupt, _error, _error_late, _limited, _slow,
+)  # fmt: skip
+SCENES: dict[str, Scene] = {scene.__name__[1:].replace("_", " "): scene for scene in _SCENES}
 
 
 async def _help(request: Request) -> AsyncIterator[Yielded]:

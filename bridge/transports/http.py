@@ -10,15 +10,14 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 from yarl import URL
 
 from bridge.codec import (
-    Capabilities,
     Context,
     CountingDialect,
     Dialect,
@@ -38,9 +37,9 @@ from bridge.framing import sse
 from bridge.model import Event, Request, RunFailed, RunFinished
 from bridge.model.closing import PIECES
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import Call, CallInfo, Timeouts
+from bridge.pipeline.backend import Call, CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
-from bridge.pipeline.retries import Budget, Retry
+from bridge.pipeline.retries import Retry
 from bridge.translation import AnswerDecoder
 from bridge.transports.answers import (
     AT_ONCE,
@@ -92,7 +91,7 @@ ADVICE: Mapping[int, str] = {
 _FEW = 64  # paths of a dialect; those with ids in them are not worth remembering
 
 
-class HttpBackend:
+class HttpBackend(ConfiguredBackend):
     """A configured backend that speaks a dialect over HTTP."""
 
     def __init__(
@@ -113,16 +112,10 @@ class HttpBackend:
         httptools: bool = False,
     ) -> None:
         """`httptools`: answers of runs are read by `bridge.transports.http1` instead of aiohttp."""
-        self.name = name
+        super().__init__(name, dialect.capabilities, names, timeouts, retry, breaker)
         self.dialect = dialect
-        self.capabilities: Capabilities = dialect.capabilities
         self.url = URL(url)
-        self.names = names or ModelNames()
         self.max_event = max_event
-        self.timeouts = timeouts or Timeouts()
-        self.retry = retry or Retry()
-        self.budget = Budget(self.retry.budget)
-        self.breaker = breaker
         self.options = options if options is not None else dialect.back_options()
         self._headers = {
             # Compressed streams are buffered by everything in between.
@@ -134,7 +127,6 @@ class HttpBackend:
         self.secrets = Secrets.sent(api_key, self._headers)
         self._forward = frozenset(h.lower() for h in forward_headers)
         self._addresses: dict[str, URL] = {}
-        self._chores: set[asyncio.Task[None]] = set()
         self._reading: set[aiohttp.ClientResponse] = set()
         # Answers whose last bytes are still to come, and since when.
         self._ending: dict[aiohttp.ClientResponse, float] = {}
@@ -172,12 +164,6 @@ class HttpBackend:
             client.close()
         if session is not None:
             await session.close()
-
-    def later(self, chore: Coroutine[Any, Any, None]) -> None:
-        """Does something short beside the runs; cancelled when the backend is closed."""
-        task = asyncio.get_running_loop().create_task(chore)
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
 
     def reads(self, response: aiohttp.ClientResponse) -> None:
         """This answer is being read, until `ends` or `forget`."""
@@ -228,9 +214,6 @@ class HttpBackend:
             raise RuntimeError(f"backend {self.name!r} is not started")
         return self._session
 
-    def model_for(self, requested: str | None) -> str | None:
-        return self.names.model_for(requested)
-
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         own = self.dialect.own_headers if front is self.dialect else ()
         found = {name: headers[name] for name in (*own, *self._forward) if name in headers}
@@ -277,21 +260,22 @@ class HttpBackend:
     async def models(self) -> list[ModelInfo]:
         if not isinstance(self.dialect, ModelsDialect):
             return []
-        wire = self.dialect.models_request()
-        wire.headers = {**wire.headers, **self._headers}
-        answer = await self.whole_answer(wire, self.timeouts.first_event)
+        wire, answer = await self._listed(self.dialect)
         if answer.status >= 300:
             raise BackendError.of(self.refusal(answer, wire))
         return self.dialect.decode_models(answer)
+
+    async def _listed(self, dialect: ModelsDialect) -> tuple[WireRequest, WireResponse]:
+        wire = dialect.models_request()
+        wire.headers = {**wire.headers, **self._headers}
+        return wire, await self.whole_answer(wire, self.timeouts.first_event)
 
     async def check(self) -> None:
         """Asks for its models, which also shows whether the key is taken; else whether its port is open."""
         if not isinstance(self.dialect, ModelsDialect):
             await self._reach()
             return
-        wire = self.dialect.models_request()
-        wire.headers = {**wire.headers, **self._headers}
-        answer = await self.whole_answer(wire, self.timeouts.first_event)
+        wire, answer = await self._listed(self.dialect)
         if answer.status in _SHUT or answer.status >= 500:
             raise BackendError.of(self.refusal(answer, wire))
 
@@ -357,9 +341,7 @@ class HttpBackend:
                     raise
 
     async def forward(self, wire: WireRequest, body: AsyncIterator[bytes]) -> aiohttp.ClientResponse:
-        """The head of the answer to a request of another API, whose body cannot be sent twice. Raises what aiohttp
-        raises.
-        """
+        """The head of the answer to a request whose body cannot be sent twice. Raises what aiohttp raises."""
         return await self.session.request(
             wire.method,
             self.address(wire.path),

@@ -36,9 +36,8 @@ from bridge.model import Builder, Event, PartKind, Request
 from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import TERMINAL
-from bridge.pipeline.backend import CallInfo, Timeouts
+from bridge.pipeline.backend import CallInfo, ConfiguredBackend, Timeouts
 from bridge.pipeline.breaker import Breaker
-from bridge.pipeline.retries import Budget, Retry
 
 log = logging.getLogger("bridge.local")
 
@@ -56,10 +55,8 @@ CAPABILITIES = Capabilities(
 )
 
 
-class LocalBackend:
+class LocalBackend(ConfiguredBackend):
     """A configured agent in this process."""
-
-    capabilities = CAPABILITIES
 
     def __init__(
         self,
@@ -70,12 +67,7 @@ class LocalBackend:
         timeouts: Timeouts | None = None,
         breaker: Breaker | None = None,
     ) -> None:
-        self.name = name
-        self.names = names or ModelNames()
-        self.timeouts = timeouts or Timeouts()
-        self.retry = Retry()
-        self.budget = Budget(0)
-        self.breaker = breaker
+        super().__init__(name, CAPABILITIES, names, timeouts, None, breaker)
         self._agent = agent
 
     async def start(self) -> None:
@@ -85,7 +77,7 @@ class LocalBackend:
         """Nothing to close."""
 
     def model_for(self, requested: str | None) -> str | None:
-        return self.names.model_for(requested) or self.name
+        return super().model_for(requested) or self.name
 
     def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
         return {}

@@ -309,7 +309,7 @@ async def issued(*keys: SigningKey, algorithms: list[str] | None = None) -> Asyn
     async with fake_backend() as backend:
         issuer = Issuer(backend, *keys)
         section = Jwt.model_validate({"jwks_url": issuer.url, "algorithms": algorithms})
-        tokens = Tokens(section.accepted, keys=KeySet(issuer.url, clock=clock))
+        tokens = Tokens(section, KeySet(issuer.url, clock=clock))
         try:
             yield issuer, tokens, clock
         finally:
@@ -570,4 +570,4 @@ def test_public_keys_without_their_package_are_a_clear_mistake(monkeypatch: pyte
     monkeypatch.setattr("bridge.server.tokens.has_crypto", False)
     with pytest.raises(BridgeError, match=r"pip install 'dialect-bridge\[jwt\]'"):
         auth(jwt={"jwks_url": "http://127.0.0.1:1/keys"})
-    assert Tokens.of(Jwt(secret=SecretStr(SECRET)))
+    assert Tokens(Jwt(secret=SecretStr(SECRET)))

@@ -27,7 +27,7 @@ from bridge.codec import (
     registry,
 )
 from bridge.config import Config, is_loopback, json_schema, kinds, load, parse
-from bridge.config.schema import Section
+from bridge.config.schema.base import Section
 from bridge.errors import ConfigError
 
 CAPABILITIES = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))

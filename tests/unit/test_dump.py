@@ -53,9 +53,6 @@ from bridge.model import (
 from bridge.model.dump import (
     _CODES,
     dump,
-    dump_message,
-    dump_request,
-    dump_tool,
     load,
     load_message,
     load_request,
@@ -191,26 +188,26 @@ TOOLS: list[tuple[Tool, list[Any]]] = [
 
 @pytest.mark.parametrize(("message", "array"), MESSAGES)
 def test_the_stored_form_of_messages_is_fixed(message: Message, array: list[Any]) -> None:
-    assert dump_message(message) == array
+    assert dump(message) == array
     assert load_message(array) == message
     assert repr(load_message(array)) == repr(message)
 
 
 @pytest.mark.parametrize(("tool", "array"), TOOLS)
 def test_the_stored_form_of_tools_is_fixed(tool: Tool, array: list[Any]) -> None:
-    assert dump_tool(tool) == array
+    assert dump(tool) == array
     assert load_tool(array) == tool
 
 
 @given(requests())
 def test_whatever_can_be_asked_comes_back(asked: Request) -> None:
     for message in asked.messages:
-        again = load_message(orjson.loads(orjson.dumps(dump_message(message))))
+        again = load_message(orjson.loads(orjson.dumps(dump(message))))
         assert again == message
         assert repr(again) == repr(message)
     for tool in asked.tools or []:
-        assert repr(load_tool(orjson.loads(orjson.dumps(dump_tool(tool))))) == repr(tool)
-    whole = load_request(orjson.loads(orjson.dumps(dump_request(asked))))
+        assert repr(load_tool(orjson.loads(orjson.dumps(dump(tool))))) == repr(tool)
+    whole = load_request(orjson.loads(orjson.dumps(dump(asked))))
     assert whole == asked
     assert repr(whole) == repr(asked)
 
@@ -230,7 +227,7 @@ def test_the_stored_form_of_requests_is_fixed() -> None:
         "Q", [["N", "user", [["T", "hi"]]]], [["W", "f"]], ["H", "required", ["f"]], None, None, None, None, None, None,
         True, "delta", ["S", 0.5, None, None, ["x"]], ["B", "json"], None, [["V", "i", "resolved", ["N"]]], ["Q"],
     ]  # fmt: skip
-    assert dump_request(asked) == array
+    assert dump(asked) == array
     assert repr(load_request(array)) == repr(asked)
     with pytest.raises(ValueError, match="expected a request"):
         load_request(["N", "user", []])

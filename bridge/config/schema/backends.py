@@ -25,7 +25,7 @@ from bridge.config.kinds import (
     not_in_metadata,
 )
 from bridge.config.problems import at, wrong
-from bridge.config.schema.base import FreeOptions, OrOff, Section, dialect_options, or_off_word
+from bridge.config.schema.base import FreeOptions, OrOff, Section, dialect_options
 from bridge.config.units import Duration, DurationOrOff, Size
 
 
@@ -76,9 +76,7 @@ class Backend(Section):
     max_event: Size = Field(default=64 * 2**20, description="largest event of a stream, or answer in one piece")
     timeouts: Timeouts = Field(default_factory=Timeouts, description="how long to wait")
     retry: Retry = Field(default_factory=Retry, description="when and how often to try again")
-    breaker: Annotated[Breaker | None, OrOff] = Field(
-        default=None, description="leave a failing backend alone", json_schema_extra=or_off_word
-    )
+    breaker: OrOff[Breaker] = Field(default=None, description="leave a failing backend alone")
     target: Reference | None = Field(default=None, description='dialect python: "module:function" of the generator')
     options: FreeOptions = Field(
         default_factory=Options, validate_default=True, description="what only this dialect knows"

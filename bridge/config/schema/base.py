@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, WithJsonSchema, model_validator
 
@@ -10,7 +10,6 @@ from bridge.codec import Options
 from bridge.config.kinds import Positive, Whole
 from bridge.config.units import off_is_none
 
-OrOff = BeforeValidator(off_is_none)
 FreeOptions = Annotated[SerializeAsAny[Options], WithJsonSchema({"type": "object"})]
 
 
@@ -26,6 +25,11 @@ def _or_word(schema: dict[str, Any], word: dict[str, Any]) -> None:
     """Lets the JSON Schema of a section also take a word."""
     choices = schema.pop("anyOf", None) or [{"$ref": schema.pop("$ref")}]
     schema["anyOf"] = [*choices, word]
+
+
+_Value = TypeVar("_Value")
+OrOff = Annotated[_Value | None, BeforeValidator(off_is_none), Field(json_schema_extra=or_off_word)]
+"""A value, or `off`, which is None."""
 
 
 class Section(BaseModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
@@ -23,7 +23,7 @@ from bridge.config.kinds import (
     names_in,
 )
 from bridge.config.problems import at, wrong
-from bridge.config.schema.base import FreeOptions, OrOff, Places, Section, dialect_options, or_off_word
+from bridge.config.schema.base import FreeOptions, OrOff, Places, Section, dialect_options
 
 
 class Route(Section):
@@ -56,14 +56,11 @@ class Route(Section):
     max_tool_rounds: Positive = Field(default=8, description="how often in one run the model may call these tools")
     listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
     agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route")
-    limits: Annotated[Places | None, OrOff] = Field(
-        default=None, description="how much this route serves at the same time", json_schema_extra=or_off_word
-    )
-    mid_stream_fallback: Annotated[Literal["repeat", "continue"] | None, OrOff] = Field(
+    limits: OrOff[Places] = Field(default=None, description="how much this route serves at the same time")
+    mid_stream_fallback: OrOff[Literal["repeat", "continue"]] = Field(
         default=None,
         description="what the next backend of a list is asked for when one breaks in the middle of its text: the same "
         "once more, whose beginning must be what the client has, or to go on behind that; off = the break is an error",
-        json_schema_extra=or_off_word,
     )
     options: FreeOptions = Field(
         default_factory=Options, validate_default=True, description="what only this dialect knows"

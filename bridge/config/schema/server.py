@@ -40,7 +40,7 @@ from bridge.config.kinds import (
     is_loopback,
 )
 from bridge.config.problems import at, expected, wrong
-from bridge.config.schema.base import OrOff, Section, or_none_word, or_off_word
+from bridge.config.schema.base import OrOff, Places, Section, or_none_word, or_off_word
 from bridge.config.units import Duration, DurationOrOff, Moment, Size, is_off
 
 HttpClient = Literal["aiohttp", "httptools"]
@@ -72,23 +72,18 @@ class PerKey(Section):
     )
 
 
-class Limits(Section):
+class Limits(Places):
     concurrent: Positive = Field(
         default=1000, description="requests and kept runs served at the same time, by all workers together"
     )
-    queue: Whole = Field(
-        default=100, description="requests, and as many kept runs, that wait for their turn; more are refused"
-    )
-    answer: Annotated[Size | None, OrOff] = Field(
+    answer: OrOff[Size] = Field(
         default=64 * 2**20,
         description="bytes of one whole answer as the backend sends them; a longer one ends with an error",
-        json_schema_extra=or_off_word,
     )
-    bodies: Annotated[Size | None, OrOff] = Field(
+    bodies: OrOff[Size] = Field(
         default=256 * 2**20,
         description="bytes of request bodies that are being read at the same time, in each worker, the first 64 KiB of "
         "each not counted; more are refused",
-        json_schema_extra=or_off_word,
     )
     sockets: Positive = Field(
         default=100, description="WebSocket connections open at the same time, in each worker; more are refused"
@@ -96,9 +91,7 @@ class Limits(Section):
     socket_idle: Duration = Field(
         default=600.0, description="time between two requests of a WebSocket connection before it is closed"
     )
-    per_key: Annotated[PerKey | None, OrOff] = Field(
-        default=None, description="limits for each key or user of auth", json_schema_extra=or_off_word
-    )
+    per_key: OrOff[PerKey] = Field(default=None, description="limits for each key or user of auth")
 
 
 class Allowed(Section):
@@ -231,7 +224,7 @@ class Auth(Section):
     keys_file: OptionalText = Field(
         default=None, description="YAML file with more keys, by key_sha256 alone; read again when it changes"
     )
-    jwt: Annotated[Jwt | None, OrOff] = Field(default=None, description="signed tokens", json_schema_extra=or_off_word)
+    jwt: OrOff[Jwt] = Field(default=None, description="signed tokens")
     trusted_header: HeaderName | None = Field(default=None, description="header in which a proxy names the user")
     trusted_proxies: tuple[Network, ...] = Field(
         default=(), description="addresses or networks of the proxies whose trusted_header counts"
@@ -326,12 +319,8 @@ class Server(Section):
         description="the key that opens the page, and from it all routes, as the user `page`; "
         "absent = every caller may use it",
     )
-    metrics: Annotated[Metrics | None, OrOff] = Field(
-        default_factory=Metrics, description="metrics; off = none", json_schema_extra=or_off_word
-    )
-    traces: Annotated[Traces | None, OrOff] = Field(
-        default=None, description="spans for OpenTelemetry; absent = none", json_schema_extra=or_off_word
-    )
+    metrics: OrOff[Metrics] = Field(default_factory=Metrics, description="metrics; off = none")
+    traces: OrOff[Traces] = Field(default=None, description="spans for OpenTelemetry; absent = none")
     health: Health = Field(default_factory=Health, description="paths that say how the process is")
 
     @property

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from bridge.codec.surface import shown_path
-from bridge.config.kinds import (
-    AttachmentsUrl,
-    HistoryUrl,
-    OptionalSecret,
-    RunsUrl,
-    Text,
-    Url,
-)
+from bridge.config.kinds import AttachmentsUrl, HistoryUrl, OptionalSecret, RunsUrl, Text, Url
 from bridge.config.problems import expected
 from bridge.config.schema.backends import Backend
-from bridge.config.schema.base import Section, or_off_word
+from bridge.config.schema.base import OrOff, Section
 from bridge.config.schema.routes import Route
 from bridge.config.schema.server import Server
-from bridge.config.units import Duration, Size, off_is_none
+from bridge.config.units import Duration, Size
 
 DAY = 86400.0
 
@@ -38,10 +31,9 @@ def _a_second(value: float) -> float:
 
 
 class Stores(Section):
-    history: Annotated[HistoryUrl | None, BeforeValidator(off_is_none)] = Field(
+    history: OrOff[HistoryUrl] = Field(
         default="sqlite:///data/bridge.db",
         description="conversations that the two sides need kept, and stored answers: sqlite or postgresql; off = none",
-        json_schema_extra=or_off_word,
         repr=False,
     )
     runs: RunsUrl = Field(
@@ -54,11 +46,7 @@ class Stores(Section):
         default=10.0,
         description="silence after which a process counts as dead: its runs end, its turns go to others; at least 1s",
     )
-    max_run: Annotated[Size | None, BeforeValidator(off_is_none)] = Field(
-        default=64 * 2**20,
-        description="bytes of the log of one run, at which it fails",
-        json_schema_extra=or_off_word,
-    )
+    max_run: OrOff[Size] = Field(default=64 * 2**20, description="bytes of the log of one run, at which it fails")
     max_messages: Annotated[int, Field(ge=1)] = Field(
         default=10_000, description="messages of one conversation; its oldest turns are deleted beyond that"
     )

@@ -70,15 +70,12 @@ def _give_tools(route: Route, registration: Registration | None, server: GrpcSer
     rounds = dialect.own_tools(route.options) if isinstance(dialect, ToolHostDialect) else None
     if isinstance(dialect, ToolHostDialect) and route.tools is None and rounds is not None:
         ask = server.ask if registration is None else server.ask_at(registration)
-        tools = ToolSource(dialect, route.options, ask)
-        route.tools = tools if tracing is None else _traced(tools, tracing)
-        route.max_tool_rounds = rounds
+        tools: Tools = (source := ToolSource(dialect, route.options, ask))
+        if tracing is not None:
+            from bridge.telemetry.traced import TracedTools
 
-
-def _traced(tools: ToolSource, tracing: Tracing) -> Tools:
-    from bridge.telemetry.traced import traced_tools
-
-    return traced_tools(tools, tracing)
+            tools = TracedTools(source, tracing)
+        route.tools, route.max_tool_rounds = tools, rounds
 
 
 class Agents:

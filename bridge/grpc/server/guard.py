@@ -1,6 +1,4 @@
-"""Identifies the callers of a gRPC address by the metadata of their calls, as `bridge.server.identity` does for
-HTTP.
-"""
+"""Identifies the callers of a gRPC address by their metadata, as `bridge.server.identity` does for HTTP."""
 
 from __future__ import annotations
 

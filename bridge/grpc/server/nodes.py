@@ -11,13 +11,12 @@ import socket
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, ip_address
-from pathlib import Path
 
 import grpc
 import grpc.aio
 
 from bridge.codec.sessions import Channel, Dial, Dialed
-from bridge.grpc.channels import channel_options
+from bridge.grpc.channels import channel_to
 
 _LOOKUPS = 2
 """Host names that are looked up at a time. A slow name server must not take the threads that stores work in."""
@@ -94,14 +93,6 @@ class Nodes:
 
     def _open(self, target: str, address: str) -> grpc.aio.Channel:
         """`address`, and not the target, is the name that certificates and proxies are asked for."""
-        options: list[tuple[str, int | str]] = [
-            *channel_options(self._settings),
-            ("grpc.default_authority", address),
-            # A connection of its own: one that is shared waits for minutes before it tries a restarted node again.
-            ("grpc.use_local_subchannel_pool", 1),
-        ]
-        if not self._settings.secure:
-            return grpc.aio.insecure_channel(target, options=options)
-        files = (self._settings.ca, self._settings.key, self._settings.cert)
-        credentials = grpc.ssl_channel_credentials(*(Path(name).read_bytes() if name else None for name in files))
-        return grpc.aio.secure_channel(target, credentials, options=options)
+        # A connection of its own: one that is shared waits for minutes before it tries a restarted node again.
+        options = (("grpc.default_authority", address), ("grpc.use_local_subchannel_pool", 1))
+        return channel_to(target, self._settings, *options)

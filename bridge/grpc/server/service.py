@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -34,14 +34,7 @@ from bridge.codec.sessions import (
     Visitor,
 )
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
-from bridge.grpc.channels import (
-    call_unary,
-    channel_options,
-    failure_of,
-    metadata_of,
-    open_channel,
-    server_credentials,
-)
+from bridge.grpc.channels import add_port, call_unary, channel_options, failure_of, metadata_of, open_channel
 from bridge.grpc.registration import stay
 from bridge.grpc.server.activity import TOOL_ERROR, Activity, CallRecord
 from bridge.grpc.server.guard import Guard, peer_address
@@ -62,11 +55,9 @@ class Host(Protocol):
 
     async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
         """A whole session with one of our agents; it ends soon after `leaving` is set."""
-        ...
 
     async def call(self, reply: Handle, body: bytes) -> Respond | Refuse:
         """One call of one of our tools."""
-        ...
 
 
 class GrpcServer:
@@ -112,10 +103,7 @@ class GrpcServer:
         server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers((self._handlers,))
         try:
-            if self._settings.secure:
-                server.add_secure_port(self.address, server_credentials(self._settings))
-            else:
-                server.add_insecure_port(self.address)
+            add_port(server, self.address, self._settings)
         except RuntimeError:
             raise OSError(f"the agents' address {self.address} cannot be listened on") from None
         await server.start()
@@ -179,11 +167,6 @@ class GrpcServer:
         await self._nodes.close()
         while self._gateways:
             await self._gateways.popitem()[1].close()
-
-    @property
-    def _current(self) -> GrpcServer:
-        """The one that answers at the address now: this one, or who took its place."""
-        return self._handlers.server
 
     async def _part(self, grace: float) -> None:
         for seconds in (grace, _GOODBYE):
@@ -409,27 +392,22 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         endpoint = self._endpoints.get(details.method)
         if endpoint is None:
             return None
+
+        # Each call asks for the server: another one may have taken its place.
+        async def session(messages: Any, rpc: Any) -> None:
+            await self.server.session(endpoint, rpc)
+
+        async def watch(body: bytes, rpc: Any) -> None:
+            await self.server.watch(endpoint, body, rpc)
+
+        async def answer(body: bytes, rpc: Any) -> bytes:
+            return await self.server.answer(endpoint, body, rpc)
+
         if endpoint.operation is Operation.SESSION:
-            return grpc.stream_stream_rpc_method_handler(_of(self._session, endpoint))
+            return grpc.stream_stream_rpc_method_handler(session)
         if endpoint.operation is Operation.SUBSCRIBE:
-            return grpc.unary_stream_rpc_method_handler(_of(self._watch, endpoint))
-        return grpc.unary_unary_rpc_method_handler(_of(self._answer, endpoint))
-
-    async def _session(self, endpoint: Endpoint, messages: Any, rpc: Any) -> None:
-        await self.server.session(endpoint, rpc)
-
-    async def _watch(self, endpoint: Endpoint, body: bytes, rpc: Any) -> None:
-        await self.server.watch(endpoint, body, rpc)
-
-    async def _answer(self, endpoint: Endpoint, body: bytes, rpc: Any) -> bytes:
-        return await self.server.answer(endpoint, body, rpc)
-
-
-def _of(handler: Callable[[Endpoint, Any, Any], Awaitable[Any]], endpoint: Endpoint) -> Callable[..., Awaitable[Any]]:
-    async def handle(came: Any, rpc: Any) -> Any:
-        return await handler(endpoint, came, rpc)
-
-    return handle
+            return grpc.unary_stream_rpc_method_handler(watch)
+        return grpc.unary_unary_rpc_method_handler(answer)
 
 
 async def _abort(rpc: Any, code: grpc.StatusCode, details: str) -> bytes:

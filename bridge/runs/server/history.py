@@ -35,15 +35,15 @@ class HistoryHandler:
         server = self._bridge.config.server
         wire = await read_request(http, self._route.path, server.max_body, server.body_time)
         query = self._dialect.decode_history(wire)
-        owner, conversations = http[USER], self._bridge.conversations
+        owner, history = http[USER], self._bridge.history
         thread = query.thread_id
         if thread is None:
-            thread = await conversations.latest(owner, self._route.path)
+            thread = await history.latest(owner, self._route.path)
         else:
             await check_owner(self._bridge, self._route, owner, thread)
         if thread is None:
             return response_of(self._dialect.encode_history(HistoryPage()))
-        conversation = await conversations.load(owner, self._route.path, thread) or Conversation(thread)
+        conversation = await history.load(owner, self._route.path, thread) or Conversation(thread)
         day, rows, more = self._day(conversation, query.before)
         base = self._files.base(http)
         entries = [await self._entry(message, seq, owner, base) for seq, message in rows]
@@ -54,9 +54,7 @@ class HistoryHandler:
     def _day(
         self, conversation: Conversation, before: date | None
     ) -> tuple[date | None, list[tuple[int, Message]], bool]:
-        """Return the last day before `before` with visible messages, these messages with their positions, and
-        whether there is an earlier day.
-        """
+        """Return the last day before `before` with visible messages, these with positions, and if there are more."""
         days: dict[date, list[tuple[int, Message]]] = {}
         for seq, message in enumerate(conversation.messages, conversation.dropped + 1):
             if visible(message):

@@ -14,16 +14,13 @@ from bridge.codec import QueuedRunsDialect, QueuedRunsOptions, RunRef, Subscribe
 from bridge.engine import Bridge, Route
 from bridge.errors import ErrorCode, RequestError
 from bridge.framing import sse
+from bridge.pipeline.queued_runs import say
 from bridge.runs import Ownership, RunKey, Subscription, fingerprint
 from bridge.runs.server.durable import cursor_of, written
 from bridge.server.handler import RequestScope
 from bridge.server.wire import WHERE, response_of
 
-_HEADERS = {
-    "content-type": "text/event-stream",
-    "cache-control": "no-cache, no-store",
-    "x-accel-buffering": "no",
-}
+_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache, no-store", "x-accel-buffering": "no"}
 _KEEPALIVE = 15.0
 
 
@@ -34,7 +31,7 @@ def queue_options(route: Route) -> QueuedRunsOptions:
 
 async def check_owner(bridge: Bridge, route: Route, owner: str, thread: str, *, make: bool = False) -> None:
     """Raise `RequestError`: forbidden for a thread of another owner, not_found for none unless `make`."""
-    holder = await bridge.conversations.owner(route.path, thread)
+    holder = await bridge.history.owner(route.path, thread)
     if holder is not None:
         # Conversations outlive the run store, which may be lost or emptied.
         ownership = Ownership.OWN if holder == owner else Ownership.FOREIGN
@@ -69,7 +66,7 @@ async def serve_start(scope: RequestScope) -> web.StreamResponse:
     await check_owner(bridge, route, key.owner, key.thread_id, make=True)
     first = True
     if await bridge.runs.status(key) is None:
-        first = (await bridge.conversations.say(key.owner, key.scope, request, key.run_id)).version == 1
+        first = (await say(bridge.history, key.owner, key.scope, request, key.run_id)).version == 1
     made = await bridge.runs.start(key, plan, fingerprint(caller.raw_body or b""))
     report.status = "queued"
     run = RunRef(key.thread_id, key.run_id)

@@ -19,7 +19,7 @@ from bridge.engine import Bridge, Route
 from bridge.errors import ErrorCode, RequestError
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.pipeline import Run
-from bridge.runs import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, RunRecord, ThreadBusy
+from bridge.runs import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, ThreadBusy
 from bridge.runs.server.durable import cursor_of, read_on, serve_durable
 from bridge.server.browsers import check_kept
 from bridge.server.handler import RequestScope, Serve
@@ -205,26 +205,14 @@ async def _begin(scope: RequestScope, key: RunKey, plan: RunPlan, mark: str) -> 
 # ------------------------------------------------------------------ stop
 
 
-class StopHandler:
-    """Serves the `stop` endpoints of one route. A session that is unknown, or another user's, is not running."""
-
-    def __init__(self, bridge: Bridge, route: Route, locks: SessionLocks) -> None:
-        self._bridge = bridge
-        self._route = route
-        self._dialect = require(route.dialect, SingleRunDialect)
-        self._locks = locks
-
-    async def __call__(self, http: web.Request) -> web.StreamResponse:
-        server = self._bridge.config.server
-        wire = await read_request(http, self._route.path, server.max_body, server.body_time)
-        session, owner = self._dialect.decode_stop(wire), http[USER]
-        if self._route.durable:
-            stopped = await self._cancel(await self._bridge.runs.running(*_key(owner, self._route, session)))
-        else:
-            stopped = self._locks.stop((owner, session.key))
-        return response_of(self._dialect.encode_stopped(wire, stopped))
-
-    async def _cancel(self, record: RunRecord | None) -> bool:
-        if record is not None:
-            await self._bridge.runs.cancel(record.key)
-        return record is not None
+async def serve_stop(bridge: Bridge, route: Route, locks: SessionLocks, http: web.Request) -> web.StreamResponse:
+    """Stop the run of a session. One that is unknown, or another user's, is not running."""
+    dialect, server, owner = require(route.dialect, SingleRunDialect), bridge.config.server, http[USER]
+    wire = await read_request(http, route.path, server.max_body, server.body_time)
+    session = dialect.decode_stop(wire)
+    if not route.durable:
+        return response_of(dialect.encode_stopped(wire, locks.stop((owner, session.key))))
+    record = await bridge.runs.running(*_key(owner, route, session))
+    if record is not None:
+        await bridge.runs.cancel(record.key)
+    return response_of(dialect.encode_stopped(wire, record is not None))

@@ -26,12 +26,8 @@ def _key(owner: str, route: Route, task_id: str) -> RunKey:
 
 async def serve_task(scope: RequestScope) -> web.StreamResponse:
     """Queue a run and return the id of its task."""
-    dialect, bridge, route, task_id = (
-        require(scope.route.dialect, TaskDialect),
-        scope.bridge,
-        scope.route,
-        scope.report.run_id,
-    )
+    bridge, route, task_id = scope.bridge, scope.route, scope.report.run_id
+    dialect = require(route.dialect, TaskDialect)
     wire = await scope.read()
     task = dialect.decode_task(wire, scope.context)
     caller = Caller(scope.user, scope.report.request_id, wire.headers, wire.body)
@@ -43,27 +39,21 @@ async def serve_task(scope: RequestScope) -> web.StreamResponse:
     return response_of(dialect.encode_submitted(task_id))
 
 
-class TaskStatusHandler:
-    """Returns the state of a task, and the answer of one that has ended."""
+async def serve_status(bridge: Bridge, route: Route, http: web.Request) -> web.StreamResponse:
+    """Return the state of a task, and the answer of one that has ended."""
+    dialect, task_id = require(route.dialect, TaskDialect), http.match_info["task_id"]
+    status = await _status(bridge, route, _key(http[USER], route, task_id))
+    return response_of(dialect.encode_task(task_id, status))
 
-    def __init__(self, bridge: Bridge, route: Route) -> None:
-        self._bridge = bridge
-        self._route = route
-        self._dialect = require(route.dialect, TaskDialect)
 
-    async def __call__(self, http: web.Request) -> web.StreamResponse:
-        task_id = http.match_info["task_id"]
-        status = await self._status(_key(http[USER], self._route, task_id))
-        return response_of(self._dialect.encode_task(task_id, status))
-
-    async def _status(self, key: RunKey) -> TaskStatus | None:
-        reader, events = self._bridge.runs.follow(key), list[Event]()
-        try:
-            record = await reader.open()
-            if record is None or reader.plan is None:
-                return None
-            while record.state is RunState.ENDED and not reader.done:
-                events += [event for _, batch in await reader.read(0) for event in batch.events]
-        except RequestError:
-            return None  # the log of the task has expired
-        return TaskStatus(_STATES[record.state], record.created_at, reader.plan.context(self._route.options), events)
+async def _status(bridge: Bridge, route: Route, key: RunKey) -> TaskStatus | None:
+    reader, events = bridge.runs.follow(key), list[Event]()
+    try:
+        record = await reader.open()
+        if record is None or reader.plan is None:
+            return None
+        while record.state is RunState.ENDED and not reader.done:
+            events += [event for _, batch in await reader.read(0) for event in batch.events]
+    except RequestError:
+        return None  # the log of the task has expired
+    return TaskStatus(_STATES[record.state], record.created_at, reader.plan.context(route.options), events)

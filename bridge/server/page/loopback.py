@@ -31,11 +31,8 @@ def wire_beside(front: str) -> Dialect | None:
     """Return the dialect other than `front` in which an answer over server-sent events keeps the most features."""
     others = [registry.get(name) for name in registry.over_http() if name != front]
     fit = [d for d in others if d.framing is Framing.SSE and offers(d.surface, Operation.RUN)]
-    return max(fit, key=_exact, default=None)
-
-
-def _exact(dialect: Dialect) -> int:
-    return sum(entry.support is Support.EXACT for entry in dialect.capabilities.answers.values())
+    kept = {d.name: [e.support for e in d.capabilities.answers.values()].count(Support.EXACT) for d in fit}
+    return max(fit, key=lambda dialect: kept[dialect.name], default=None)
 
 
 class LoopbackCall:

@@ -30,9 +30,7 @@ _TRACES = 16  # at once, in one process
 
 
 class Trace:
-    """The trace of one run. `say` never waits; beyond the limit only the end is added, and a note that something is
-    missing.
-    """
+    """The trace of one run. `say` never waits; beyond the limit only the end, and a note of the gap, are added."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bridge.codec import Context, Dialect, FrameLike, Losses, ModelInfo, WireRequest, WireResponse
+from bridge.codec import Dialect, Losses, WireRequest
 from bridge.errors import BackendError, BridgeError, Failure
 from bridge.framing import sse
 from bridge.model import Event, Request, pretty
 from bridge.model.pretty import pretty_request
 from bridge.pipeline import Backend
 from bridge.pipeline.backend import Call, CallInfo
+from bridge.pipeline.wrapped import WrappedBackend, WrappedCall
 from bridge.server.page.loopback import LoopbackCall
 
 if TYPE_CHECKING:
     from bridge.server.page.traces import Trace
 
 
-class Watched:
+class Watched(WrappedBackend):
     """A backend whose calls are traced."""
 
     def __init__(self, backend: Backend, trace: Trace, wire: Dialect | None = None) -> None:
         """`wire`: the dialect over which its runs go, for a backend inside the process."""
-        self._backend = backend
+        super().__init__(backend)
         self._wire = wire
         self._trace = trace
-        self.name = backend.name
-        self.capabilities = backend.capabilities
-        self.names = backend.names
-        self.timeouts = backend.timeouts
-        self.retry = backend.retry
-        self.budget = backend.budget
-        self.breaker = backend.breaker
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> WatchedCall:
         return WatchedCall(self._call(request, info, lost), self, request, lost, self._trace)
@@ -40,44 +34,23 @@ class Watched:
     def _call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         if self._wire is not None:
             try:
-                return LoopbackCall(self._backend, self._wire, request, info, lost)
+                return LoopbackCall(self.inner, self._wire, request, info, lost)
             except BridgeError:
                 self._wire = None  # This request does not fit on it.
-        return self._backend.call(request, info, lost)
+        return self.inner.call(request, info, lost)
 
     @property
     def dialect(self) -> str | None:
         """The dialect; None inside this process."""
-        dialect = self._wire or getattr(self._backend, "dialect", None)
+        dialect = self._wire or getattr(self.inner, "dialect", None)
         return dialect.name if isinstance(dialect, Dialect) else None
 
-    def model_for(self, requested: str | None) -> str | None:
-        return self._backend.model_for(requested)
 
-    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
-        return self._backend.forwards(headers, front)
-
-    async def models(self) -> list[ModelInfo]:
-        return await self._backend.models()
-
-    async def count(self, request: Request, info: CallInfo) -> int | None:
-        return await self._backend.count(request, info)
-
-    async def check(self) -> None:
-        await self._backend.check()
-
-    async def start(self) -> None:
-        await self._backend.start()
-
-    async def close(self) -> None:
-        await self._backend.close()
-
-
-class WatchedCall:
+class WatchedCall(WrappedCall):
     """A call that is traced: its request, the bytes that arrive and the events that they are decoded to."""
 
     def __init__(self, call: Call, backend: Watched, request: Request, lost: Losses, trace: Trace) -> None:
-        self._call = call
+        super().__init__(call)
         self._backend = backend
         self._lost = lost
         self._trace = trace
@@ -86,54 +59,22 @@ class WatchedCall:
         trace.say("sent", backend=backend.name, dialect=backend.dialect, **_sent_by(call.sent))
         trace.lost(lost.details)
 
-    @property
-    def context(self) -> Context:
-        return self._call.context
-
-    @context.setter
-    def context(self, context: Context) -> None:
-        self._call.context = context
-
-    @property
-    def frames(self) -> list[FrameLike]:
-        return self._call.frames
-
-    @frames.setter
-    def frames(self, frames: list[FrameLike]) -> None:
-        self._call.frames = frames
-
-    @property
-    def whole(self) -> WireResponse | None:
-        return self._call.whole
-
-    @property
-    def wire_ended(self) -> bool:
-        return self._call.wire_ended
-
-    @property
-    def received(self) -> int:
-        return self._call.received
-
-    @property
-    def sent(self) -> WireRequest | None:
-        return self._call.sent
-
     async def open(self) -> None:
         try:
-            await self._call.open()
+            await self.inner.open()
         except BackendError as error:
             self._trace.say("failed", code=str(error.code), message=error.message)
             raise
         finally:
-            if self._call.sent is not self._sent:
+            if self.inner.sent is not self._sent:
                 # A run that is queued is known when it is asked for.
-                self._sent = self._call.sent
+                self._sent = self.inner.sent
                 self._trace.say(
                     "sent", backend=self._backend.name, dialect=self._backend.dialect, **_sent_by(self._sent)
                 )
 
     async def read(self) -> list[Event]:
-        call = self._call
+        call = self.inner
         self._trace.reads += 1
         sent = self._trace.sent()  # the events of earlier reads have been written: up to here
         events = await call.read()
@@ -146,12 +87,12 @@ class WatchedCall:
         return events
 
     def fail(self, failure: Failure) -> list[Event]:
-        events = self._call.fail(failure)
+        events = self.inner.fail(failure)
         self._heard(events)
         return events
 
     async def close(self) -> None:
-        await self._call.close()
+        await self.inner.close()
         self._trace.lost(self._lost.details)
 
     def _heard(self, events: Sequence[Event]) -> None:

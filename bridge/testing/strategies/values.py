@@ -133,16 +133,9 @@ def media(
 def _media_of(
     kinds: tuple[MediaKind, ...], source_kinds: tuple[type, ...], mime: bool, filename: bool
 ) -> st.SearchStrategy[Media]:
-    def of_kind(kind: MediaKind) -> st.SearchStrategy[Media]:
-        return st.builds(
-            Media,
-            st.just(kind),
-            sources(source_kinds),
-            st.sampled_from((None, MIMES[kind])) if mime else st.none(),
-            st.sampled_from((None, "a b.pdf")) if filename else st.none(),
-        )
-
-    return st.one_of([of_kind(kind) for kind in kinds])
+    name = st.sampled_from((None, "a b.pdf")) if filename else st.none()
+    types = {kind: st.sampled_from((None, MIMES[kind])) if mime else st.none() for kind in kinds}
+    return st.one_of([st.builds(Media, st.just(k), sources(source_kinds), types[k], name) for k in kinds])
 
 
 def failures(codes: Collection[ErrorCode] = tuple(ErrorCode)) -> st.SearchStrategy[Failure]:

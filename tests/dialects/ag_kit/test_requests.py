@@ -34,7 +34,7 @@ from bridge.model import (
     ToolResult,
     Url,
 )
-from bridge.model.dump import dump_request, load_request
+from bridge.model.dump import dump, load_request
 
 from .helpers import CASES, asked, context, sent
 
@@ -179,7 +179,7 @@ def test_an_answer_that_is_json_in_a_string(sent: str, said: Any, agrees: bool) 
     assert (answer.payload, answer.agrees) == (said, agrees)
     written, _ = ask(resume=request.resume)
     assert written["resume"]["payload"] == sent
-    assert load_request(dump_request(request)).resume == request.resume
+    assert load_request(dump(request)).resume == request.resume
 
 
 @pytest.mark.parametrize("text", ["no", "{broken", "12 apples", '"open', "", "[" * 100_000])
