@@ -92,7 +92,9 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     write = partial(_pass_through, run, translation) if route.passthrough else translation.write
     out = write(events)
     del events  # as `out` below: what was sent is not held while the rest is waited for
-    response = scope.stream if scope.stream is not None else web.StreamResponse(headers=stream_headers(route.dialect, context))
+    response = (
+        scope.stream if scope.stream is not None else web.StreamResponse(headers=stream_headers(route.dialect, context))
+    )
     if run.lost:
         response.headers["x-bridge-lost"] = ",".join(run.lost.names)
     watchdog = StreamWatchdog(http, run, response, translation, scope.rules)

@@ -19,8 +19,8 @@ class AnswerDecoder:
     """Decodes one answer, cut anywhere, streamed or in one piece.
 
     The first bytes tell a stream from a body in one piece; where they tell nothing, the content type does. JSON lines
-    are told by their content type, or by a second object after the first line, a JSON array by its first byte. A body in
-    one piece is kept until `close`. Wire data never raises: what is wrong with it ends the run with `RunFailed`.
+    are told by their content type, or by a second object after the first line, a JSON array by its first byte. A body
+    in one piece is kept until `close`. Wire data never raises: what is wrong with it ends the run with `RunFailed`.
 
     Attributes:
         ended: The terminal event is out; whatever is received after it is ignored.

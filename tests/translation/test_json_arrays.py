@@ -160,7 +160,10 @@ async def test_a_client_gets_the_elements_as_they_come(backend_form: str, passth
             assert reply.headers["content-type"].startswith("application/json")
             seen.set()
             elements = json.loads(start + await reply.read())
-    assert [e["candidates"][0]["content"]["parts"][0]["text"] for e in elements if e["candidates"]][:2] == ["one", "two"]
+    assert [e["candidates"][0]["content"]["parts"][0]["text"] for e in elements if e["candidates"]][:2] == [
+        "one",
+        "two",
+    ]
 
 
 @pytest.mark.parametrize("passthrough", [False, True])
