@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ STREAM = "/v1beta/models/demo:streamGenerateContent"
 AUTH = {"keys": [{"name": "me", "key": "client-key"}]}
 
 
+_UNUSUAL = re.compile(r"\b(told|tells|talk|wish|warm|goes? (with|back)|withheld)\b")
+
+
 def text_in(response: Any) -> str:
     return "".join(p.get("text", "") for p in response["candidates"][0]["content"]["parts"])
 
@@ -43,6 +47,7 @@ def test_options_are_described(options: type[FrontOptions] | type[BackOptions]) 
     for name, field in options.model_fields.items():
         assert field.description
         assert f"| `{name}` |" in page
+        assert not _UNUSUAL.search(field.description), name
     with pytest.raises(ValidationError):
         options.model_validate({"nonsense": 1})
 
