@@ -12,7 +12,7 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from tests.interop.test_coding_agents import PROGRAMS, a_turn
 from tests.pairs.agents import AGENTS
 from tests.server.harness import serving
 
-VENVS = Path("/work/wt/agents/.venv")
+VENVS = Path(sys.prefix)
 BACKS = ("openai-chat", "openai-responses", "anthropic-messages")
 FORMATS = {
     "openai-chat": "openai-chat",
@@ -132,9 +132,6 @@ async def nemo_switchyard(back: str, url: str) -> AsyncIterator[str]:
         "[routes]",
         'it = {id = "m", type = "passthrough", target = "it"}',
     ]
-    serve = (
-        "import signal, sys; from switchyard_rust.server import Server; server = Server(sys.argv[1], int(sys.argv[2]))"
-    )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "routes.toml"
         file.write_text("\n".join(lines))
@@ -289,6 +286,15 @@ def table(judge: str, scores: dict[tuple[str, str, str], Score]) -> str:
     return "\n".join(lines)
 
 
+def report(scores: dict[tuple[str, str, str], Score]) -> Iterator[str]:
+    """The tables, then what failed."""
+    for judge in dict.fromkeys(by for _, by, _ in scores):
+        yield table(judge, scores) + "\n"
+    for (name, judge, what), score in scores.items():
+        for failure in score.failures:
+            yield f"{name}, {judge} of {what}: {failure[:600]}"
+
+
 async def main(judges: set[str]) -> None:
     scores: dict[tuple[str, str, str], Score] = {}
     for name in GATEWAYS:
@@ -297,12 +303,7 @@ async def main(judges: set[str]) -> None:
                 await judged(name, back, scores)
             if "agents" in judges:
                 await agents(name, back, scores)
-            print(f"{name} over {back} is done", file=sys.stderr)
-    for judge in dict.fromkeys(by for _, by, _ in scores):
-        print(table(judge, scores), end="\n\n")
-    for (name, judge, what), score in scores.items():
-        for failure in score.failures:
-            print(f"{name}, {judge} of {what}: {failure[:600]}", file=sys.stderr)
+    sys.stdout.writelines(line + "\n" for line in report(scores))
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import aiohttp
 import openai
 import pytest
 
-from bridge.testing import FakeBackend, fake_backend
 from bridge.server.bodies import FREE
+from bridge.testing import FakeBackend, fake_backend
 from tests.server.harness import ask, serving
 from tests.server.test_limits import Busy, serving_app, until
 from tests.server.test_metrics import of, read
