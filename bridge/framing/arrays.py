@@ -26,7 +26,7 @@ _OPENING, _CLOSING = b"[{", b"]}"
 class Splitter:
     """Incremental reader. `feed` gives the elements that became complete; an object is, once its bracket closes.
 
-    Each byte is looked at once. Elements are not checked: whoever parses one sees what is wrong with it. Bytes behind
+    Each byte is looked at once. Elements are not checked: what is wrong with one shows when it is parsed. Bytes behind
     the array, and an element of more than `max_event` bytes, are a `BackendError`; so is an end in the middle of an
     element. An array that ends between two elements is accepted, since its elements tell whether the answer is whole.
     """
