@@ -17,7 +17,7 @@ import pytest
 
 from tests.docs.helpers import environment
 from tests.interop.conftest import node_client
-from tests.pairs.agents import AGENTS, Agent, Heard, Say, Step, Use
+from tests.pairs.agents import AGENTS, Heard, Say, Step, Use
 from tests.server.harness import fake_backend, serving
 
 PATIENCE = 100.0
@@ -117,34 +117,29 @@ def talk(program: Program) -> Callable[[Heard], list[Step]]:
 )
 async def test_a_turn_with_a_tool(name: str, back: str, tmp_path: Path) -> None:
     program = PROGRAMS[name]
-    node_client(Path(__file__).parent / program.folder, name)
+    folder = Path(__file__).parent / program.folder
+    node_client(folder, name)
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
     async with fake_backend() as backend:
         agent = AGENTS[back](backend)
+        agent.brain = talk(program)
         config = {
             "backends": {"it": {"dialect": back, "url": agent.url}},
             "routes": [{"dialect": program.dialect, "path": program.path, "backend": "it"}],
             "stores": {"history": "off"},
         }
         async with serving(config) as base:
-            await a_turn(name, base, agent, tmp_path)
-
-
-async def a_turn(name: str, base: str, agent: Agent, folder: Path) -> None:
-    """An agent asks at an address behind which this model is; its files are in this folder."""
-    program, backend = PROGRAMS[name], agent.backend
-    agent.brain = talk(program)
-    home, work = folder / "home", folder / "work"
-    home.mkdir()
-    work.mkdir()
-    arguments, variables = program.setup(home, base)
-    command = [str(Path(__file__).parent / program.folder / "node_modules" / ".bin" / name), *arguments]
-    out = await said_by(command, work, HOME=str(home), KEY="x", **variables)
-    results = [entry for heard in agent.heard for entry in heard.conversation if entry[0] == "result"]
-    assert results, (out, backend.problems)
-    assert SAID in str(results[0][2])
-    assert ANSWER in out
-    assert len(backend.seen) <= MOST_REQUESTS
-    assert backend.problems == []
+            arguments, variables = program.setup(home, base)
+            command = [str(folder / "node_modules" / ".bin" / name), *arguments]
+            out = await said_by(command, work, HOME=str(home), KEY="x", **variables)
+        results = [entry for heard in agent.heard for entry in heard.conversation if entry[0] == "result"]
+        assert results, (out, backend.problems)
+        assert SAID in str(results[0][2])
+        assert ANSWER in out
+        assert len(backend.seen) <= MOST_REQUESTS
+        assert backend.problems == []
 
 
 async def said_by(command: list[str], folder: Path, **variables: str) -> str:
