@@ -84,8 +84,8 @@ class Limits(Section):
     )
     bodies: Annotated[Size | None, OrOff] = Field(
         default=256 * 2**20,
-        description="bytes of request bodies that are being read, and of WebSocket messages that wait, at the same time, "
-        "in each worker, the first 64 KiB of each not counted; more are refused",
+        description="bytes of request bodies that are being read, and of WebSocket messages that wait, in each worker, "
+        "the first 64 KiB of each not counted; more are refused",
         json_schema_extra=or_off_word,
     )
     sockets: Positive = Field(
