@@ -7,7 +7,7 @@ TIME   ?= 600
 JOBS   ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() * 3 // 2)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lowest interop interop-all lint types bench profile performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
+.PHONY: help run test lowest interop interop-all compare lint types bench profile performance growth fuzz soak sbom wheel provenance audit fidelity pages reliability docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -81,6 +81,10 @@ interop: $(VENV)/.dev $(OTHERS)  ## those with the real software of the protocol
 
 interop-all: $(VENV)/.dev $(AGENTS)  ## coding agents that are too large for every run
 	$(BIN)/python -m pytest -m interop_all $(ARGS)
+
+COMPARED := $(patsubst %,$(VENV)/%/.done,llm-comply llm-rosetta nemo-switchyard)
+compare: $(VENV)/.dev $(COMPARED) $(AGENTS)  ## judges of others before the bridge and other gateways: docs/tested.md; COMPARE=wires without agents
+	$(BIN)/python -m tests.interop.compare $(COMPARE)
 
 lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ from bridge.dialects.ag_ui.options import front
 from bridge.dialects.ag_ui.parts import tells_media, write_part
 from bridge.dialects.ag_ui.reasoning import ReasoningWords, words
 from bridge.dialects.ag_ui.wholes import Claims, custom_of, raw_of, state_of
-from bridge.dialects.ag_ui.wire import NAME, VERSION, own, speaks_new
+from bridge.dialects.ag_ui.wire import NAME, OURS, RESULT_ERROR, VERSION, own, speaks_new
 from bridge.model import HistoryMode, Origin, PartKind, as_markdown
 from bridge.model import events as ev
 from bridge.model.events import Event
@@ -265,8 +265,6 @@ class AGUIEncoder:
         if self._snapshot and note.get("snapshot"):
             return
         self._has_words = True
-        if event.is_error:
-            self._context.lost.add(Feature.TOOL_RESULT, "that a result is an error")
         listed = self._new and (note.get("listed") or tells_media(event.parts))
         words = "" if listed else result_words(event.parts, self._context.lost, answer_feature)
         wire = {
@@ -276,7 +274,10 @@ class AGUIEncoder:
             "content": [write_part(p, True) for p in event.parts] if listed else words,
             "role": "tool",
         }
-        self._write({**wire, **self._whole_of(event.extras)})
+        more = self._whole_of(event.extras)
+        if event.is_error:  # the event has no field for it, only the message of a client has
+            more["metadata"] = {**more.get("metadata", {}), OURS: {RESULT_ERROR: True}}
+        self._write({**wire, **more})
 
     def _step_started(self, event: ev.StepStarted) -> None:
         """Clients refuse a step that is open twice, but for those of two subagents."""

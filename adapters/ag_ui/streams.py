@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from bridge.dialects.ag_ui.parts import tolerant_parts
-from bridge.dialects.ag_ui.wire import arguments_text, attached, camel, noted, text_of
+from bridge.dialects.ag_ui.wire import arguments_text, attached, camel, is_result_error, noted, text_of
 from bridge.model import Builder, PartKind, unseal
 
 _Event = dict[str, Any]
@@ -205,7 +205,9 @@ class Streams:
         listed = isinstance(content, list) or None
         extras = noted({"listed": listed, "snapshot": in_snapshot or None, **attached(event)})
         message_id = text_of(event.get("messageId")) or None
-        self._builder.result(call_id, tolerant_parts(content), message_id=message_id, extras=extras)
+        is_error = is_result_error(event) or (in_snapshot and bool(text_of(event.get("error"))))
+        parts = tolerant_parts(content)
+        self._builder.result(call_id, parts, is_error=is_error, message_id=message_id, extras=extras)
         return True
 
     def results_in(self, messages: list[Any]) -> None:

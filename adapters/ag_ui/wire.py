@@ -12,6 +12,8 @@ UNNAMED = "on_interrupt"
 """Begins the ids of interrupts that came as a CUSTOM event without one, and are answered in `forwardedProps`."""
 
 OURS = "dialect-bridge"
+RESULT_ERROR = "isError"
+"""The key, among what is ours in an event's metadata, of a tool's result that is an error."""
 """The key under which `metadata` tells what the wire has no field for, and the prefix of a RAW event's source."""
 
 
@@ -70,9 +72,18 @@ def attached(event: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that any event may carry, owner and metadata, without those that we read."""
     metadata = event.get("metadata")
     notes = metadata if isinstance(metadata, dict) else {}
+    if is_result_error(event):
+        notes = {k: v for k, v in notes.items() if k != OURS}
     if finish_in(event) is not None:
         notes = {k: v for k, v in notes.items() if k != "finish_reason"}
     return {"subagentRunId": text_of(event.get("subagentRunId")) or None, "metadata": notes or None}
+
+
+def is_result_error(event: dict[str, Any]) -> bool:
+    """Return whether the result of a tool is an error, by what the bridge says of it."""
+    metadata = event.get("metadata")
+    ours = metadata.get(OURS) if isinstance(metadata, dict) else None
+    return isinstance(ours, dict) and ours.get(RESULT_ERROR) is True
 
 
 def speaks_new(request: Request | None) -> bool:

@@ -32,8 +32,12 @@ def assemble(events: Sequence[Event], context: Context) -> WireResponse:
         return encode_error(CANCELED)
     frames = GeminiEncoder(context).encode(events)
     response = _joined([loads(frame) for frame in frames if isinstance(frame, bytes)])
-    is_array = context.request is not None and own(context.request.extras).get(NOTES, {}).get("array")
-    return json_response(dumps([response] if is_array else response))
+    return json_response(dumps([response] if wants_array(context) else response))
+
+
+def wants_array(context: Context) -> bool:
+    """Return whether the client asked for a stream, and not for server-sent events."""
+    return context.request is not None and own(context.request.extras).get(NOTES, {}).get("array") is True
 
 
 def _joined(chunks: list[Wire]) -> Wire:

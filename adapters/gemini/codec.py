@@ -52,6 +52,7 @@ class Gemini(CountingDialect, ModelsDialect):
     capabilities = CAPABILITIES
     requires_model = True
     event_ids = False
+    streams_json_arrays = True
     surface = (
         Endpoint("POST", _RUN + "generateContent", Operation.RUN, query_key=_QUERY_KEY),
         Endpoint("POST", _RUN + "streamGenerateContent", Operation.RUN, query_key=_QUERY_KEY, query=(_ALT,)),
@@ -73,6 +74,9 @@ class Gemini(CountingDialect, ModelsDialect):
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         return answer.assemble(events, context)
+
+    def writes_array(self, context: Context) -> bool:
+        return answer.wants_array(context)
 
     def encode_error(self, failure: Failure) -> WireResponse:
         return errors.encode_error(failure)

@@ -17,14 +17,14 @@ class FrontOptions(Options):
         description="The model's reasoning, as thought parts: for requests with includeThoughts, always, or never.",
     )
     keepalive: Literal["text", "off"] = Field(
-        "text", description="What keeps a silent stream warm: a chunk with an empty text, or nothing."
+        "text", description="What is sent on a silent stream: a chunk with an empty text, or nothing."
     )
     media: Literal["data", "drop"] = Field(
         "data", description="Pictures and files in an answer: as inlineData or fileData, or left out."
     )
     server_tools: Literal["drop", "text", "reasoning"] = Field(
         "drop",
-        description="Tools that a backend of another dialect ran itself: withheld, or told as text or reasoning.",
+        description="Tools that a backend of another dialect ran itself: left out, or sent as text or reasoning.",
     )
 
     @field_validator("keepalive", mode="before")
@@ -39,8 +39,7 @@ class BackOptions(Options):
 
     prefix: str = Field(
         "v1beta",
-        description="What stands before models/ in the address; for Vertex AI v1/projects/P/locations/L/"
-        "publishers/google.",
+        description="The path before models/; for Vertex AI v1/projects/P/locations/L/publishers/google.",
     )
     schemas: Literal["json", "google"] = Field(
         "json",
@@ -53,24 +52,25 @@ class BackOptions(Options):
     )
     signatures: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="A call without a thought signature goes with the value that skips the check: to models of "
-        "Gemini 3 and later, to all, or to none.",
+        description="For which models a call without a thought signature is sent with the value that skips Google's "
+        "check: those of Gemini 3 and later, all, or none.",
     )
     thoughts: Literal["effort", "always", "never"] = Field(
         "effort",
-        description="Ask for thoughts (includeThoughts): where the client asks for an effort, always, or never.",
+        description="When to ask for thoughts (includeThoughts): if the client asks for an effort, always, or never.",
     )
     effort: Literal["auto", "level", "budget", "drop"] = Field(
         "auto",
-        description="A wish for more or less reasoning: thinkingLevel for Gemini 3 and later and thinkingBudget for "
-        "others, one of them for all, or left out.",
+        description="How the reasoning effort is sent: as thinkingLevel to Gemini 3 and later and as thinkingBudget "
+        "to others, as one of them to all, or not at all.",
     )
     reasoning_history: Literal["own", "always", "never"] = Field(
-        "own", description="Which earlier thoughts go back: those of Gemini clients, all, or none."
+        "own", description="Which earlier thoughts are sent back: those of Gemini clients, all, or none."
     )
     system_inside: Literal["hoist", "user"] = Field(
         "hoist",
-        description="System messages in the middle of a talk: put into systemInstruction, or told as the user's text.",
+        description="System messages in the middle of a conversation: put into systemInstruction, or sent as the "
+        "user's text.",
     )
 
 

@@ -63,8 +63,8 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
         extras[ASIDES] = reader.asides
     stream = method != "generateContent" and not counting
     if stream and wire.path and wire.query.get("alt") != "sse":
-        # Without `alt=sse` the answer is one JSON array: it comes when it is whole, as a list of one.
-        notes["array"], stream = True, False
+        # Without `alt=sse` the stream is one JSON array.
+        notes["array"] = True
     return Request(
         messages=messages,
         tools=_tools(body),

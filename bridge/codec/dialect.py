@@ -84,6 +84,8 @@ class Dialect:
     """How the frames of its streams become bytes."""
     streams_json_lines: ClassVar[bool] = False
     """True if its servers may stream one JSON object a line although the framing is server-sent events."""
+    streams_json_arrays: ClassVar[bool] = False
+    """True if its servers may stream one JSON array although the framing is server-sent events."""
     event_ids: ClassVar[bool] = True
     """False if clients of its streams take no ids of events, so that they cannot resume a durable run."""
     content_type: ClassVar[str] = "application/json"
@@ -127,6 +129,13 @@ class Dialect:
     def encoder(self, context: Context) -> Encoder:
         """The half that writes this run's stream to a client."""
         raise Unsupported(f"{self.name} cannot be served.")
+
+    def writes_array(self, context: Context) -> bool:
+        """Return whether the client of `context.request` gets its stream as one JSON array instead of the framing.
+
+        A durable route answers such a client in one piece, since an array cannot be resumed.
+        """
+        return False
 
     def assemble(self, events: Sequence[Event], context: Context) -> WireResponse:
         """The whole answer at once, for a client that does not stream; a failed run is its error response."""

@@ -19,7 +19,18 @@ from typing import Self
 from bridge.codec import Capabilities, Feature, Support
 from bridge.codec.jsontext import dumps
 from bridge.errors import BridgeError
-from bridge.model import Answer, Event, FinishReason, HistoryMode, Interrupted, Message, Request, RunFinished
+from bridge.model import (
+    Answer,
+    Event,
+    FinishReason,
+    HistoryMode,
+    Interrupted,
+    Message,
+    Request,
+    RunFinished,
+    ToolCall,
+    unfold,
+)
 from bridge.model.dump import dump, load_message
 from bridge.model.events import CONTENT
 from bridge.pipeline.conversation import (
@@ -132,7 +143,12 @@ class Turn:
             return events
         if answer.messages or answer.interrupts or not CONTENT.isdisjoint(map(type, events)):
             return events
-        return [*events[:-1], *self._unanswered, replace(events[-1], reason=FinishReason.INTERRUPTED)]
+        end = replace(events[-1], reason=FinishReason.INTERRUPTED)
+        return [*events[:-1], *self._waiting_calls(), *self._unanswered, end]
+
+    def _waiting_calls(self) -> list[Event]:
+        """Return the agent's own calls that unanswered questions are about, for clients that are not shown them."""
+        return []
 
     async def close(self) -> None:
         """Lets the next request of this conversation go on."""
@@ -335,6 +351,17 @@ class Recall(Turn):
             return True
         await self.close()  # another request went on from here in the meantime: this one is a talk of its own
         return False
+
+    def _waiting_calls(self) -> list[Event]:
+        if not self._front.client_runs_calls:
+            return []
+        asked = {question.call_id for question in self._unanswered}
+        offered = {tool.name for tool in self.request.tools or ()}
+        messages = map(load_message, self._conversation.extra.get(_ANSWER) or ())
+        calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
+        waiting = [call for call in calls if call.call_id in asked and call.name not in offered]
+        again = [Message("assistant", [call], id=f"{call.call_id}-again") for call in waiting]
+        return unfold(Answer(messages=again))[1:-1]  # without the start and the end of a run
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
         """After a run that broke off everything stays as it was: the client may try again."""

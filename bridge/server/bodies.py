@@ -39,17 +39,29 @@ class Bodies:
                 body += piece
                 more = len(body) - FREE - charged
                 if more > 0:
-                    if self._budget is not None and self.taken + more > self._budget:
-                        raise BackendError(
-                            "The server reads too many request bodies now; try again in a moment.",
-                            code=ErrorCode.OVERLOADED,
-                            headers={"retry-after": "1"},
-                        )
+                    self._charge(more)
                     charged += more
-                    self.taken += more
             return bytes(body)
         finally:
             self.taken -= charged
+
+    def held(self, size: int) -> HeldBody:
+        """Charge the budget with a body that came whole, such as a message of a WebSocket, until it is released.
+
+        Raises `BackendError`: overloaded where the budget is spent.
+        """
+        charged = max(0, size - FREE)
+        self._charge(charged)
+        return HeldBody(self, charged)
+
+    def _charge(self, more: int) -> None:
+        if more and self._budget is not None and self.taken + more > self._budget:
+            raise BackendError(
+                "The server reads too many request bodies now; try again in a moment.",
+                code=ErrorCode.OVERLOADED,
+                headers={"retry-after": "1"},
+            )
+        self.taken += more
 
     async def pieces(self, http: web.Request, user: str, *, limit: int, seconds: float) -> AsyncIterator[bytes]:
         """The body as it comes, none of which is kept. Raises what `read` raises, but for the budget."""
@@ -93,6 +105,21 @@ class Bodies:
             self._users[user] -= 1
             if not self._users[user]:
                 del self._users[user]
+
+
+class HeldBody:
+    """A body in memory that its budget is charged with. It may be released more than once."""
+
+    __slots__ = ("_bodies", "_charged")
+
+    def __init__(self, bodies: Bodies, charged: int) -> None:
+        self._bodies = bodies
+        self._charged = charged
+
+    def release(self) -> None:
+        """Give back what was charged."""
+        self._bodies.taken -= self._charged
+        self._charged = 0
 
 
 BODIES = web.AppKey("bodies", Bodies)

@@ -96,7 +96,9 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
     write = partial(_pass_through, run, translation) if route.passthrough else translation.write
     out = write(events)
     del events  # as `out` below: what was sent is not held while the rest is waited for
-    response = scope.stream if scope.stream is not None else web.StreamResponse(headers=stream_headers(route.dialect))
+    response = (
+        scope.stream if scope.stream is not None else web.StreamResponse(headers=stream_headers(route.dialect, context))
+    )
     if run.lost:
         response.headers["x-bridge-lost"] = ",".join(run.lost.names)
     watchdog = StreamWatchdog(http, run, response, translation, scope.rules)
@@ -163,9 +165,13 @@ def _write_now(http: web.Request, report: Report, translation: Translation, even
 
 
 def _pass_through(run: Run, translation: Translation, events: list[Event]) -> bytes:
-    """Return the backend's own bytes; ours only for a failure that did not stand on its wire."""
+    """Return the backend's own bytes; ours for a failure that did not stand on its wire, and in a JSON array.
+
+    What is invalid in a frame would make the whole array invalid.
+    """
     out = translation.write(events)
-    if run.call.whole is None and (run.failure is None or run.call.wire_ended):
+    is_framed = not translation.writer.after and run.call.whole is None
+    if is_framed and (run.failure is None or run.call.wire_ended):
         return sse.join(run.call.frames)
     return out
 

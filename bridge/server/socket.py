@@ -15,9 +15,10 @@ from multidict import CIMultiDict
 
 from bridge.codec import SocketDialect, StoredAnswer, StoredResponses, WireRequest, WireResponse, require
 from bridge.engine import Bridge, Route
-from bridge.errors import RequestError
+from bridge.errors import BackendError, RequestError
 from bridge.framing import sse
 from bridge.model import FinishReason, RunFinished, RunStarted, UsageReported
+from bridge.server.bodies import BODIES, Bodies, HeldBody
 from bridge.server.handler import RequestScope, RouteHandler
 from bridge.server.limits import RouteLimiter, Rules
 from bridge.server.runs import attend
@@ -25,6 +26,26 @@ from bridge.server.wire import ADMIT, USER
 from bridge.translation import Writer
 
 _DATA = frozenset({WSMsgType.TEXT, WSMsgType.BINARY})
+
+
+class _Message:
+    """A request that was received. It is held within the budget of all bodies until it is decoded, or is `refused`."""
+
+    def __init__(self, text: str, bodies: Bodies) -> None:
+        self.text = text
+        self.size = len(text.encode("utf-8", "replace"))
+        self.refused: BackendError | None = None
+        self._held: HeldBody | None = None
+        try:
+            self._held = bodies.held(self.size)
+        except BackendError as error:
+            self.text, self.refused = "", error
+
+    def release(self) -> None:
+        """Forget the text."""
+        self.text = ""
+        if self._held is not None:
+            self._held.release()
 
 
 class _Connection:
@@ -35,7 +56,7 @@ class _Connection:
 
     def __init__(self, socket: web.WebSocketResponse, limit: int) -> None:
         self.socket = socket
-        self.message = ""
+        self.message: _Message | None = None
         self.last: StoredAnswer | None = None
         self._size = 0
         self._limit = limit
@@ -52,7 +73,8 @@ class _Connection:
         """Remember the answer to the current request, if it was answered well."""
         answer = stored.answer if stored is not None else None
         goes_on = self.last is not None and stored is not None and stored.previous == self.last.id
-        self._size = len(self.message) + sent + (self._size if goes_on else 0)
+        asked = self.message.size if self.message is not None else 0
+        self._size = asked + sent + (self._size if goes_on else 0)
         self.last = answer if self._size <= self._limit else None
 
 
@@ -95,7 +117,7 @@ class SocketHandler(RouteHandler):
         """Serve requests until the connection is closed, idle for too long, or is to rest."""
         loop = asyncio.get_running_loop()
         waiting, run = loop.create_task(connection.socket.receive()), None
-        pending: list[str] = []
+        pending: list[_Message] = []
         try:
             while True:
                 if run is None and self._stopping:
@@ -124,7 +146,9 @@ class SocketHandler(RouteHandler):
                         await connection.socket.close(code=WSCloseCode.POLICY_VIOLATION, message=_ONE_AT_A_TIME)
                         return
                     text = message.data
-                    pending.append(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+                    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
+                    pending.append(_Message(text, http.app[BODIES]))
+                    del message, text  # a message is held once, and within the budget
                     waiting = loop.create_task(connection.socket.receive())
         finally:
             self._idle.discard(waiting)
@@ -132,6 +156,9 @@ class SocketHandler(RouteHandler):
                 if task is not None:
                     task.cancel()
             await asyncio.wait({task for task in (waiting, run) if task is not None})
+            for held in (*pending, connection.message):
+                if held is not None:
+                    held.release()
 
     async def _answer(self, http: web.Request, connection: _Connection) -> None:
         with suppress(ConnectionError):
@@ -168,19 +195,26 @@ class _Messages(web.StreamResponse):
 async def _serve(dialect: SocketDialect, scope: RequestScope) -> web.StreamResponse:
     """Answer the request that the connection has read last."""
     connection = scope.http[CONNECTION]
+    message = connection.message
+    assert message is not None, "a connection serves what it has received"
     scope.stream, scope.known = _Messages(connection.socket), connection.known
     try:
         await scope.http[ADMIT](scope.http)
-        wire = dialect.decode_message(connection.message)
+        if message.refused is not None:
+            raise message.refused
+        wire = dialect.decode_message(message.text)
         headers = CIMultiDict(scope.http.headers)
         headers["content-type"] = "application/json"
         wire = WireRequest(wire.method, wire.path, headers, scope.http.query, {}, wire.body)
         request, caller = await scope.decode(wire)
+        del wire
+        message.release()
         stored = scope.context.stored_responses
         if stored is not None and stored.prepares:
             return await _prepare(scope, scope.stream)
         return await attend(scope, request, caller)
     finally:
+        message.release()
         connection.remember(scope.context.stored_responses, scope.report.sent)
 
 

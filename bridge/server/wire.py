@@ -13,7 +13,7 @@ from aiohttp import web
 from bridge import framing
 from bridge.codec import Context, Dialect, Framing, WireRequest, WireResponse
 from bridge.errors import Failure
-from bridge.framing import sse
+from bridge.framing import arrays, sse
 from bridge.model import Request
 from bridge.server.bodies import BODIES
 from bridge.server.browsers import check_json
@@ -43,10 +43,12 @@ STREAM_HEADERS = {
 }
 
 
-def stream_headers(dialect: Dialect) -> dict[str, str]:
-    """Return the headers of a stream of a dialect."""
+def stream_headers(dialect: Dialect, context: Context | None = None) -> dict[str, str]:
+    """Return the headers of a stream of a dialect; with the context of a request, of the form that its client gets."""
     headers = {**STREAM_HEADERS, **dialect.stream_headers}
-    if dialect.framing is not Framing.SSE:
+    if context is not None and dialect.writes_array(context):
+        headers["content-type"] = arrays.CONTENT_TYPE
+    elif dialect.framing is not Framing.SSE:
         headers["content-type"] = framing.of(dialect.framing).CONTENT_TYPE
     return headers
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bridge import framing
 from bridge.codec import Context, Decoder, Dialect, FrameLike, Framing, WireResponse
 from bridge.errors import BackendError, ErrorCode, Failure
-from bridge.framing import lines
+from bridge.framing import Splits, arrays, lines
 from bridge.model import Event
 from bridge.model.events import TERMINAL
 
@@ -19,8 +19,8 @@ class AnswerDecoder:
     """Decodes one answer, cut anywhere, streamed or in one piece.
 
     The first bytes tell a stream from a body in one piece; where they tell nothing, the content type does. JSON lines
-    are told by their content type, or by a second object after the first line. A body in one piece is kept until
-    `close`. Wire data never raises: what is wrong with it ends the run with `RunFailed`.
+    are told by their content type, or by a second object after the first line, a JSON array by its first byte. A body
+    in one piece is kept until `close`. Wire data never raises: what is wrong with it ends the run with `RunFailed`.
 
     Attributes:
         ended: The terminal event is out; whatever is received after it is ignored.
@@ -75,7 +75,7 @@ class AnswerDecoder:
         self._may_be_lines = is_lines or dialect.streams_json_lines
         self._has_line = False
         self._limit = max_event or self._framing.MAX_EVENT
-        self._splitter = self._framing.Splitter(self._limit)
+        self._splitter: Splits = self._framing.Splitter(self._limit)
         self._decoder: Decoder | None = None
         # The first line and a body in one piece begin alike.
         self._streams: bool | None = self._are_declared_lines if is_lines else None
@@ -149,6 +149,9 @@ class AnswerDecoder:
             start = b"".join(self._buffered) if self._size - len(data) <= _LOOKED_AT else data
             self._streams = self._framing.is_stream(start)
             if self._streams:
+                return self._start_stream()
+            if self._dialect.streams_json_arrays and arrays.is_array(start) and self._status < 400:
+                self._streams, self._splitter = True, arrays.Splitter(self._limit)
                 return self._start_stream()
         if self._streams is False and self._may_be_lines and self._are_lines(data):
             self._streams = True

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bridge import framing
 from bridge.codec import Context, Dialect, FrameLike
+from bridge.framing import arrays
 from bridge.model import Event, Heartbeat
 from bridge.model.events import TERMINAL
 
@@ -14,15 +15,19 @@ class Writer:
     """Writes one stream of events, which must be well formed: a `Reader` sees to that.
 
     Attributes:
+        after: The frames by which the framing ends the stream.
         ended: The terminal event was written; nothing follows it.
         join: Returns the bytes of frames.
     """
 
-    __slots__ = ("_encoder", "ended", "join")
+    __slots__ = ("_encoder", "after", "ended", "join")
 
     def __init__(self, dialect: Dialect, context: Context) -> None:
         self._encoder = dialect.encoder(context)
-        self.join = framing.of(dialect.framing).join
+        self.join: Callable[[Sequence[FrameLike]], bytes] = framing.of(dialect.framing).join
+        self.after: tuple[FrameLike, ...] = ()
+        if dialect.writes_array(context):
+            self.join, self.after = arrays.Joiner(), (arrays.END,)
         self.ended = False
 
     def frames(self, events: Sequence[Event]) -> list[FrameLike]:
@@ -32,7 +37,7 @@ class Writer:
         frames = self._encoder.encode(events)
         if type(events[-1]) in TERMINAL:
             self.ended = True
-            frames = [*frames, *self._encoder.close()]
+            frames = [*frames, *self._encoder.close(), *self.after]
         return frames
 
     def write(self, events: Sequence[Event]) -> bytes:

@@ -1,4 +1,4 @@
-"""Coding agents for the command line, unchanged: one turn with a call of a tool each, over backends of two dialects.
+"""Coding agents for the command line, unchanged: one turn with a call of a tool each, over backends of four dialects.
 
 The number of requests is bounded, so that an agent that asks again and again fails its test. Large ones are tried by
 `make interop-all` alone.
@@ -24,7 +24,8 @@ PATIENCE = 100.0
 """Seconds after which an agent that does not come to its end is ended, so that the test fails instead of hanging."""
 MOST_REQUESTS = 6
 QUESTION, ANSWER = "What does the command say?", "It says seven and thirty."
-COMMAND, SAID = "echo $((30 + 7))", "37"
+COMMAND, SAID = "printf %d 0x25", "37"
+"""Gemini CLI runs no command with a substitution in it."""
 
 Setup = Callable[[Path, str], tuple[list[str], dict[str, str]]]
 """Writes an agent's configuration into a folder, for a bridge at this address; its arguments and environment."""
@@ -49,6 +50,15 @@ def claude(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
     return ["-p", QUESTION, "--model", "m", "--allowedTools", "Bash"], variables
 
 
+def gemini(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
+    settings = home / ".gemini" / "settings.json"
+    settings.parent.mkdir()
+    quiet = {"privacy": {"usageStatisticsEnabled": False}, "general": {"enableAutoUpdate": False}}
+    settings.write_text(json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}, **quiet}))
+    variables = {"GOOGLE_GEMINI_BASE_URL": base, "GEMINI_API_KEY": "x", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+    return ["--model", "m", "--yolo", "--prompt", QUESTION], variables
+
+
 def opencode(home: Path, base: str) -> tuple[list[str], dict[str, str]]:
     options = {"baseURL": f"{base}/v1", "apiKey": "x"}
     provider = {"npm": "@ai-sdk/openai", "name": "bridge", "options": options, "models": {"m": {"name": "m"}}}
@@ -71,12 +81,14 @@ class Program:
     setup: Setup
     tool: str
     arguments: dict[str, Any]
+    path: str = "/v1"
 
 
 RUN = {"command": COMMAND, "description": "Say it"}
 PROGRAMS = {
     "codex": Program("agents-all", "openai-responses", codex, "exec_command", {"cmd": COMMAND}),
     "claude": Program("agents-all", "anthropic-messages", claude, "Bash", RUN),
+    "gemini": Program("agents-all", "gemini", gemini, "run_shell_command", RUN, path="/"),
     "opencode": Program("agents-all", "openai-responses", opencode, "bash", RUN),
     "qwen": Program("agents", "openai-chat", qwen, "run_shell_command", {**RUN, "is_background": False}),
 }
@@ -95,7 +107,7 @@ def talk(program: Program) -> Callable[[Heard], list[Step]]:
     return brain
 
 
-@pytest.mark.parametrize("back", ["openai-chat", "anthropic-messages"])
+@pytest.mark.parametrize("back", ["openai-chat", "openai-responses", "anthropic-messages", "agentscope"])
 @pytest.mark.parametrize(
     "name",
     [
@@ -115,7 +127,7 @@ async def test_a_turn_with_a_tool(name: str, back: str, tmp_path: Path) -> None:
         agent.brain = talk(program)
         config = {
             "backends": {"it": {"dialect": back, "url": agent.url}},
-            "routes": [{"dialect": program.dialect, "path": "/v1", "backend": "it"}],
+            "routes": [{"dialect": program.dialect, "path": program.path, "backend": "it"}],
             "stores": {"history": "off"},
         }
         async with serving(config) as base:

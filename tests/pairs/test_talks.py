@@ -408,6 +408,22 @@ async def test_a_call_that_waits_for_a_person(front: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("front", [f for f, kind in PEOPLE.items() if not kind.knows_interrupts])
+async def test_a_question_that_is_asked_again_has_its_call(front: str, tmp_path: Path) -> None:
+    """The result of the client's own call does not answer the question about the agent's, which stays silent."""
+    async with meeting(front, "ag-ui", tmp_path, tools=("get_weather",)) as (person, agent):
+        ask = Ask("int-1", {"message": "Send?", "responseSchema": {"type": "boolean"}}, "tool_call", "call_2")
+        script(agent, [Use(*PARIS), Use("call_2", "send_email", '{"to": "Bo"}'), ask], [], [Say("Sent")])
+        first = await person.say("Send it")
+        assert [c.id for c in first.calls] == ["call_1"]
+        assert re.fullmatch(r'send_email\({"to": "Bo"}\)\s*Send\?', first.text)
+        again = await person.answer({"call_1": "sunny"})
+        assert (again.text, again.calls, again.error) == (first.text, [], None)
+        check(await person.say("yes"), "Sent")
+        assert agent.heard[2].resume is True
+        assert ("call", "call_2", "send_email", '{"to": "Bo"}') in agent.heard[2].conversation
+
+
+@pytest.mark.parametrize("front", [f for f, kind in PEOPLE.items() if not kind.knows_interrupts])
 async def test_a_tools_result_answers_a_question_that_names_no_call(front: str, tmp_path: Path) -> None:
     async with meeting(front, "ag-ui", tmp_path, tools=("get_weather",)) as (person, agent):
         script(agent, [Use(*PARIS), Ask("int-1", {"message": "What is it like?"})], [Say("I see.")])

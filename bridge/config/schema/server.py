@@ -82,8 +82,8 @@ class Limits(Places):
     )
     bodies: OrOff[Size] = Field(
         default=256 * 2**20,
-        description="bytes of request bodies that are being read at the same time, in each worker, the first 64 KiB of "
-        "each not counted; more are refused",
+        description="bytes of request bodies that are being read, and of WebSocket messages that wait, in each worker, "
+        "the first 64 KiB of each not counted; more are refused",
     )
     sockets: Positive = Field(
         default=100, description="WebSocket connections open at the same time, in each worker; more are refused"

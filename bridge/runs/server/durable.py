@@ -48,7 +48,7 @@ async def serve_durable(
     scope.report.back = scope.route.group_for(request).names
     async with scope.limiter.reader_slot(caller.owner):
         key = await begin(scope, key, plan, fingerprint(caller.raw_body or b""))
-        if request.stream:
+        if request.stream and not scope.route.dialect.writes_array(scope.context):
             return await read_on(scope, key, cursor)
         return await _collect(scope, scope.bridge.runs.follow(key))
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import json
 import weakref
 from typing import Any
 
 import orjson
 import pytest
 
+from bridge import library
 from bridge.codec import KEEPALIVE
 from bridge.dialects.ag_ui import dialect
+from bridge.dialects.ag_ui.wire import own
 from bridge.errors import ErrorCode, Failure
 from bridge.framing.sse import join
 from bridge.model import (
@@ -34,6 +37,7 @@ from bridge.model import (
     StepStarted,
     Text,
     ToolCall,
+    ToolResulted,
     Url,
     UsageReported,
     fold,
@@ -344,8 +348,40 @@ def test_a_result_of_a_tool_that_failed() -> None:
     context = new_client()
     out = said(build(tell), context)
     assert out[-2]["content"] == "boom[1]"
+    assert out[-2]["metadata"] == {"dialect-bridge": {"isError": True}}
     assert "pendingToolCallIds" not in out[-1]["outcome"]
-    assert context.lost.names == ["tool_result"]
+    assert context.lost.names == []
+
+
+def test_that_a_result_is_an_error_comes_back() -> None:
+    said_by_agent = [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f"},
+        {"type": "TOOL_CALL_END", "toolCallId": "c"},
+        {"type": "TOOL_CALL_RESULT", "messageId": "m", "toolCallId": "c", "content": "boom"},
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+    ]
+    said_by_agent[3]["metadata"] = {"cost": "1", "dialect-bridge": {"isError": True}}  # type: ignore[assignment]
+    wire = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in said_by_agent)
+    for _ in range(2):
+        events = library.decode(wire, "ag-ui")
+        (result,) = [event for event in events if isinstance(event, ToolResulted)]
+        assert result.is_error
+        assert own(result.extras)["metadata"] == {"cost": "1"}
+        wire = library.encode(events, "ag-ui")
+
+
+def test_an_error_in_a_snapshot_is_one_of_its_result() -> None:
+    messages = [{"id": "m", "role": "tool", "toolCallId": "c", "content": "boom", "error": "it broke"}]
+    said_by_agent: list[dict[str, Any]] = [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f"},
+        {"type": "TOOL_CALL_END", "toolCallId": "c"},
+        {"type": "MESSAGES_SNAPSHOT", "messages": messages},
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+    ]
+    events = library.decode(b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in said_by_agent), "ag-ui")
+    assert [event.is_error for event in events if isinstance(event, ToolResulted)] == [True]
 
 
 PAYLOADS: list[Any] = [

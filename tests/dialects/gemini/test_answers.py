@@ -211,7 +211,7 @@ def test_choices_are_candidates() -> None:
 
 def test_an_answer_to_a_request_without_sse_is_an_array() -> None:
     request = read(user(), "/v1beta/models/g:streamGenerateContent")
-    assert not request.stream
+    assert request.stream
     (whole,) = json.loads(dialect.assemble(built(Text("a"), Text("b")), front(request)).body)
     assert whole["candidates"][0]["content"]["parts"] == [{"text": "ab"}]
 

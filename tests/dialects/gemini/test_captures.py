@@ -115,7 +115,7 @@ def test_a_recorded_request_reaches_a_backend_of_this_dialect(entry: dict[str, A
     path, body = asked(entry["name"])
     request = read(body, path)
     assert request.model in path
-    assert request.stream is ("alt=sse" in path)
+    assert request.stream is ("streamGenerateContent" in path)
     out = body_of(request)
     assert signatures(out) == signatures(body)
     assert _of(out, "functionCall", "args") == _of(body, "functionCall", "args")

@@ -15,8 +15,10 @@ import aiohttp
 import openai
 import pytest
 
+from bridge.server.bodies import FREE
 from bridge.testing import FakeBackend, fake_backend
 from tests.server.harness import ask, serving
+from tests.server.test_limits import Busy, serving_app, until
 from tests.server.test_metrics import of, read
 
 BACKS = ("openai-chat", "anthropic-messages", "openai-responses")
@@ -236,6 +238,33 @@ async def test_frames_and_silence_are_bounded() -> None:
             closed = await asyncio.wait_for(socket.receive(), 5)
             assert closed.type is aiohttp.WSMsgType.CLOSE
         assert backend.requests == []
+
+
+async def test_messages_that_wait_have_the_budget_of_all_bodies() -> None:
+    async with fake_backend("openai-chat") as backend, contextlib.AsyncExitStack() as stack:
+        busy = Busy(backend)
+        base, bodies = await serving_app(setup(backend, server={"limits": {"bodies": "1MiB"}}), stack)
+        large = json.dumps(create("x" * 700_000))
+        async with connected(base) as one, connected(base) as two:
+            await one.send_json(create("Hi"))
+            await busy.arrived.get()
+            assert bodies.taken == 0
+            await one.send_str(large)
+            await until(lambda: bodies.taken == len(large) - FREE)
+            await two.send_str(large)
+            (refused,) = await answer(two)
+            assert (refused["status"], refused["error"]["code"]) == (503, "overloaded")
+            await two.send_json(create("small"))
+            busy.release.set()
+            for socket in (one, one, two):
+                assert (await answer(socket))[-1]["type"] == "response.completed"
+            assert bodies.taken == 0
+        busy.release.clear()
+        async with connected(base) as leaves:
+            await leaves.send_json(create("Hi"))
+            await leaves.send_str(large)
+            await until(lambda: bodies.taken == len(large) - FREE)
+        await until(lambda: bodies.taken == 0)
 
 
 async def test_a_request_too_many_closes_the_connection() -> None:

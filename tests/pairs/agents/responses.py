@@ -15,7 +15,7 @@ class Responses(Chat):
 
     def hear(self, body: Wire) -> Heard:
         assert body["store"] is False
-        heard = Heard([], [t["name"] for t in body.get("tools") or []])
+        heard = Heard([], [t["name"] for t in body.get("tools") or [] if "name" in t])  # hosted tools have none
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", n) for n in heard.tools)
         say(heard, "system", body.get("instructions"))
         waiting: list[str] = []
