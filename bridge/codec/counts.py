@@ -9,7 +9,7 @@ from bridge.errors import BackendError, ErrorCode
 from .jsontext import is_number, read_json
 from .wire import WireResponse
 
-NOT_REPORTED = "zeros; the backend reported none"
+NOT_REPORTED = "zeros; the backend reported no usage"
 """The detail of a lost usage: the wire requires one, and the backend did not report any."""
 
 
