@@ -84,7 +84,7 @@ class WatchedCall:
         self._sent = call.sent
         trace.say("asked", text=pretty_request(request))
         trace.say("sent", backend=backend.name, dialect=backend.dialect, **_sent_by(call.sent))
-        trace.lost(lost.details)
+        trace.lost(lost.details, backend.capabilities.requests)
 
     @property
     def context(self) -> Context:
