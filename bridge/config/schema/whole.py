@@ -56,7 +56,8 @@ class Stores(Section):
     )
     lease: Annotated[Duration, AfterValidator(_a_second)] = Field(
         default=10.0,
-        description="time without a sign of life after which a process counts as dead: its runs end and its locks on conversations are released; at least 1s",
+        description="time without a sign of life after which a process counts as dead: its runs end "
+        "and its locks on conversations are released; at least 1s",
     )
     max_run: Annotated[Size | None, BeforeValidator(off_is_none)] = Field(
         default=64 * 2**20,
