@@ -24,7 +24,7 @@ def encode_request(request: Request, context: Context, options: BackOptions) -> 
     """Return the request body. Raises `Unsupported` for a medium or an answer that the wire cannot carry."""
     if request.resume:
         place = request.resume[0].place
-        raise Unsupported(f"{place}: this backend has no interrupts, so that there is none to answer.", param=place)
+        raise Unsupported(f"{place}: this backend has no interrupts to answer.", param=place)
     extras = dict(request.extra(NAME))
     body: dict[str, Any] = {
         **({"model": model} if (model := context.model or request.model) else {}),

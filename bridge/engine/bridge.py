@@ -149,14 +149,14 @@ class Bridge:
     def conversations(self) -> queued_runs.Conversations:
         """The conversations that clients read back. Raises `RuntimeError` if no route stores any."""
         if self._memory is None:
-            raise RuntimeError("no route of this bridge keeps talks")
+            raise RuntimeError("no route of this bridge stores conversations")
         return queued_runs.Conversations(self._memory.history)
 
     @property
     def attachments(self) -> Attachments:
         """Uploaded images. Raises `RuntimeError` when no route takes any."""
         if self._attachments is None:
-            raise RuntimeError("no route of this bridge takes attachments")
+            raise RuntimeError("no route of this bridge accepts attachments")
         return self._attachments
 
     def _make_runs(self, store: RunStore) -> Runs:

@@ -228,7 +228,7 @@ class FakeBackend:
     async def _play(self, exchange: Exchange, closed: asyncio.Event) -> bool:
         """Runs the script beside a watch on the connection; False when the caller left meanwhile."""
         if self.script is None:
-            raise RuntimeError("a request came before the backend was told what to answer")
+            raise RuntimeError("a request came before the fake backend had an answer for it")
         play = asyncio.ensure_future(self.script(exchange))
         watch = asyncio.ensure_future(closed.wait())
         try:
