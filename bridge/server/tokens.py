@@ -91,7 +91,7 @@ class Tokens:
         if section.secret is not None:
             secret = section.secret.get_secret_value()
             if len(secret.encode()) < _SHORT:
-                log.warning("server.auth.jwt.secret can be guessed: it has less than %d bytes", _SHORT)
+                log.warning("server.auth.jwt.secret can be guessed: it has fewer than %d bytes", _SHORT)
         else:
             if not has_crypto:
                 raise ConfigError(

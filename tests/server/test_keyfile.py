@@ -151,7 +151,7 @@ async def test_a_broken_file_changes_nothing_and_is_told_once(
         for _ in range(3):
             assert [await status(base, key) for key in ("old", "new")] == [200, 401]
         (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-        assert f"the keys stay as they were: {path}" in told.getMessage()
+        assert f"the keys are unchanged: {path}" in told.getMessage()
         assert "s3cret" not in caplog.text
         write(path, line("web", "new"))
         assert [await status(base, key) for key in ("old", "new")] == [401, 200]

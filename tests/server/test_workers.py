@@ -131,7 +131,7 @@ async def test_workers_that_die_as_they_start_end_the_server(tmp_path: Path) -> 
     )
     assert done.returncode == 1
     assert b"ended with exit code 3" in done.stderr
-    assert done.stderr.endswith(b"a worker dies as soon as it starts; the server gives up\n")
+    assert done.stderr.endswith(b"workers exit as soon as they start; the server stops\n")
 
 
 def _told(served: Server) -> None:
