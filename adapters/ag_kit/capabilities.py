@@ -25,7 +25,7 @@ CAPABILITIES = Capabilities(
         drop={
             Feature.REASONING: _NO_EVENT + "; option reasoning: text, or extra_fields",
             Feature.REASONING_SIGNATURE: _NO_EVENT,
-            Feature.TOOL_ORIGIN: "a call does not say who provides the tool",
+            Feature.TOOL_ORIGIN: "a call does not name the provider of the tool",
             Feature.USAGE: _NO_EVENT + "; option extra_fields",
             Feature.USAGE_DETAILS: _NO_EVENT + "; option extra_fields",
             Feature.FINISH_LENGTH: _NO_FINISH,
