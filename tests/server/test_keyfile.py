@@ -188,7 +188,7 @@ async def test_all_processes_see_the_change(tmp_path: Path, path: Path, workers:
         write(path, line("web", "first"))
         served.process.send_signal(signal.SIGHUP)
         # From here on all workers listen.
-        await until(lambda: told(served, "the new configuration is served"), lambda: served.err)
+        await until(lambda: told(served, "the new configuration is active"), lambda: served.err)
         await until(lambda: come_and_gone(served, "first", "old"), lambda: served.err)
         replaced(path, line("web", "new"))
         await until(lambda: come_and_gone(served, "new", "first"), lambda: served.err)

@@ -236,7 +236,7 @@ async def test_a_new_configuration(tmp_path: Path, workers: int) -> None:
             # No request fails while it changes; from some moment on all are served by the new one.
             written(config, backend.url, "two")
             served.process.send_signal(signal.SIGHUP)
-            await until(lambda: "new configuration is served" in served.err, lambda: served.err)
+            await until(lambda: "new configuration is active" in served.err, lambda: served.err)
             await until(lambda: _is(mark_of(served, backend), "two"), lambda: served.err)
             assert [await mark_of(served, backend) for _ in range(8)] == ["two"] * 8
             # What was open is unharmed.

@@ -130,7 +130,7 @@ def test_times_of_models(created: dict[str, Any], seconds: int) -> None:
 
 @pytest.mark.parametrize("body", [b"[]", b"{}", b"nonsense", b'{"data":{}}'])
 def test_what_is_no_list_of_models(body: bytes) -> None:
-    with pytest.raises(BackendError, match="no list of models"):
+    with pytest.raises(BackendError, match="is not a list of models"):
         dialect.decode_models(WireResponse(200, {}, body))
 
 
